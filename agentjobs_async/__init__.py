@@ -1,0 +1,94 @@
+# The rooms of this package. Nobody knows a room further down.
+#
+#   errors        the tree of errors
+#   models        AgentJob, JobRef, JobStatus, JobSource
+#   telemetry     Hook, event records, LoggingHook
+#   policy        PollPolicy, PollBudget; decide(): what each answer means            (tenacity)
+#   _wire         bytes to jobs or errors; with _strict_json, _retry_after, _secrets  (cattrs)
+#   _address      base address and path templates                                     (yarl)
+#   _transport    one request over a socket; maps every fault                         (aiohttp's client)
+#   _scope        interrupting the current task; _binding: one loop, one process
+#   waiting       wait_for_job: one wait, in the caller's task
+#   creating      one create and its outcome
+#   session       AgentJobsSession
+#   testing       the emulator of the service
+#   cli           the command line                                                    (click, rich)
+"""Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
+
+from agentjobs_async._transport import HttpTimeouts
+from agentjobs_async._version import __version__
+from agentjobs_async.errors import (
+    AgentJobsError,
+    AuthError,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    InvalidInputError,
+    JobFailedError,
+    JournalError,
+    NotFoundError,
+    NotSentError,
+    ProtocolError,
+    RateLimitedError,
+    RejectedError,
+    ResponseError,
+    ServerError,
+    SessionClosedError,
+    TransportError,
+    WaitTimeoutError,
+)
+from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
+from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.session import AgentJobsSession
+from agentjobs_async.telemetry import (
+    CreateFailed,
+    Event,
+    Hook,
+    JobChanged,
+    JobCreated,
+    JobPolled,
+    LoggingHook,
+    PollFailed,
+    WaitEnded,
+)
+from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
+
+__all__ = [
+    "AgentJob",
+    "AgentJobsError",
+    "AgentJobsSession",
+    "AuthError",
+    "CreateFailed",
+    "CreateOutcome",
+    "CreateOutcomeUnknownError",
+    "Event",
+    "GetJob",
+    "Hook",
+    "HttpTimeouts",
+    "InvalidInputError",
+    "JobChanged",
+    "JobCreated",
+    "JobFailedError",
+    "JobPolled",
+    "JobRef",
+    "JobSource",
+    "JobStatus",
+    "JournalError",
+    "LoggingHook",
+    "NotFoundError",
+    "NotSentError",
+    "OnUpdate",
+    "PollBudget",
+    "PollFailed",
+    "PollPolicy",
+    "ProtocolError",
+    "RateLimitedError",
+    "RejectedError",
+    "ResponseError",
+    "ServerError",
+    "SessionClosedError",
+    "TransportError",
+    "WaitEnded",
+    "WaitTimeoutError",
+    "__version__",
+    "wait_for_job",
+]

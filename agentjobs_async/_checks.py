@@ -1,0 +1,57 @@
+"""What numbers and callables among the settings must be. One wording for all of them."""
+
+import inspect
+from math import inf
+from typing import Any
+
+from agentjobs_async.errors import InvalidInputError
+
+__all__ = ["checked_count", "checked_seconds", "checked_timeout", "is_async"]
+
+
+def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "seconds") -> float:
+    """Give a finite number of seconds above 0, or from 0 on with `zero`.
+
+    Raises:
+        InvalidInputError: It is something else; a bool is no number.
+    """
+    bound = "from 0 on" if zero else "above 0"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInputError(f"{name} must be a number of {unit} {bound}, not {type(value).__name__}")
+    if not -inf < value < inf or value < 0 or (value == 0 and not zero):
+        raise InvalidInputError(f"{name} must be a finite number of {unit} {bound}, not {_shown(value)}")
+    return value
+
+
+def checked_timeout(value: Any, name: str = "timeout") -> float | None:
+    """Give a wait's timeout: seconds above 0, or `None` for ever.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, float) and value == inf:
+        raise InvalidInputError(f"{name} must be finite; None waits for ever")
+    return checked_seconds(name, value)
+
+
+def checked_count(name: str, value: Any, *, least: int = 1) -> int:
+    """Give a whole number of at least `least`.
+
+    Raises:
+        InvalidInputError: It is something else; a bool is no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, int | float) else type(value).__name__
+    return text if len(text) <= 40 else "one so large"  # noqa: PLR2004 - what fits a sentence
+
+
+def is_async(value: object) -> bool:
+    """Tell whether calling `value` gives a coroutine that nobody would await."""
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)

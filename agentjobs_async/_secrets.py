@@ -1,0 +1,99 @@
+"""The API key: checked, kept where no repr, pickle or asdict finds it, and masked in whatever a server echoes."""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from agentjobs_async.errors import InvalidInputError
+
+__all__ = ["MASK", "ApiKey"]
+
+MASK: Final = "***"
+_SHORTEST_MASKED: Final = 8
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+class ApiKey:
+    """A key that is handed out only as the header of one request.
+
+    It lives in a closure, so that neither `vars`, nor `asdict`, nor a traceback with locals shows it.
+    Keys under 8 characters are not masked: they would be found in ordinary words.
+
+    Raises:
+        InvalidInputError: The key is not visible ASCII without spaces. The message never quotes it.
+    """
+
+    __slots__ = ("_hides", "_reveal")
+
+    def __init__(self, key: object) -> None:
+        text = _checked(key)
+        self._reveal: Callable[[], str] = lambda: text
+        self._hides = _Hiding(text) if len(text) >= _SHORTEST_MASKED else None
+
+    def authorization(self) -> str:
+        """Give the value of the Authorization header."""
+        return f"Bearer {self._reveal()}"
+
+    def mask(self, text: str) -> str:
+        """Give `text` with the key in plain, percent, JSON and base64 form replaced by `***`."""
+        return text if self._hides is None else self._hides.mask(text)
+
+    def may_be_in(self, body: bytes) -> bool:
+        """Tell cheaply whether `body` may hold the key in any of those forms; `False` is certain."""
+        return self._hides is not None and self._hides.may_be_in(body)
+
+    def __repr__(self) -> str:
+        return f"ApiKey({MASK})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an API key is never pickled or copied; give it to the new session itself")
+
+
+class _Hiding:
+    """The forms of one key. Its pattern is in a closure as well: a pattern's repr quotes what it looks for."""
+
+    __slots__ = ("_forms", "_substitute")
+
+    def __init__(self, key: str) -> None:
+        encoded = _base64_forms(key)
+        escaped = "".join(map(_any_form_of, key))
+        pattern = re.compile("|".join([escaped, *map(re.escape, encoded)]))
+        needles = (key.encode(), *(form.encode() for form in encoded))
+        self._substitute: Callable[[str], str] = lambda text: pattern.sub(MASK, text)
+        self._forms: Callable[[], tuple[bytes, ...]] = lambda: needles
+
+    def mask(self, text: str) -> str:
+        return self._substitute(text)
+
+    def may_be_in(self, body: bytes) -> bool:
+        return b"\\" in body or b"%" in body or any(form in body for form in self._forms())
+
+
+def _checked(key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidInputError(f"api_key must be a string, not {type(key).__name__}")
+    if key[:7].lower() == "bearer ":
+        raise InvalidInputError("api_key must be the bare key: leave out the word Bearer, the client adds it")
+    if not _VISIBLE.fullmatch(key):
+        raise InvalidInputError(
+            "api_key must be visible ASCII without spaces or line breaks (a stray one often comes from reading a file:"
+            " strip it)"
+        )
+    return key
+
+
+def _any_form_of(character: str) -> str:
+    """Give a pattern for one character: plain, percent-encoded (repeatedly, too), or escaped as JSON does."""
+    code = f"{ord(character):02x}"
+    return rf"(?:\\*{re.escape(character)}|%(?:25)*(?i:{code})|\\+u00(?i:{code}))"
+
+
+def _base64_forms(key: str) -> tuple[str, ...]:
+    """Give what base64 makes of the key wherever it starts within three bytes, in both alphabets."""
+    raw = key.encode()
+    forms: dict[str, None] = {}
+    for offset, first in ((0, 0), (1, 2), (2, 3)):
+        inner = b64encode(bytes(offset) + raw).decode()[first : (offset + len(raw)) * 4 // 3]
+        forms |= {inner: None, inner.replace("+", "-").replace("/", "_"): None}
+    return tuple(forms)

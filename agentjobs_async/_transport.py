@@ -1,0 +1,265 @@
+"""One request over a socket, and what each of its faults means.
+
+The only module that knows aiohttp's client. An answer or a fault is given as a value: aiohttp's exceptions, and the
+frames they came through, hold the request's headers and with them the key.
+"""
+
+import asyncio
+import errno
+import io
+from math import inf
+from ssl import SSLContext
+from typing import Any, Final
+
+import aiohttp
+from attrs import field, frozen
+from yarl import URL
+
+from agentjobs_async._checks import checked_seconds
+from agentjobs_async._secrets import ApiKey
+from agentjobs_async._text import one_line
+from agentjobs_async._wire import Response
+from agentjobs_async.errors import AgentJobsError, NotSentError, ProtocolError, TransportError
+
+__all__ = ["HttpTimeouts", "Progress", "Transport"]
+
+_SHOWN: Final = 300
+_ERROR_STATUS: Final = 300
+
+
+def _connect(value: float) -> float:
+    return checked_seconds("connect", value)
+
+
+def _request(value: float) -> float:
+    return checked_seconds("request", value)
+
+
+@frozen
+class HttpTimeouts:
+    """How long one exchange may take, in seconds.
+
+    Attributes:
+        connect: From the start to a ready connection: name lookup, TCP and TLS together.
+        request: One read of a job as a whole. A create is bounded by its own timeout instead.
+
+    Raises:
+        InvalidInputError: Not a finite number above 0.
+    """
+
+    connect: float = field(default=10.0, converter=_connect)
+    request: float = field(default=30.0, converter=_request)
+
+
+class Progress:
+    """How far one create has come: what it can be blamed for when it breaks.
+
+    Attributes:
+        may_have_left: Whether a byte of the request may have left. True unless aiohttp says otherwise.
+        status: The answer's status, once its head was here.
+    """
+
+    __slots__ = ("may_have_left", "status")
+
+    def __init__(self) -> None:
+        self.may_have_left = False
+        self.status: int | None = None
+
+    def start(self) -> None:
+        """Begin a try."""
+        self.may_have_left = True
+        self.status = None
+
+
+class Transport:
+    """The sockets of one session: a pool for reads, and a fresh connection for each create."""
+
+    def __init__(
+        self,
+        key: ApiKey,
+        *,
+        timeouts: HttpTimeouts,
+        ssl: SSLContext | None,
+        proxy: URL | None,
+        user_agent: str,
+        max_document_bytes: int,
+    ) -> None:
+        self._key = key
+        self._max_document_bytes = max_document_bytes
+        self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
+        self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
+        self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
+        if ssl is not None:
+            self._options["ssl"] = ssl
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
+        self._reads: aiohttp.ClientSession
+        self._creates: aiohttp.ClientSession
+        self._opened = False
+
+    def open(self) -> None:
+        """Make the pools, in the running loop; no I/O yet. Idempotent; comes before `read` and `create`."""
+        if not self._opened:
+            self._opened = True
+            # Limits are the caller's: a wait for a place in aiohttp's own pool counts as a slow server.
+            self._reads = self._client(_PoolOfCleanConnections(limit=0))
+            self._creates = self._client(aiohttp.TCPConnector(limit=0, force_close=True), [_told_progress()])
+
+    def _client(
+        self, connector: aiohttp.TCPConnector, traces: list[aiohttp.TraceConfig] | None = None
+    ) -> aiohttp.ClientSession:
+        client = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            auto_decompress=False,
+            trace_configs=traces,
+        )
+        # No public switch keeps aiohttp from sending a GET a second time by itself (test_transport pins this one).
+        client._retry_connection = False  # noqa: SLF001 - see the line above
+        return client
+
+    async def read(self, url: URL) -> Response | AgentJobsError:
+        """Give the answer to one GET."""
+        try:
+            return await self._received(
+                await self._reads.get(
+                    url,
+                    headers={"Authorization": self._key.authorization()},
+                    timeout=self._read_timeout,
+                    **self._options,
+                )
+            )
+        except asyncio.CancelledError as error:
+            interrupted = error
+        except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
+            return self._fault(error, may_have_left=True)
+        raise _bare(interrupted)
+
+    async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
+        """Give the answer to one POST of JSON over a fresh connection; the caller bounds its time."""
+        progress.start()
+        try:
+            return await self._received(
+                await self._creates.post(
+                    url,
+                    data=io.BytesIO(body),
+                    headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
+                    timeout=self._create_timeout,
+                    trace_request_ctx=progress,
+                    **self._options,
+                ),
+                progress,
+            )
+        except asyncio.CancelledError as error:
+            interrupted = error
+        except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
+            return self._fault(error, may_have_left=progress.may_have_left)
+        raise _bare(interrupted)
+
+    async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
+        if progress is not None:
+            progress.status = response.status
+        try:
+            body, whole = await _bounded(response.content, self._max_document_bytes)
+        except (aiohttp.ClientError, OSError):
+            response.close()
+            if response.status < _ERROR_STATUS:
+                raise
+            # The status line and the headers already say what an error is; its body only explains.
+            body, whole = b"", True
+        except BaseException:
+            response.close()
+            raise
+        if not whole:
+            response.close()
+        return Response(response.status, response.headers, body, whole)
+
+    def _fault(self, error: Exception, *, may_have_left: bool) -> AgentJobsError:
+        words = one_line(self._key.mask(_words(error)), _SHOWN)
+        reason = _not_sent_reason(error)
+        if reason is not None or not may_have_left:
+            return NotSentError(f"nothing was sent: {words}", reason or "connect")
+        if isinstance(error, aiohttp.ClientResponseError):
+            return ProtocolError("http", words)
+        return TransportError(f"the exchange broke: {words}")
+
+    async def aclose(self) -> None:
+        """Close all connections; idempotent."""
+        if self._opened:
+            await self._reads.close()
+            await self._creates.close()
+
+
+class _PoolOfCleanConnections(aiohttp.TCPConnector):
+    """Drops an idle connection on which a server sent something that nobody asked for.
+
+    Such an answer would be taken for that to the next request. aiohttp looks for it when a connection comes back to
+    the pool, not when it is taken out; this private method is where it is (test_transport pins that it is called).
+    """
+
+    async def _get(self, *arguments: Any) -> Any:
+        while True:
+            connection = await super()._get(*arguments)
+            if connection is None or connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
+
+
+async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:
+    """Read up to `limit` bytes; tell whether that was all."""
+    body = await content.readany()
+    if content.at_eof() and len(body) <= limit:
+        return body, True
+    parts, size = [body], len(body)
+    while size <= limit and not content.at_eof():
+        parts.append(await content.readany())
+        size += len(parts[-1])
+    return b"".join(parts)[:limit], size <= limit
+
+
+def _told_progress() -> aiohttp.TraceConfig:
+    """Learn of the moments before which nothing has left: a connection is being made, and not there yet."""
+
+    async def connecting(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
+        context.trace_request_ctx.may_have_left = False
+
+    async def connected(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
+        context.trace_request_ctx.may_have_left = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_start.append(connecting)
+    trace.on_connection_create_end.append(connected)
+    return trace
+
+
+_NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, "certificate"),
+    (aiohttp.ClientSSLError, "tls"),
+    (aiohttp.ClientConnectorDNSError, "dns"),
+    (aiohttp.ConnectionTimeoutError, "timeout"),
+    (aiohttp.ClientConnectorError, "connect"),
+    (aiohttp.ClientHttpProxyError, "connect"),
+)
+
+
+def _not_sent_reason(error: Exception) -> str | None:
+    """Name what kept the connection from being made; `None` when that is not what happened."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
+        return "refused"
+    return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)
+
+
+def _words(error: Exception) -> str:
+    """Say what happened, without what aiohttp knows of the request."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"broken HTTP: {error.message}"
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
+    return str(cause) or type(cause).__name__
+
+
+def _bare(interrupted: asyncio.CancelledError) -> asyncio.CancelledError:
+    """Take off the frames that a cancellation came through: they hold the request's headers."""
+    interrupted.__cause__ = interrupted.__context__ = None
+    return interrupted.with_traceback(None)

@@ -1,0 +1,327 @@
+"""The session: one service, one key, one event loop. Creates jobs, reads them, waits for them."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self, TypeVar
+
+from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
+from agentjobs_async._binding import Binding
+from agentjobs_async._checks import checked_count, checked_seconds, checked_timeout
+from agentjobs_async._gate import Gate
+from agentjobs_async._scope import Scope
+from agentjobs_async._secrets import ApiKey
+from agentjobs_async._transport import HttpTimeouts, Transport
+from agentjobs_async._version import __version__
+from agentjobs_async._wire import Codec, prompt_body
+from agentjobs_async.creating import Create
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
+from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
+from agentjobs_async.policy import Answer, PollBudget, PollPolicy
+from agentjobs_async.telemetry import Hook, Hooks
+from agentjobs_async.waiting import GetJob, OnUpdate, Read, Wait, checked_policy, reader
+
+__all__ = ["AgentJobsSession"]
+
+_MEBIBYTE: Final = 1_048_576
+_LONGEST_CREATE: Final = 120.0
+_TURNS_TO_LEAVE: Final = 10
+
+T = TypeVar("T")
+
+
+class AgentJobsSession:
+    """Creates background agent jobs, reads them and waits for them, over HTTP.
+
+    Constructing does no I/O and needs no running loop; the first await binds the session to its loop. Use it as
+    `async with`, or call `aclose()`.
+
+    Args:
+        base_url: Address of the service: https, or plain http to loopback. `None` takes `AGENTJOBS_BASE_URL`.
+        api_key: The secret, visible ASCII. `None` takes `AGENTJOBS_API_KEY`. It goes to `base_url` only.
+        project_id: The project of calls that name none. `None` takes `AGENTJOBS_PROJECT_ID`, where that is set.
+        create_path: Template of the path that creates; may know `{project_id}`, and carry a query string.
+        get_path: Template of the path that reads; must know `{job_id}`, may know `{project_id}`.
+        get_job: An async callable that reads a job some other way; it gets a `JobRef`, and gives an `AgentJob` or the
+            service's document as a mapping. `get_path` and `timeouts.request` don't matter then.
+        policy: When a wait asks again, and what it puts up with.
+        budget: What all reads of this session may use together.
+        timeouts: How long one exchange may take.
+        ssl: An own context, for private authorities or client certificates; `None` is the system's.
+        proxy: Address of an http(s) proxy; `None` goes directly. Never taken from the environment.
+        max_document_bytes: How long an answer may be, compressed or not; beyond it is a `ProtocolError`.
+        allow_insecure: Allows plain http to other hosts than loopback: the key crosses the network readable.
+        user_agent: The User-Agent header; `None` names this package.
+        hooks: Called with each event.
+
+    Raises:
+        InvalidInputError: An argument makes no sense, or an address or key is missing; the message says what would be
+            right, and never quotes the key.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        project_id: str | None = None,
+        create_path: str = "/v2/agent/{project_id}/job",
+        get_path: str = "/v2/agent/{project_id}/job/{job_id}",
+        get_job: GetJob | None = None,
+        policy: PollPolicy | None = None,
+        budget: PollBudget | None = None,
+        timeouts: HttpTimeouts | None = None,
+        ssl: SSLContext | None = None,
+        proxy: str | None = None,
+        max_document_bytes: int = _MEBIBYTE,
+        allow_insecure: bool = False,
+        user_agent: str | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
+        key = ApiKey(_given("api_key", api_key, "AGENTJOBS_API_KEY"))
+        self._base = checked_base_url(
+            _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
+        )
+        given_project = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
+        self._project_id = None if given_project is None else checked_id("project_id", given_project)
+        project, job = "project_id", "job_id"
+        self._create_path = PathTemplate("create_path", create_path, self._base, allowed=frozenset({project}))
+        self._get_path = PathTemplate(
+            "get_path", get_path, self._base, allowed=frozenset({project, job}), required=frozenset({job})
+        )
+        self._policy = checked_policy(policy)
+        self._hooks = Hooks(hooks)
+        self._codec = Codec(key, checked_count("max_document_bytes", max_document_bytes))
+        self._transport = Transport(
+            key,
+            timeouts=_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
+            ssl=_instance("ssl", ssl, SSLContext),
+            proxy=checked_proxy(proxy),
+            user_agent=_checked_user_agent(user_agent),
+            max_document_bytes=self._codec.max_document_bytes,
+        )
+        self._gate = Gate(_instance("budget", budget, PollBudget) or PollBudget())
+        self._read_ungated: Read = self._read_over_http if get_job is None else reader(get_job)
+        self._binding = Binding("session")
+        self._scopes: set[Scope] = set()
+
+    async def create_job(
+        self,
+        prompt: str,
+        *,
+        project_id: str | None = None,
+        timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - the settled face; it tells what was not sent from what is unknown
+    ) -> AgentJob:
+        """Start one agent, at most, whatever the network does, and give its job.
+
+        What was certainly not sent, and what was refused with 429, is tried again until the time is up; anything
+        unsure never is. Cancelling leaves at once and does not stop an agent that was started.
+
+        Args:
+            prompt: What the agent is to do: text with more than white space. It arrives as it is.
+            project_id: `None` takes the session's.
+            timeout: Seconds above 0, finite, within which the create ends, repetitions included.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; nothing was sent.
+            NotSentError: No connection could be made in time; nothing was sent.
+            RateLimitedError: 429, and the patience asked for exceeds `policy.max_retry_after` or the time left.
+            AuthError, NotFoundError, RejectedError: Refused; no agent was started.
+            CreateOutcomeUnknownError: An agent may have been started: it broke after the first byte left, or the
+                answer was a 5xx, 408, 303, or no usable job.
+            SessionClosedError: The session is closed, or was while nothing was under way.
+        """
+        try:
+            project = self._project(project_id)
+            body = prompt_body(prompt)
+            seconds = checked_seconds("timeout", timeout)
+            self._enter()
+        except AgentJobsError as error:
+            error.outcome = CreateOutcome.NOT_SENT
+            raise
+        create = Create(
+            project,
+            self._create_path.url({"project_id": project}),
+            body,
+            timeout=seconds,
+            max_retry_after=self._policy.max_retry_after,
+            hooks=self._hooks,
+        )
+        return _raised(await create.run(self._transport, self._codec, self._scopes))
+
+    async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
+        """Read a job once, without any retry.
+
+        Raises:
+            InvalidInputError: `job` is no job, ref or id, or a bare id without a default project.
+            AuthError, NotFoundError, RateLimitedError, RejectedError, ServerError: The service refused or failed.
+            NotSentError, TransportError: The exchange broke, or took longer than `timeouts.request`.
+            ProtocolError: The answer is not this job.
+            SessionClosedError: The session is closed, or was meanwhile.
+            Exception: What a `get_job` callable of yours raised, unchanged.
+        """
+        ref = self._target(job)
+        ref = ref.ref if isinstance(ref, AgentJob) else ref
+        self._enter()
+        answer: Answer | None = None
+        async with Scope(None, self._scopes) as scope:
+            answer = await self._read(ref)
+        if answer is None:
+            answer = scope.reason or SessionClosedError("the session was closed meanwhile")
+        return _raised(answer.job if isinstance(answer, Paced) else answer)
+
+    async def wait_for_job(
+        self,
+        job: AgentJob | JobRef | str,
+        *,
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+        on_update: OnUpdate | None = None,
+    ) -> AgentJob:
+        """Give the job once it is completed, archived or failed. `failed` is a result, not an exception.
+
+        Cancelling it leaves at once; the job itself goes on remotely.
+
+        Args:
+            job: A bare id is a job of the session's project. An `AgentJob` that has ended comes back without a poll.
+            timeout: Seconds above 0; `None` waits for ever.
+            on_update: A plain function, called with the job at first sight and at each change, the last included.
+                What it raises is logged once.
+
+        Raises:
+            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave no delay.
+            WaitTimeoutError: The time ran out.
+            ProtocolError: `policy.max_bad_answers` unusable answers in a row.
+            NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
+            AuthError, RejectedError, ServerError: An answer after which asking again is no use.
+            SessionClosedError: The session is closed, or was meanwhile.
+            Exception: What a `get_job` callable of yours raised, unchanged, when `policy.retry` does not accept it.
+        """
+        wait = Wait(self._target(job), policy=self._policy, timeout=timeout, on_update=on_update, hooks=self._hooks)
+        self._enter()
+        return await wait.run(self._read, self._scopes)
+
+    async def run_job(
+        self,
+        prompt: str,
+        *,
+        project_id: str | None = None,
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; it spans the create and the wait
+        on_update: OnUpdate | None = None,
+    ) -> AgentJob:
+        """Create a job, then wait for it, all within `timeout` seconds; the create takes 120 s at the most.
+
+        `on_update` sees the job as soon as it is created, so that its ref can be kept.
+
+        Raises:
+            AgentJobsError: As `create_job` and `wait_for_job` do; `outcome` tells whether the create raised it.
+        """
+        checked_timeout(timeout)
+        Wait(JobRef("-", "-"), policy=self._policy, timeout=timeout, on_update=on_update)
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        job = await self.create_job(
+            prompt, project_id=project_id, timeout=min(timeout or _LONGEST_CREATE, _LONGEST_CREATE)
+        )
+        left = None if timeout is None else max(timeout - (clock() - started), 0.001)
+        return await self.wait_for_job(job, timeout=left, on_update=on_update)
+
+    async def aclose(self) -> None:
+        """Interrupt what is under way, and close all connections. Idempotent; the jobs themselves go on remotely.
+
+        A create under way ends as unknown once its first byte has left; a wait raises `SessionClosedError`.
+
+        Raises:
+            SessionClosedError: The session is bound to another loop or to the process that forked this one.
+        """
+        if not self._binding.close():
+            return
+        for scope in tuple(self._scopes):
+            scope.interrupt(SessionClosedError("the session was closed meanwhile"))
+        try:
+            for _ in range(_TURNS_TO_LEAVE):
+                if not self._scopes:
+                    break
+                await asyncio.sleep(0)
+        finally:
+            await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._binding.closed else "open"
+        return f"<AgentJobsSession {self._base} project_id={self._project_id!r} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session holds sockets and a key: it is never pickled or copied; pickle job.ref instead")
+
+    def _enter(self) -> None:
+        self._binding.enter()
+        self._transport.open()
+
+    def _project(self, given: str | None) -> str:
+        if given is not None:
+            return checked_id("project_id", given)
+        if self._project_id is None:
+            raise InvalidInputError(
+                "project_id is missing: pass it to the call or to the session, or set AGENTJOBS_PROJECT_ID"
+            )
+        return self._project_id
+
+    def _target(self, job: object) -> AgentJob | JobRef:
+        if isinstance(job, AgentJob | JobRef):
+            return job
+        if isinstance(job, str):
+            return JobRef(self._project(None), job)
+        raise InvalidInputError(f"job must be an AgentJob, a JobRef or a job id, not {type(job).__name__}")
+
+    async def _read(self, ref: JobRef) -> Answer:
+        async with self._gate:
+            return await self._read_ungated(ref)
+
+    async def _read_over_http(self, ref: JobRef) -> Answer:
+        url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})
+        response = await self._transport.read(url)
+        return response if isinstance(response, AgentJobsError) else self._codec.polled(response, ref)
+
+
+def _raised(result: AgentJob | Exception) -> AgentJob:
+    if isinstance(result, AgentJob):
+        return result
+    raise result
+
+
+def _given(name: str, value: str | None, variable: str) -> str:
+    """Give an argument, or what the environment has for it; an empty variable counts as none."""
+    found = value if value is not None else os.environ.get(variable)
+    if value is None and not found:
+        raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
+    return found  # type: ignore[return-value]  # the checks of each setting follow
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
+    return value
+
+
+def _instance(name: str, value: Any, kind: type[T]) -> T | None:
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _checked_user_agent(value: object) -> str:
+    if value is None:
+        return f"agentjobs-async/{__version__}"
+    if not isinstance(value, str) or not value.strip() or not (value.isascii() and value.isprintable()):
+        raise InvalidInputError("user_agent must be printable ASCII on one line")
+    return value

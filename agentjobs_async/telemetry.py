@@ -1,0 +1,221 @@
+"""What happens, told to whoever asks: hooks and their events, and the logger of the package."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from attrs import frozen
+
+from agentjobs_async._checks import is_async
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
+from agentjobs_async.models import AgentJob, JobRef
+
+__all__ = [
+    "CreateFailed",
+    "Event",
+    "Hook",
+    "JobChanged",
+    "JobCreated",
+    "JobPolled",
+    "LoggingHook",
+    "PollFailed",
+    "WaitEnded",
+]
+
+logger: Final = logging.getLogger("agentjobs_async")
+logger.addHandler(logging.NullHandler())
+
+T = TypeVar("T")
+
+
+@frozen
+class JobCreated:
+    """A create was answered with a job.
+
+    Attributes:
+        elapsed: Seconds from the call to the answer, tries that were not sent included.
+    """
+
+    job: AgentJob
+    elapsed: float
+
+
+@frozen
+class CreateFailed:
+    """A create ended without a job.
+
+    Attributes:
+        outcome: Never `CREATED`.
+        error: What the caller gets; a `CancelledError` when the caller was cancelled.
+    """
+
+    project_id: str
+    outcome: CreateOutcome
+    error: BaseException
+
+
+@frozen
+class JobPolled:
+    """A poll was answered with a job.
+
+    Attributes:
+        polls: How many polls there were so far, this one included.
+    """
+
+    job: AgentJob
+    polls: int
+
+
+@frozen
+class JobChanged:
+    """A poll showed the job other than it was known before.
+
+    Attributes:
+        previous: The job as it was known.
+    """
+
+    job: AgentJob
+    previous: AgentJob
+
+
+@frozen
+class PollFailed:
+    """A poll gave no job.
+
+    Attributes:
+        error: Why; a `CancelledError` when the poll was cut short because nobody waited any more.
+        polls: How many polls there were so far, this one included.
+    """
+
+    ref: JobRef
+    error: BaseException
+    polls: int
+
+
+@frozen
+class WaitEnded:
+    """A wait ended: with a job, or with an error.
+
+    Attributes:
+        job: The job that ended; `None` with an error.
+        error: What the caller gets; a `CancelledError` when the caller was cancelled; `None` with a job.
+        polls: How many polls served this wait.
+        elapsed: Seconds from the wait's start.
+    """
+
+    ref: JobRef
+    job: AgentJob | None
+    error: BaseException | None
+    polls: int
+    elapsed: float
+
+
+Event = JobCreated | CreateFailed | JobPolled | JobChanged | PollFailed | WaitEnded
+
+
+class Hook(Protocol):
+    """Gets each event as it happens, in the event loop: be quick. What it raises is logged once and disturbs nobody."""
+
+    def __call__(self, event: Event, /) -> object:
+        """Take notice of `event`; what it returns is ignored."""
+        ...
+
+
+def checked_observer(name: str, observer: object) -> None:
+    """Refuse what can't be called, and coroutine functions: nobody would await them.
+
+    Raises:
+        InvalidInputError: `observer` is either.
+    """
+    if not callable(observer):
+        raise InvalidInputError(f"{name} must be callable, not {type(observer).__name__}")
+    if is_async(observer):
+        raise InvalidInputError(f"{name} must be a plain function: start a task in it for what has to be awaited")
+
+
+class Contained:
+    """Calls a user's observer, and logs the first thing that it raises, and only that."""
+
+    __slots__ = ("_logged", "_name", "_observer")
+
+    def __init__(self, name: str, observer: Callable[[Any], object]) -> None:
+        checked_observer(name, observer)
+        self._name = name
+        self._observer = observer
+        self._logged = False
+
+    def __call__(self, value: Any) -> None:
+        try:
+            self._observer(value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if not self._logged:
+                self._logged = True
+                logger.warning(
+                    "%s raised %s; it goes on being called, further faults are not logged",
+                    self._name,
+                    type(error).__name__,
+                    exc_info=error,
+                )
+
+
+class Hooks:
+    """All hooks of one session or tracker, each contained. Falsy without hooks, so that no event is made for nobody.
+
+    Raises:
+        InvalidInputError: A hook is no plain callable.
+    """
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self._hooks = tuple(Contained("a hook", hook) for hook in hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def emit(self, event: Event) -> None:
+        """Tell every hook."""
+        for hook in self._hooks:
+            hook(event)
+
+
+def warn_of_status(job: AgentJob) -> None:
+    """Log that the service used a status which this version does not know."""
+    logger.warning("job %s has the unknown status %s: taken as not ended", job.ref.to_token(), job.shown_status)
+
+
+class LoggingHook:
+    """A hook that logs under `agentjobs_async`: polls at DEBUG, what changes at INFO, failed ends at WARNING."""
+
+    def __call__(self, event: Event, /) -> None:
+        """Log `event`."""
+        level, text = _as_log(event)
+        logger.log(level, "%s", text)
+
+
+def _as_log(event: Event) -> tuple[int, str]:
+    match event:
+        case JobCreated(job, elapsed):
+            return logging.INFO, f"created {job.ref.to_token()} in {elapsed:.3f} s"
+        case CreateFailed(project_id, outcome, error):
+            return (
+                logging.WARNING,
+                f"create in {JobRef(project_id, '-').to_token()[:-2]} ended as {outcome}: {_shown(error)}",
+            )
+        case JobPolled(job, polls):
+            return logging.DEBUG, f"poll {polls} of {job.ref.to_token()}: {job.shown_status}"
+        case JobChanged(job, previous):
+            return logging.INFO, f"{job.ref.to_token()} went from {previous.shown_status} to {job.shown_status}"
+        case PollFailed(ref, error, polls):
+            return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {_shown(error)}"
+        case WaitEnded(ref, job, error, polls, elapsed):
+            end = job.shown_status if job is not None else _shown(error)
+            level = logging.INFO if job is not None else logging.WARNING
+            return level, f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}"
+
+
+def _shown(error: BaseException | None) -> str:
+    text = str(error)
+    return text if isinstance(error, AgentJobsError) and text else f"{type(error).__name__}: {text}"

@@ -1,0 +1,125 @@
+"""The README's samples run as they stand, against the emulator."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef
+from agentjobs_async.testing import Emulator, JobLife
+
+README = Path(__file__).parent.parent / "README.md"
+SAMPLES = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+LONGEST = 12
+
+
+@pytest.fixture
+async def emulator(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Emulator]:
+    async with Emulator() as emulator:
+        emulator.script(JobLife(duration=0.05))
+        monkeypatch.setenv("AGENTJOBS_BASE_URL", emulator.base_url)
+        monkeypatch.setenv("AGENTJOBS_API_KEY", emulator.api_key)
+        monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "docs")
+        yield emulator
+
+
+def names_of(*words: str) -> dict[str, Any]:
+    """Run the sample that holds `words`, after the imports that all recipes share, and give its names."""
+    names: dict[str, Any] = {"__name__": "sample"}
+    recipes = next(sample for sample in SAMPLES if "from aiohttp import web" in sample)
+    sample = next(sample for sample in SAMPLES if all(word in sample for word in words))
+    exec(recipes + sample.replace("asyncio.run(main())", ""), names)  # noqa: S102 - the README is what is tested
+    return names
+
+
+def test_samples_fit_one_glance() -> None:
+    """No sample of the README is longer than twelve lines."""
+    assert len(SAMPLES) >= 9
+    assert [sample for sample in SAMPLES if len(sample.splitlines()) > LONGEST] == []
+
+
+async def test_first_screen(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first sample creates one job, waits for it, and prints its end."""
+    await names_of("AgentJobsSession() as session", "asyncio.run")["main"]()
+    assert capsys.readouterr().out.startswith("completed http")
+    assert emulator.agents_started["Document the v2 endpoints"] == 1
+
+
+async def test_waiting(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample of waiting shows each change and gives the job."""
+    async with emulator.session(project_id="docs") as session:
+        job = await session.create_job("Wait for me")
+        ended = await names_of("raise_for_status", "on_update")["wait"](session, job)
+    assert ended.succeeded
+    assert capsys.readouterr().out.splitlines() == [f"{job.id} active", f"{job.id} completed"]
+
+
+@pytest.mark.usefixtures("emulator")
+async def test_policy() -> None:
+    """The sample of a policy makes a session."""
+    session = names_of("PollPolicy(wait")["session"]
+    assert isinstance(session, AgentJobsSession)
+
+
+async def test_own_get_job(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample of an own get-job waits without a session."""
+    await names_of("read_from_my_cache")["main"]()
+    assert capsys.readouterr().out == "True\n"
+
+
+async def test_web_backend(emulator: Emulator) -> None:
+    """The web backend answers 202 with a token, and takes up the wait from the token after a restart."""
+    names = names_of("async def lifespan")
+
+    async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        app = web.Application()
+        app.cleanup_ctx.append(names["lifespan"])
+        app.add_routes([web.post("/jobs", names["create"]), web.get("/jobs", names["result"])])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with ClientSession() as client:
+                address = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+                async with client.request(method, address, **options) as response:
+                    return response.status, await response.json()
+        finally:
+            await runner.cleanup()
+
+    status, document = await call("POST", "/jobs", json={"prompt": "From a request"})
+    assert status == web.HTTPAccepted.status_code
+    status, document = await call("GET", "/jobs", params={"token": document["token"]})
+    assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
+    assert emulator.agents_started["From a request"] == 1
+
+
+async def test_fan_out(emulator: Emulator) -> None:
+    """In the fan-out, a failing create costs nobody else's job."""
+    async with emulator.session(project_id="docs") as session:
+        results = await names_of("async def run_all")["run_all"](session, ["One", " ", "Two"])
+    assert [isinstance(result, AgentJob) for result in results] == [True, False, True]
+    assert isinstance(results[1], AgentJobsError)
+
+
+async def test_bot(emulator: Emulator) -> None:
+    """The bot tells its user the token, and later the end."""
+    replies: list[str] = []
+
+    async def reply(text: str) -> None:
+        replies.append(text)
+        await asyncio.sleep(0)
+
+    async with emulator.session(project_id="docs") as session:
+        await names_of("async def on_message")["on_message"](session, "Hello", reply)
+    assert JobRef.from_token(replies[0].removeprefix("started as ")).project_id == "docs"
+    assert replies[1].startswith("completed: http")
+
+
+async def test_emulator_sample() -> None:
+    """The sample of testing with the emulator passes."""
+    names = names_of("test_my_bot")
+    assert await names["test_my_bot"]() is None
