@@ -2,11 +2,14 @@
 
 import inspect
 from math import inf
-from typing import Any
+from sys import float_info
+from typing import Any, Final
 
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["checked_count", "checked_seconds", "checked_timeout", "is_async"]
+
+_WRITTEN_OUT_BITS: Final = 128
 
 
 def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "seconds") -> float:
@@ -18,7 +21,7 @@ def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "s
     bound = "from 0 on" if zero else "above 0"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInputError(f"{name} must be a number of {unit} {bound}, not {type(value).__name__}")
-    if not -inf < value < inf or value < 0 or (value == 0 and not zero):
+    if not 0 <= value <= float_info.max or (value == 0 and not zero):
         raise InvalidInputError(f"{name} must be a finite number of {unit} {bound}, not {_shown(value)}")
     return value
 
@@ -48,8 +51,9 @@ def checked_count(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, int | float) else type(value).__name__
-    return text if len(text) <= 40 else "one so large"  # noqa: PLR2004 - what fits a sentence
+    if isinstance(value, int) and value.bit_length() > _WRITTEN_OUT_BITS:
+        return "one so large"
+    return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
 def is_async(value: object) -> bool:

@@ -6,7 +6,6 @@ few repeated creates.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from math import isfinite
 from typing import Any, Final
 
 import tenacity
@@ -239,11 +238,7 @@ def _delay(wait: WaitStrategy, state: tenacity.RetryCallState, outcome: AgentJob
             raise
         state.outcome = _Outcome(state.attempt_number, tenacity.TryAgain())
         delay = wait(state)
-    if isinstance(delay, bool) or not isinstance(delay, int | float) or not isfinite(delay) or delay < 0:
-        raise InvalidInputError(
-            f"policy.wait must give finite seconds from 0 on, not {delay!r}: mend the wait strategy"
-        )
-    return delay
+    return checked_seconds("the delay that policy.wait gives", delay, zero=True)
 
 
 class _Outcome(tenacity.Future):

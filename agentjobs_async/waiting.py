@@ -189,15 +189,16 @@ class Wait:
                 return self._last_job
         loop = asyncio.get_running_loop()
         history = History(self._started, self._started)
-        while not scope.ended:  # a get-job callable may have swallowed the cut
+        while True:
             answer = await self._ask(read)
             now = loop.time()
             decision = decide(self._policy, history, answer, now)
             if not isinstance(decision, Again):
                 return decision.job if isinstance(decision, Done) else decision.error
+            if scope.ended:  # a get-job callable swallowed the cut
+                return None
             history = decision.history
             await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
-        return None
 
     async def _ask(self, read: Read) -> Answer:
         self._polls += 1
