@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Self, TypeVar
 
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
-from agentjobs_async._checks import checked_count, checked_seconds, checked_timeout
+from agentjobs_async._checks import checked_count, checked_seconds
 from agentjobs_async._gate import Gate
 from agentjobs_async._scope import Scope
 from agentjobs_async._secrets import ApiKey
@@ -218,7 +218,6 @@ class AgentJobsSession:
         Raises:
             AgentJobsError: As `create_job` and `wait_for_job` do; `outcome` tells whether the create raised it.
         """
-        checked_timeout(timeout)
         Wait(JobRef("-", "-"), policy=self._policy, timeout=timeout, on_update=on_update)
         clock = asyncio.get_running_loop().time
         started = clock()
