@@ -2,11 +2,13 @@
 
 import inspect
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["checked_count", "checked_seconds", "checked_timeout", "is_async"]
+__all__ = ["checked_count", "checked_instance", "checked_seconds", "checked_timeout", "is_async"]
+
+T = TypeVar("T")
 
 
 def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "seconds") -> float:
@@ -50,6 +52,17 @@ def checked_count(name: str, value: Any, *, least: int = 1) -> int:
 def _shown(value: Any) -> str:
     text = repr(value) if isinstance(value, int | float) else type(value).__name__
     return text if len(text) <= 40 else "one so large"  # noqa: PLR2004 - what fits a sentence
+
+
+def checked_instance(name: str, value: object, kind: type[T]) -> T | None:
+    """Give `value` when it is of `kind`, or `None`.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
+    return value
 
 
 def is_async(value: object) -> bool:

@@ -5,11 +5,11 @@ import os
 from collections.abc import Sequence
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeVar
+from typing import Final, NoReturn, Self
 
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
-from agentjobs_async._checks import checked_count, checked_seconds, checked_timeout
+from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
 from agentjobs_async._gate import Gate
 from agentjobs_async._scope import Scope
 from agentjobs_async._secrets import ApiKey
@@ -28,8 +28,6 @@ __all__ = ["AgentJobsSession"]
 _MEBIBYTE: Final = 1_048_576
 _LONGEST_CREATE: Final = 120.0
 _TURNS_TO_LEAVE: Final = 10
-
-T = TypeVar("T")
 
 
 class AgentJobsSession:
@@ -96,13 +94,13 @@ class AgentJobsSession:
         self._codec = Codec(key, checked_count("max_document_bytes", max_document_bytes))
         self._transport = Transport(
             key,
-            timeouts=_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
-            ssl=_instance("ssl", ssl, SSLContext),
+            timeouts=checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
+            ssl=checked_instance("ssl", ssl, SSLContext),
             proxy=checked_proxy(proxy),
             user_agent=_checked_user_agent(user_agent),
             max_document_bytes=self._codec.max_document_bytes,
         )
-        self._gate = Gate(_instance("budget", budget, PollBudget) or PollBudget())
+        self._gate = Gate(checked_instance("budget", budget, PollBudget) or PollBudget())
         self._read_ungated: Read = self._read_over_http if get_job is None else reader(get_job)
         self._binding = Binding("session")
         self._scopes: set[Scope] = set()
@@ -310,12 +308,6 @@ def _given(name: str, value: str | None, variable: str) -> str:
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
-    return value
-
-
-def _instance(name: str, value: Any, kind: type[T]) -> T | None:
-    if value is not None and not isinstance(value, kind):
-        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
     return value
 
 

@@ -9,7 +9,7 @@ from agentjobs_async._scope import Scope
 from agentjobs_async._wire import job_of
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
-from agentjobs_async.policy import Again, Answer, Done, History, PollPolicy, decide, moved_to_last_poll
+from agentjobs_async.policy import Again, Answer, Done, PollPolicy, decide, moved_to_last_poll
 from agentjobs_async.telemetry import (
     Contained,
     Hooks,
@@ -127,12 +127,14 @@ class Wait:
         "_last_error",
         "_last_job",
         "_policy",
-        "_polls",
         "_ref",
-        "_started",
         "_timeout",
         "_update",
         "_warned",
+        "bad_answers",
+        "polls",
+        "seen",
+        "started",
     )
 
     def __init__(
@@ -153,7 +155,8 @@ class Wait:
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else Contained("on_update", on_update)
         self._hooks = hooks
-        self._polls = 0
+        self.polls = 0
+        self.bad_answers = 0
         self._asking = False
         self._warned = False
 
@@ -163,8 +166,8 @@ class Wait:
         Raises:
             Exception: As `wait_for_job` does, and the reason that the scope was interrupted with.
         """
-        self._started = asyncio.get_running_loop().time()
-        scope = Scope(None if self._timeout is None else self._started + self._timeout, group)
+        self.started = self.seen = asyncio.get_running_loop().time()
+        scope = Scope(None if self._timeout is None else self.started + self._timeout, group)
         result: AgentJob | Exception | None = None
         try:
             async with scope:
@@ -188,19 +191,18 @@ class Wait:
             if self._last_job.is_terminal:
                 return self._last_job
         loop = asyncio.get_running_loop()
-        history = History(self._started, self._started)
         while not scope.ended:  # a get-job callable may have swallowed the cut
             answer = await self._ask(read)
             now = loop.time()
-            decision = decide(self._policy, history, answer, now)
+            decision = decide(self._policy, self, answer, now)
             if not isinstance(decision, Again):
                 return decision.job if isinstance(decision, Done) else decision.error
-            history = decision.history
+            self.seen, self.bad_answers = decision.seen, decision.bad_answers
             await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
         return None
 
     async def _ask(self, read: Read) -> Answer:
-        self._polls += 1
+        self.polls += 1
         self._asking = True
         answer = await read(self._ref)
         self._asking = False
@@ -213,7 +215,7 @@ class Wait:
     def _saw(self, job: AgentJob) -> None:
         previous, self._last_job, self._last_error = self._last_job, job, None
         if self._hooks:
-            self._hooks.emit(JobPolled(job, self._polls))
+            self._hooks.emit(JobPolled(job, self.polls))
         if not self._warned and not isinstance(job.status, JobStatus):
             self._warned = True
             warn_of_status(job)
@@ -226,7 +228,7 @@ class Wait:
         if isinstance(error, Exception):
             self._last_error = error
         if self._hooks:
-            self._hooks.emit(PollFailed(self._ref, error, self._polls))
+            self._hooks.emit(PollFailed(self._ref, error, self.polls))
 
     def _tell(self, job: AgentJob) -> None:
         if self._update is not None:
@@ -238,14 +240,14 @@ class Wait:
             self._failed(TransportError("no answer until the wait ended"))
         if scope.reason is not None:
             return scope.reason
-        return WaitTimeoutError(self._ref, self._last_job, self._last_error, self._polls, self._elapsed())
+        return WaitTimeoutError(self._ref, self._last_job, self._last_error, self.polls, self._elapsed())
 
     def _end(self, result: AgentJob | BaseException) -> None:
         if self._asking:
             self._failed(result if isinstance(result, BaseException) else TransportError("cut"))
         if self._hooks:
             job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-            self._hooks.emit(WaitEnded(self._ref, job, error, self._polls, self._elapsed()))
+            self._hooks.emit(WaitEnded(self._ref, job, error, self.polls, self._elapsed()))
 
     def _elapsed(self) -> float:
-        return asyncio.get_running_loop().time() - self._started
+        return asyncio.get_running_loop().time() - self.started
