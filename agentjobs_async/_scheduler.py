@@ -244,6 +244,7 @@ class Scheduler:
     def _next(self, now: float) -> Tracked | None:
         """Take the next that may be polled: deadlines first, then who has been due for longest."""
         tempo = self._tempo
+        queues: tuple[tuple[deque[Tracked], int], ...]
         if tempo.stopped:
             queues = ((self._urgent, Tracked.URGENT),) if tempo.unreachable else ()
         else:
@@ -313,8 +314,8 @@ class Scheduler:
         if isinstance(answer, BaseException):
             self._failed(tracked, answer)
         else:
-            self._saw(tracked, answer.job if type(answer) is Paced else answer, now)
-        self._reached(answer, now)
+            self._saw(tracked, answer.job if isinstance(answer, Paced) else answer, now)
+        self._reached(answer)
         if tracked.waiters is None:
             return  # they left when they were told
         if isinstance(answer, asyncio.CancelledError):
@@ -401,7 +402,7 @@ class Scheduler:
 
     # The server is gone, or wishes to be left alone.
 
-    def _reached(self, answer: Answer | asyncio.CancelledError, now: float) -> None:
+    def _reached(self, answer: Answer | asyncio.CancelledError) -> None:
         if not isinstance(answer, NotSentError | asyncio.CancelledError):
             self._unreachable = 0
             if self._tempo.unreachable:

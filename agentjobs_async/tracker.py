@@ -1,9 +1,9 @@
 """Many waits on one event loop: one poll stream for each job, one budget for all."""
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_instance, checked_timeout
@@ -18,18 +18,24 @@ from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchW
 
 __all__ = ["JobTracker", "Tracker"]
 
-_TURNS_TO_LEAVE = 10
+_TURNS_TO_LEAVE: Final = 10
 
 
 class Tracker:
     """The faces of one scheduler. `JobTracker` and the session give them their names and documentation."""
 
     def __init__(
-        self, read: Read, target: Target, binding: Binding, policy: PollPolicy, budget: PollBudget, hooks: Hooks
+        self,
+        read: Read,
+        target: Target,
+        bound: Callable[[], asyncio.AbstractEventLoop],
+        policy: PollPolicy,
+        budget: PollBudget,
+        hooks: Hooks,
     ) -> None:
         self._scheduler = Scheduler(read, policy, budget, hooks)
         self._target = target
-        self._binding = binding
+        self._bound = bound
         self._hooks = hooks
         self._opened = False
 
@@ -39,7 +45,7 @@ class Tracker:
         Raises:
             SessionClosedError: Closed, another loop, a forked child.
         """
-        loop = self._binding.enter()
+        loop = self._bound()
         if not self._opened:
             self._opened = True
             self._scheduler.open(loop)
@@ -122,7 +128,7 @@ class JobTracker:
         self._tracker = Tracker(
             reader(get_job),
             job_or_ref,
-            self._binding,
+            self._binding.enter,
             checked_policy(policy),
             checked_instance("budget", budget, PollBudget) or PollBudget(),
             Hooks(hooks),
@@ -148,7 +154,7 @@ class JobTracker:
         *,
         timeout: float | None = 1800.0,
     ) -> asyncio.Future[AgentJob]:
-        """Give a future of what `wait_for_job` would give or raise: the lightest handle. Cancelling it stops waiting."""
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
         return self._tracker.watch(job, timeout)
 
     def as_completed(

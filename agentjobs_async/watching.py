@@ -5,7 +5,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -254,8 +254,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
 class Updates(AsyncIterator[AgentJob]):
     """One job's state now and each change; an async context manager that is its own iterator.
 
-    Who reads slowly gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out of
-    the iteration.
+    Who reads slowly gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
+    of the iteration.
     """
 
     def __init__(
