@@ -20,6 +20,11 @@ class Tempo:
         self.resume_at: float | None = None
 
     @property
+    def free(self) -> bool:
+        """Whether any poll may start at any time."""
+        return self._stopped_at is None and not self._interval
+
+    @property
     def stopped(self) -> bool:
         """Whether it stands still."""
         return self._stopped_at is not None

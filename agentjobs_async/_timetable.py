@@ -36,9 +36,10 @@ class Timetable(Generic[T]):
     def add(self, thing: T, when: float, at_most: int | None = None) -> int:
         """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket."""
         bucket = ceil(when / RESOLUTION - _ROUNDING)
-        if at_most is not None:
-            bucket = self._with_room(bucket, at_most)
         things = self._buckets.get(bucket)
+        if things is not None and at_most is not None and len(things) >= at_most:
+            bucket = self._with_room(bucket, at_most)
+            things = self._buckets.get(bucket)
         if things is None:
             self._buckets[bucket] = [thing]
             heappush(self._heap, bucket)
@@ -55,9 +56,9 @@ class Timetable(Generic[T]):
             self._full[wanted] = bucket
         return bucket
 
-    def first(self) -> float | None:
-        """Give the time of the first bucket; `None` when there is none."""
-        return self._heap[0] * RESOLUTION if self._heap else None
+    def first(self) -> int | None:
+        """Give the first bucket; `None` when there is none."""
+        return self._heap[0] if self._heap else None
 
     def take_due(self, now: float) -> list[T]:
         """Take out all that is due, in order."""

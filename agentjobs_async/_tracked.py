@@ -38,6 +38,7 @@ class Tracked:
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         job: What the last good answer showed.
+        observed: The second in which it was last seen, for the counters.
         error: What the last poll failed with; `None` when it did not.
         earliest: Loop time before which the server does not wish a poll.
         bucket: Where it lies in the timetable, or one of the places below.
@@ -56,6 +57,7 @@ class Tracked:
         "earliest",
         "error",
         "job",
+        "observed",
         "polls",
         "ref",
         "seen",
@@ -64,9 +66,10 @@ class Tracked:
         "waiters",
     )
 
-    def __init__(self, ref: JobRef, job: AgentJob | None, now: float) -> None:
+    def __init__(self, ref: JobRef, job: AgentJob | None, now: float, observed: int) -> None:
         self.ref = ref
         self.job = job
+        self.observed = observed
         self.error: Exception | None = None
         self.waiters: Any = None
         self.started = self.seen = self.earliest = now

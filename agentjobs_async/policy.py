@@ -4,9 +4,10 @@ The only module that knows tenacity: its wait and retry strategies are the polic
 few repeated creates.
 """
 
+import threading
 from collections.abc import Callable
 from enum import Enum, auto
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final, Protocol
 
 import tenacity
@@ -221,30 +222,31 @@ def _meaning(policy: PollPolicy, history: History, error: Exception, now: float)
         case ResponseError(status=status):
             passing = status in _TRANSIENT_STATUSES
         case _:
-            passing = policy.retry(_CallState(history, error, now))
+            passing = policy.retry(_CALL_STATE.of(history, error, now))
     return _Meaning.TRANSIENT if passing else _Meaning.PERMANENT
 
 
 def _next_poll(
     policy: PollPolicy, history: History, outcome: AgentJob | Exception, now: float, wish: float | None
 ) -> tuple[float, float]:
-    delay = _delay(policy.wait, _CallState(history, outcome, now), outcome)
+    delay = _delay(policy.wait, history, outcome, now)
     if wish is None:
         return now + delay, now
     earliest = now + min(wish, policy.max_retry_after)
     return max(now + delay, earliest), earliest
 
 
-def _delay(wait: WaitStrategy, state: tenacity.RetryCallState, outcome: AgentJob | Exception) -> float:
+def _delay(wait: WaitStrategy, history: History, outcome: AgentJob | Exception, now: float) -> float:
     delay: Any  # a user's strategy may give anything
     try:
-        delay = wait(state)
+        delay = wait(_CALL_STATE.of(history, outcome, now))
     except RuntimeError:
         # wait_exception() knows no good outcomes; to it, a job still active is tenacity's own "try again".
         if isinstance(outcome, Exception):
             raise
-        state.outcome = _Outcome(state.attempt_number, tenacity.TryAgain())
-        delay = wait(state)
+        delay = wait(_CALL_STATE.of(history, tenacity.TryAgain(), now))
+    if type(delay) is float and 0.0 <= delay < inf:
+        return delay
     if isinstance(delay, bool) or not isinstance(delay, int | float) or not isfinite(delay) or delay < 0:
         raise InvalidInputError(
             f"policy.wait must give finite seconds from 0 on, not {delay!r}: mend the wait strategy"
@@ -255,42 +257,46 @@ def _delay(wait: WaitStrategy, state: tenacity.RetryCallState, outcome: AgentJob
 class _Outcome(tenacity.Future):
     """A finished attempt, as strategies read it, without the lock and condition of a real future."""
 
-    def __init__(self, attempt_number: int, outcome: object) -> None:
-        self.attempt_number = attempt_number
-        self._held = outcome
+    def __init__(self) -> None:
+        self.attempt_number = 0
+        self.held: object = None
+
+    def __repr__(self) -> str:
+        return f"<outcome of attempt {self.attempt_number}>"
 
     def done(self) -> bool:
         return True
 
     def result(self, timeout: float | None = None) -> Any:
         del timeout
-        if isinstance(self._held, BaseException):
-            raise self._held
-        return self._held
+        if isinstance(self.held, BaseException):
+            raise self.held
+        return self.held
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         del timeout
-        return self._held if isinstance(self._held, BaseException) else None
+        return self.held if isinstance(self.held, BaseException) else None
 
 
-class _CallState(tenacity.RetryCallState):
-    """What strategies are called with: times are the loop's, and there is no function that is called again."""
+class _CallState(threading.local):
+    """The one state of each thread that strategies are called with; it holds only while they are called."""
 
-    def __init__(self, history: History, outcome: object, now: float) -> None:
-        self.start_time = history.started
-        self.retry_object = _RETRYING
-        self.fn = None
-        self.args = ()
-        self.kwargs = {}
-        self.attempt_number = history.polls
-        self.outcome = _Outcome(history.polls, outcome)
-        self.outcome_timestamp = now
-        self.idle_for = 0.0
-        self.next_action = None
-        self.upcoming_sleep = 0.0
+    def __init__(self) -> None:
+        self.outcome = _Outcome()
+        self.state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
+        self.state.outcome = self.outcome
+
+    def of(self, history: History, held: object, now: float) -> tenacity.RetryCallState:
+        """Give it for an attempt that ended with `held` at the loop time `now`."""
+        state, outcome = self.state, self.outcome
+        state.start_time = history.started
+        state.attempt_number = outcome.attempt_number = history.polls
+        state.outcome_timestamp = now
+        outcome.held = held
+        return state
 
 
-_RETRYING: Final = tenacity.AsyncRetrying()
+_CALL_STATE: Final = _CallState()
 _LAST_POLL: Final = 1.0
 _CLOCK_TOLERANCE: Final = 0.001
 

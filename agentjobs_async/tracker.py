@@ -33,34 +33,32 @@ class Tracker:
         budget: PollBudget,
         hooks: Hooks,
     ) -> None:
-        self._scheduler = Scheduler(read, policy, budget, hooks)
+        self._read = read
         self._target = target
         self._bound = bound
+        self._policy = policy
+        self._budget = budget
         self._hooks = hooks
-        self._opened = False
+        self._scheduler: Scheduler | None = None
 
-    def enter(self) -> asyncio.AbstractEventLoop:
-        """Give the loop, binding to it at first.
+    def enter(self) -> Scheduler:
+        """Give the scheduler, made in the running loop at first.
 
         Raises:
             SessionClosedError: Closed, another loop, a forked child.
         """
         loop = self._bound()
-        if not self._opened:
-            self._opened = True
-            self._scheduler.open(loop)
-        return loop
+        if self._scheduler is None:
+            self._scheduler = Scheduler(loop, self._read, self._policy, self._budget, self._hooks)
+        return self._scheduler
 
     def watch(self, job: object, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
         """Give a future of the end."""
         target = self._target(job)
         checked_timeout(timeout)
         update = None if on_update is None else Contained("on_update", on_update)
-        loop = self.enter()
-        if update is None:
-            watch = Watch(self._scheduler, loop, timeout)
-        else:
-            watch = WatchWithUpdates(self._scheduler, loop, timeout, update)
+        scheduler = self.enter()
+        watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
         known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
         if known is not None and known.is_terminal:
             watch.saw(known)
@@ -68,31 +66,29 @@ class Tracker:
             if self._hooks:
                 self._hooks.emit(WaitEnded(ref, known, None, 0, 0.0))
         else:
-            self._scheduler.attach(watch, ref, known)
+            scheduler.attach(watch, ref, known)
         return watch
 
     def as_completed(self, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None) -> AsCompleted:
         """Give the results as they come."""
-        return AsCompleted(self._scheduler, jobs, checked_timeout(timeout), self._target, self.enter)
+        return AsCompleted(self.enter, jobs, checked_timeout(timeout), self._target)
 
     def updates(self, job: object, timeout: float | None) -> Updates:
         """Give the changes of one job."""
-        return Updates(self._scheduler, self._target(job), checked_timeout(timeout), self.enter)
+        return Updates(self.enter, self._target(job), checked_timeout(timeout))
 
     def notify(self, job: object) -> None:
         """Poll soon."""
         target = self._target(job)
-        self.enter()
-        self._scheduler.notify(target.ref if isinstance(target, AgentJob) else target)
+        self.enter().notify(target.ref if isinstance(target, AgentJob) else target)
 
     def stats(self) -> TrackerStats:
         """Give a snapshot."""
-        self.enter()
-        return self._scheduler.stats()
+        return self.enter().stats()
 
     async def aclose(self, error: SessionClosedError) -> None:
         """End all waits with `error`, and let the polls under way leave."""
-        if not self._opened:
+        if self._scheduler is None:
             return
         tasks = self._scheduler.close(error)
         for _ in range(_TURNS_TO_LEAVE):

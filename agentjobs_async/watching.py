@@ -50,11 +50,11 @@ class Watch(asyncio.Future[AgentJob]):
 
     __slots__ = ("_scheduler", "bucket", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self, scheduler: Scheduler, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
-        super().__init__(loop=loop)
+    def __init__(self, scheduler: Scheduler, timeout: float | None) -> None:
+        super().__init__(loop=scheduler.loop)
         self._scheduler = scheduler
         self.tracked: Tracked | None = None
-        self.started = loop.time()
+        self.started = scheduler.loop.time()
         self.timeout = timeout
         self.polls_before = 0
         self.bucket = Tracked.NOWHERE
@@ -86,14 +86,8 @@ class WatchWithUpdates(Watch):
 
     __slots__ = ("_told", "_update")
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        loop: asyncio.AbstractEventLoop,
-        timeout: float | None,
-        update: Callable[[AgentJob], object],
-    ) -> None:
-        super().__init__(scheduler, loop, timeout)
+    def __init__(self, scheduler: Scheduler, timeout: float | None, update: Callable[[AgentJob], object]) -> None:
+        super().__init__(scheduler, timeout)
         self._update = update
         self._told: AgentJob | None = None
 
@@ -107,19 +101,24 @@ class WatchWithUpdates(Watch):
 class _Member:
     """One wait of an `AsCompleted`."""
 
-    __slots__ = ("_group", "_ref", "bucket", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_group", "_ref", "_scheduler", "bucket", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self, group: "AsCompleted", ref: JobRef, started: float, timeout: float | None) -> None:
+    def __init__(self, group: "AsCompleted", scheduler: Scheduler, ref: JobRef, timeout: float | None) -> None:
         self._group = group
+        self._scheduler = scheduler
         self._ref = ref
         self.tracked: Tracked | None = None
-        self.started = started
+        self.started = scheduler.loop.time()
         self.timeout = timeout
         self.polls_before = 0
         self.bucket = Tracked.NOWHERE
 
     def saw(self, job: AgentJob) -> None:
         """Take notice of what a poll showed: nothing to do."""
+
+    def leave(self) -> None:
+        """Stop waiting."""
+        self._scheduler.detach(self, asyncio.CancelledError())
 
     def finish(self, result: AgentJob | BaseException) -> None:
         """Hand the result to the group."""
@@ -141,16 +140,14 @@ class AsCompleted(AsyncIterator[WaitResult]):
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        enter: Callable[[], Scheduler],
         jobs: Iterable[object] | AsyncIterable[object],
         timeout: float | None,
         target: Target,
-        enter: Callable[[], asyncio.AbstractEventLoop],
     ) -> None:
-        self._scheduler = scheduler
+        self._enter = enter
         self._timeout = timeout
         self._target = target
-        self._enter = enter
         self._source = jobs
         self._iterator: Iterator[object] | None = None
         self._feeder: asyncio.Task[None] | None = None
@@ -169,7 +166,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
             raise InvalidInputError(f"jobs must be an iterable or an async iterable, not {type(jobs).__name__}")
 
     async def __aenter__(self) -> Self:
-        loop = self._enter()
+        loop = self._enter().loop
         if self._iterator is None:
             self._feeder = loop.create_task(self._feed())
         else:
@@ -180,7 +177,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for member in tuple(self._members):
-            self._scheduler.detach(member, asyncio.CancelledError())
+            member.leave()
         self._members.clear()
         self._exhausted = True
         if self._feeder is not None:
@@ -246,9 +243,10 @@ class AsCompleted(AsyncIterator[WaitResult]):
             self._changed.set()
             return
         known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        member = _Member(self, ref, self._enter().time(), self._timeout)
+        scheduler = self._enter()
+        member = _Member(self, scheduler, ref, self._timeout)
         self._members.add(member)
-        self._scheduler.attach(member, ref, known)
+        scheduler.attach(member, ref, known)
 
 
 class Updates(AsyncIterator[AgentJob]):
@@ -260,14 +258,13 @@ class Updates(AsyncIterator[AgentJob]):
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        enter: Callable[[], Scheduler],
         job: AgentJob | JobRef,
         timeout: float | None,
-        enter: Callable[[], asyncio.AbstractEventLoop],
     ) -> None:
-        self._scheduler = scheduler
-        self._job = job
         self._enter = enter
+        self._scheduler: Scheduler | None = None
+        self._job = job
         self._newest: AgentJob | None = None
         self._told: AgentJob | None = None
         self._end: AgentJob | BaseException | None = None
@@ -279,20 +276,22 @@ class Updates(AsyncIterator[AgentJob]):
         self.bucket = Tracked.NOWHERE
 
     async def __aenter__(self) -> Self:
-        self.started = self._enter().time()
+        scheduler = self._scheduler = self._enter()
+        self.started = scheduler.loop.time()
         job = self._job
         if isinstance(job, AgentJob) and job.is_terminal:
             self._newest = self._end = job
         elif isinstance(job, AgentJob):
-            self._scheduler.attach(self, job.ref, job)
+            scheduler.attach(self, job.ref, job)
         else:
-            self._scheduler.attach(self, job, None)
+            scheduler.attach(self, job, None)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._scheduler.detach(self, asyncio.CancelledError())
+        if self._scheduler is not None:
+            self._scheduler.detach(self, asyncio.CancelledError())
         self._end = self._end or asyncio.CancelledError()
 
     async def __anext__(self) -> AgentJob:
