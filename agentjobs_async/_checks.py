@@ -2,13 +2,16 @@
 
 import inspect
 from math import inf
-from typing import Any, TypeVar
+from sys import float_info
+from typing import Any, Final, TypeVar
 
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["checked_count", "checked_instance", "checked_seconds", "checked_timeout", "is_async"]
 
 T = TypeVar("T")
+
+_WRITTEN_OUT_BITS: Final = 128
 
 
 def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "seconds") -> float:
@@ -20,7 +23,7 @@ def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "s
     bound = "from 0 on" if zero else "above 0"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInputError(f"{name} must be a number of {unit} {bound}, not {type(value).__name__}")
-    if not -inf < value < inf or value < 0 or (value == 0 and not zero):
+    if not 0 <= value <= float_info.max or (value == 0 and not zero):
         raise InvalidInputError(f"{name} must be a finite number of {unit} {bound}, not {_shown(value)}")
     return value
 
@@ -50,8 +53,9 @@ def checked_count(name: str, value: Any, *, least: int = 1) -> int:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, int | float) else type(value).__name__
-    return text if len(text) <= 40 else "one so large"  # noqa: PLR2004 - what fits a sentence
+    if isinstance(value, int) and value.bit_length() > _WRITTEN_OUT_BITS:
+        return "one so large"
+    return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
 def checked_instance(name: str, value: object, kind: type[T]) -> T | None:

@@ -57,8 +57,9 @@ class _Hiding:
 
     def __init__(self, key: str) -> None:
         encoded = _base64_forms(key)
-        escaped = "".join(map(_any_form_of, key))
-        pattern = re.compile("|".join([escaped, *map(re.escape, encoded)]))
+        # A run of backslashes is looked at from its start only: a hostile text of nothing else costs linear time.
+        forms = "|".join("".join(map(_any_form_of, form)) for form in (key, *encoded))
+        pattern = re.compile(rf"(?<!\\)(?:{forms})")
         needles = (key.encode(), *(form.encode() for form in encoded))
         self._substitute: Callable[[str], str] = lambda text: pattern.sub(MASK, text)
         self._forms: Callable[[], tuple[bytes, ...]] = lambda: needles
@@ -85,8 +86,12 @@ def _checked(key: object) -> str:
 
 def _any_form_of(character: str) -> str:
     """Give a pattern for one character: plain, percent-encoded (repeatedly, too), or escaped as JSON does."""
-    code = f"{ord(character):02x}"
-    return rf"(?:\\*{re.escape(character)}|%(?:25)*(?i:{code})|\\+u00(?i:{code}))"
+    if character == "%":
+        return r"\\*+(?:u0025|%(?:25)*)"
+    code = f"(?i:{ord(character):02x})"
+    if character == "\\":
+        return rf"(?:\\*+(?:u00{code}|%(?:25)*+{code})|\\)"
+    return rf"\\*+(?:u00{code}|%(?:25)*+{code}|{re.escape(character)})"
 
 
 def _base64_forms(key: str) -> tuple[str, ...]:

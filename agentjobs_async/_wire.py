@@ -17,7 +17,7 @@ from attrs import frozen
 from cattrs.gen import make_dict_structure_fn, override
 
 from agentjobs_async._retry_after import retry_after
-from agentjobs_async._secrets import ApiKey
+from agentjobs_async._secrets import MASK, ApiKey
 from agentjobs_async._strict_json import parse
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import (
@@ -178,10 +178,23 @@ class Codec:
         if not 300 <= status < 600:  # noqa: PLR2004 - the classes of HTTP itself
             return ProtocolError("unexpected_status", f"HTTP {status}", wish)
         kind = BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
-        said = _redirect(response.headers) if status < 400 else self._said(response)  # noqa: PLR2004 - as above
+        said = self._redirect(response.headers) if status < 400 else self._said(response)  # noqa: PLR2004 - as above
         named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
         request_id = None if named is None else one_line(self.key.mask(named), _SHOWN)
         return kind(status, request_id, wish, one_line(self.key.mask(said)))
+
+    def _redirect(self, headers: Headers) -> str:
+        """Name the origin that a redirect points to, and nothing more of it: the rest may hold secrets."""
+        try:
+            # Masked before it is split: that makes the host lower case, and the key with it.
+            target = urlsplit(self.key.mask(headers.get("Location") or ""))
+            host = f"[{target.hostname}]" if ":" in (target.hostname or "") else target.hostname
+            port = "" if target.port is None else f":{target.port}"
+        except ValueError:
+            host = port = ""
+        if not host:
+            return "a redirect within the same origin or to nowhere, not followed"
+        return f"a redirect to {target.scheme or 'the same scheme'}://{host}{port}, not followed"
 
     def _said(self, response: Response) -> str:
         """Give what an error document says, else the beginning of the text."""
@@ -209,19 +222,6 @@ def _wish(headers: Headers) -> float | None:
     return retry_after(values, headers.get("Date"), time()) if values else None
 
 
-def _redirect(headers: Headers) -> str:
-    """Name the origin that a redirect points to, and nothing more of it: the rest may hold secrets."""
-    try:
-        target = urlsplit(headers.get("Location") or "")
-        host = f"[{target.hostname}]" if ":" in (target.hostname or "") else target.hostname
-        port = "" if target.port is None else f":{target.port}"
-    except ValueError:
-        host = port = ""
-    if not host:
-        return "a redirect within the same origin or to nowhere, not followed"
-    return f"a redirect to {target.scheme or 'the same scheme'}://{host}{port}, not followed"
-
-
 def _message(document: object) -> str:
     """Find the text of `{"error": text}`, `{"message": text}`, and of the one within the other."""
     if isinstance(document, Mapping):
@@ -240,7 +240,7 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
         return {mask(name): _masked(member, mask) for name, member in value.items()}
     if isinstance(value, list):
         return [_masked(member, mask) for member in value]
-    return value
+    return value if isinstance(value, bool) or value is None or mask(str(value)) == str(value) else MASK
 
 
 _WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
@@ -258,7 +258,7 @@ def _inflated(body: bytes, coding: str, limit: int) -> bytes:
             raise ProtocolError("too_large", f"more than {limit} bytes when decompressed")
         if inflater.eof and not inflater.unused_data:
             return plain
-    raise ProtocolError("encoding", f"not in the content coding that it claims: {one_line(coding, _SHOWN)}")
+    raise ProtocolError("encoding", "not in gzip or deflate, though it claims a content coding")
 
 
 @frozen

@@ -22,6 +22,8 @@ import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from agentjobs_async._text import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -206,7 +208,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
     ) -> None:
         seen = f"last seen {last_job.shown_status}" if last_job is not None else "never seen"
-        trouble = f", last error: {last_error}" if last_error is not None else ""
+        trouble = f", last error: {one_line(str(last_error))}" if last_error is not None else ""
         super().__init__(
             f"job {ref.to_token()} did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble});"
             " it goes on remotely: wait for it again by its ref"

@@ -7,7 +7,7 @@ few repeated creates.
 import threading
 from collections.abc import Callable
 from enum import Enum, auto
-from math import inf, isfinite
+from math import inf
 from typing import Any, Final, Protocol
 
 import tenacity
@@ -247,11 +247,7 @@ def _delay(wait: WaitStrategy, history: History, outcome: AgentJob | Exception, 
         delay = wait(_CALL_STATE.of(history, tenacity.TryAgain(), now))
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
-    if isinstance(delay, bool) or not isinstance(delay, int | float) or not isfinite(delay) or delay < 0:
-        raise InvalidInputError(
-            f"policy.wait must give finite seconds from 0 on, not {delay!r}: mend the wait strategy"
-        )
-    return delay
+    return checked_seconds("the delay that policy.wait gives", delay, zero=True)
 
 
 class _Outcome(tenacity.Future):

@@ -81,6 +81,7 @@ class AgentJobsSession:
         hooks: Sequence[Hook] = (),
     ) -> None:
         key = ApiKey(_given("api_key", api_key, "AGENTJOBS_API_KEY"))
+        del api_key  # no traceback with locals shows it, should another argument be refused
         self._base = checked_base_url(
             _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
         )
@@ -292,6 +293,8 @@ class AgentJobsSession:
         await self.aclose()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_scopes"):  # the last that is set: a traceback shows the session of a refused argument
+            return "<AgentJobsSession, not made>"
         state = "closed" if self._binding.closed else "open"
         return f"<AgentJobsSession {self._base} project_id={self._project_id!r} {state}>"
 

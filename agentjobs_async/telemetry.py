@@ -1,12 +1,13 @@
 """What happens, told to whoever asks: hooks and their events, and the logger of the package."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from attrs import frozen
 
 from agentjobs_async._checks import is_async
+from agentjobs_async._text import one_line
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -164,12 +165,16 @@ class Hooks:
     """All hooks of one session or tracker, each contained. Falsy without hooks, so that no event is made for nobody.
 
     Raises:
-        InvalidInputError: A hook is no plain callable.
+        InvalidInputError: A hook is no plain callable, or `hooks` no sequence of them.
     """
 
     __slots__ = ("_hooks",)
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        if not isinstance(hooks, Iterable):
+            raise InvalidInputError(
+                f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
+            )
         self._hooks = tuple(Contained("a hook", hook) for hook in hooks)
 
     def __bool__(self) -> bool:
@@ -217,5 +222,5 @@ def _as_log(event: Event) -> tuple[int, str]:
 
 
 def _shown(error: BaseException | None) -> str:
-    text = str(error)
+    text = one_line(str(error))
     return text if isinstance(error, AgentJobsError) and text else f"{type(error).__name__}: {text}"

@@ -9,11 +9,11 @@ from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._scheduler import Scheduler
 from agentjobs_async.counters import TrackerStats
-from agentjobs_async.errors import InvalidInputError, SessionClosedError
+from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Contained, Hook, Hooks, WaitEnded
-from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
+from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_or_ref, reader
 from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchWithUpdates
 
 __all__ = ["JobTracker", "Tracker"]
@@ -203,14 +203,3 @@ class JobTracker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def job_or_ref(job: object) -> AgentJob | JobRef:
-    """Give `job` itself, where it is one.
-
-    Raises:
-        InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
-    """
-    if not isinstance(job, AgentJob | JobRef):
-        raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
-    return job

@@ -1,6 +1,5 @@
 """Answers of the service and the bytes they become, written by hand."""
 
-import json
 from collections.abc import Mapping
 from http.client import responses
 from typing import Any
@@ -17,11 +16,6 @@ class Answer:
     status: int
     document: Mapping[str, Any]
     headers: Headers = ()
-
-    @property
-    def good(self) -> bool:
-        """Whether the document is a job."""
-        return "error" not in self.document
 
 
 @attrs.frozen
@@ -51,8 +45,3 @@ def reason(status: int) -> str:
 def error(status: int, text: str, *headers: tuple[str, str]) -> Answer:
     """Give the error document of the service."""
     return Answer(status, {"error": text}, headers)
-
-
-def encode(document: object) -> bytes:
-    """Write a document as JSON; half surrogates become escapes."""
-    return json.dumps(document).encode()

@@ -18,14 +18,14 @@ _GARBAGE = b"\x16\x03\x01 surplus bytes \r\n\r\n"
 _NO_LINGER = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
-async def deliver(exchange: Exchange, message: Message, fault: Fault, forged: Message) -> bool:
+async def deliver(exchange: Exchange, message: Message, fault: Fault, surplus: bytes = b"") -> bool:
     """Send a response the way a fault wants it.
 
     Args:
         exchange: Where it goes.
         message: The response.
         fault: What is done to it.
-        forged: What a surplus response says.
+        surplus: The second response of the surplus fault.
 
     Returns:
         Whether the connection stays open.
@@ -34,7 +34,7 @@ async def deliver(exchange: Exchange, message: Message, fault: Fault, forged: Me
         ConnectionError: The client is gone.
     """
     if fault.kind == "surplus":
-        return await _surplus(exchange, message, fault, forged)
+        return await _surplus(exchange, message, fault, surplus)
     return await _WAYS.get(fault.kind, _whole)(exchange, message, fault)
 
 
@@ -84,14 +84,14 @@ async def _overlong(exchange: Exchange, message: Message, fault: Fault) -> bool:
 
 
 async def _endless(exchange: Exchange, message: Message, fault: Fault) -> bool:
-    for piece in _ENDLESS[fault.place](message):
-        await exchange.send(piece)
+    pieces = _ENDLESS[fault.place](message)
+    while True:
+        await exchange.send(next(pieces))
         await pause(fault.number("every", 0.0))
-    return False
 
 
-async def _surplus(exchange: Exchange, message: Message, fault: Fault, forged: Message) -> bool:
-    extra = _GARBAGE if fault.place else forged.to_bytes()
+async def _surplus(exchange: Exchange, message: Message, fault: Fault, surplus: bytes) -> bool:
+    extra = _GARBAGE if fault.place else surplus
     after = fault.number("after", 0.0)
     await exchange.send(message.to_bytes() + (b"" if after else extra))
     if after:
@@ -125,16 +125,14 @@ def _before(message: Message, place: str) -> bytes:
 
 
 def _endless_headers(message: Message) -> Iterator[bytes]:
-    yield message.head().removesuffix(b"\r\n")
-    for number in itertools.count():
-        yield b"X-Filler-%d: %s\r\n" % (number, b"x" * 1000)
+    start = message.head().removesuffix(b"\r\n")
+    return itertools.chain([start], (b"X-Filler-%d: %s\r\n" % (number, b"x" * 1000) for number in itertools.count()))
 
 
 def _endless_body(message: Message) -> Iterator[bytes]:
     headers = tuple(header for header in message.headers if header[0] != "Content-Length")
-    yield Message(message.status, (*headers, ("Transfer-Encoding", "chunked")), b"").head()
-    for piece in itertools.repeat(_PIECE):
-        yield b"%x\r\n%s\r\n" % (len(piece), piece)
+    start = Message(message.status, (*headers, ("Transfer-Encoding", "chunked")), b"").head()
+    return itertools.chain([start], itertools.repeat(b"%x\r\n%s\r\n" % (len(_PIECE), _PIECE)))
 
 
 def _endless_continues(_message: Message) -> Iterator[bytes]:

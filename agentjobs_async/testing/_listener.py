@@ -63,22 +63,29 @@ class _Sent(web.StreamResponse):
         """Write nothing."""
 
 
+@attrs.frozen
+class _Connection:
+    number: int
+    transport: asyncio.Transport
+
+
 class _Server(web.Server):
     """Numbers the connections as they are made."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+    def __init__(
+        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], next_number: Callable[[], int]
+    ) -> None:
         super().__init__(handler, handler_cancellation=True, access_log=None)
-        self.accepted = 0
-        self.numbers: dict[Any, int] = {}
+        self._next_number = next_number
+        self.open: dict[Any, _Connection] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self.accepted += 1
-        self.numbers[handler] = self.accepted
+        self.open[handler] = _Connection(self._next_number(), transport)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self.numbers.pop(handler, None)
+        del self.open[handler]
 
 
 class Listener:
@@ -88,14 +95,18 @@ class Listener:
         handle: Answers each request.
         host: The address to listen on.
         port: 0 takes a free one.
+
+    Attributes:
+        accepted: How many connections were accepted.
+        refusing: Whether it takes no connection.
     """
 
     def __init__(self, handle: Handle, host: str, port: int) -> None:
         self._handle = handle
         self._host = host
         self.port = port
+        self.accepted = 0
         self.refusing = True
-        self._server: _Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -104,18 +115,15 @@ class Listener:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
-    @property
-    def accepted(self) -> int:
-        """How many connections were accepted."""
-        return self._server.accepted if self._server else 0
-
     async def open(self) -> None:
         """Start to listen."""
-        self._server = _Server(self._respond)
+        self._server = _Server(self._respond, self._next_number)
         await self.listen()
 
     async def listen(self) -> None:
         """Take connections, on the same port as before."""
+        if not self.refusing:
+            return
         loop = asyncio.get_running_loop()
         self._socket = await loop.create_server(self._server, self._host, self.port, reuse_address=True)
         self.port = self._socket.sockets[0].getsockname()[1]
@@ -128,9 +136,9 @@ class Listener:
         self.refusing = True
         await self._stop_accepting()
         self._socket.close()
-        for protocol in self._server.connections:
-            if protocol.transport not in {None, keep}:
-                protocol.transport.abort()
+        for connection in self._server.open.values():
+            if connection.transport is not keep:
+                connection.transport.abort()
 
     async def close(self) -> None:
         """End every task, connection and timer of the server."""
@@ -147,8 +155,9 @@ class Listener:
         self._track(asyncio.get_running_loop().create_task(work))
 
     def _track(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if task not in self._tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _stop_accepting(self) -> None:
         # Closing the socket loses a connection that is accepted and not yet handed over; two turns of the loop do that.
@@ -159,10 +168,12 @@ class Listener:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
+    def _next_number(self) -> int:
+        self.accepted += 1
+        return self.accepted
+
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        task = asyncio.current_task()
-        if task is not None:
-            self._track(task)
+        self._track(request.task)
         try:
             keep_alive = await self._handle(await self._exchange(request))
         except (ConnectionError, HttpProcessingError):
@@ -171,15 +182,13 @@ class Listener:
 
     async def _exchange(self, request: web.BaseRequest) -> Exchange:
         loop = asyncio.get_running_loop()
-        number = self._server.numbers.get(request.protocol)
+        connection = self._server.open[request.protocol]
         received = ReceivedRequest(
             method=request.method,
             target=request.raw_path,
             headers=request.headers,
             body=await request.content.read(),
             at=loop.time(),
-            connection=number,
+            connection=connection.number,
         )
-        if request.transport is None:
-            raise ConnectionResetError
-        return Exchange(received, request.transport, StreamWriter(request.protocol, loop), self.spawn)
+        return Exchange(received, connection.transport, StreamWriter(request.protocol, loop), self.spawn)

@@ -78,10 +78,10 @@ class Service:
         if request.headers.get("Authorization") != self._authorization:
             return error(401, "the API key is missing or wrong")
         if place.job_id is None:
-            return self._create(place.project_id, request, wall, start_agent)
+            return self._create(place.project_id, request, wall, start_agent=start_agent)
         return self._get(place, place.job_id, request)
 
-    def _create(self, project_id: str, request: ReceivedRequest, wall: datetime, start_agent: bool) -> Answer:  # noqa: FBT001 - handed on
+    def _create(self, project_id: str, request: ReceivedRequest, wall: datetime, *, start_agent: bool) -> Answer:
         if request.method != "POST":
             return error(405, "method not allowed", ("Allow", "POST"))
         prompt = read_prompt(request.body)

@@ -11,7 +11,7 @@ import attrs
 
 from agentjobs_async.testing._answers import Answer, Message, reason
 from agentjobs_async.testing._bodies import CONTENT_TYPES, FORMS, compressed, padded
-from agentjobs_async.testing._grammar import is_status
+from agentjobs_async.testing._grammar import is_status, plain
 from agentjobs_async.testing.faults import Fault
 
 _BOMB = 268_435_456
@@ -58,7 +58,8 @@ def _message(
 ) -> Message:
     status = fault.status or answer.status
     body = b"" if status in _BODILESS else _body(_fill(json.dumps(document), words), fault)
-    headers = [("Content-Type", CONTENT_TYPES.get(fault.place, "application/json; charset=utf-8"))]
+    form = fault.place if fault.kind == "body" else ""
+    headers = [("Content-Type", CONTENT_TYPES.get(form, "application/json; charset=utf-8"))]
     if fault.kind == "gzip":
         headers.append(("Content-Encoding", "gzip"))
     if status not in _NO_LENGTH:
@@ -82,14 +83,20 @@ def _replaced(document: Mapping[str, Any], fields: Iterable[tuple[str, object]])
     replaced = dict(document)
     for name, value in fields:
         outer, dot, inner = name.partition(".")
-        replaced[outer] = {**replaced[outer], inner: value} if dot else value
+        replaced[outer] = {**_inner(replaced, outer), inner: value} if dot else value
     return replaced
 
 
 def _without(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     outer, dot, inner = name.partition(".")
-    kept = {field: value for field, value in document.items() if dot or field != outer}
-    return {**kept, outer: _without(kept[outer], inner)} if dot else kept
+    if dot:
+        return {**document, outer: _without(_inner(document, outer), inner)}
+    return {field: value for field, value in document.items() if field != outer}
+
+
+def _inner(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _body(text: str, fault: Fault) -> bytes:
@@ -116,9 +123,9 @@ def _headers(fault: Fault, status: int, now: datetime) -> Iterator[tuple[str, st
     default = ["{foreign}/moved"] if status in _REDIRECTS else []
     for place in fault.values("location") or default:
         yield "Location", place
-    for name, _ in fault.options:
+    for name, text in fault.options:
         if name.startswith("header."):
-            yield name.removeprefix("header."), fault.option(name) or ""
+            yield name.removeprefix("header."), plain(text)
 
 
 def _http_date(now: datetime, seconds: str) -> str:

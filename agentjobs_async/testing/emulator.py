@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from agentjobs_async.testing._answers import Answer
 from agentjobs_async.testing._delivery import deliver, pause
 from agentjobs_async.testing._listener import Exchange, Listener
 from agentjobs_async.testing._plans import Plans, RunningPlan, Target
@@ -118,7 +119,7 @@ class Emulator:
         return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
 
     def session(self, **settings: Any) -> "AgentJobsSession":
-        """Give a session for this emulator; `settings` go to `AgentJobsSession`, those given here included."""
+        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key."""
         from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator stands without the client
 
         return AgentJobsSession(**{"base_url": self.base_url, "api_key": self.api_key} | settings)
@@ -153,8 +154,10 @@ class Emulator:
     async def refusing(self) -> AsyncIterator[None]:
         """Refuse every connection, and break those that are open, inside of the block."""
         await self._listener.refuse()
-        yield
-        await self._listener.listen()
+        try:
+            yield
+        finally:
+            await self._listener.listen()
 
     async def _respond(self, exchange: Exchange) -> bool:
         target = self._target(exchange.received)
@@ -167,27 +170,32 @@ class Emulator:
             fault=str(fault) if fault else None,
         )
         self._requests.append(request)
-        fault = fault or _GOOD
         wall = self._wall_at_zero + timedelta(seconds=request.at)
-        answer = self._service.answer(request, wall, start_agent=fault.starts_agent)
+        answer = self._service.answer(request, wall, start_agent=fault is None or fault.starts_agent)
         await pause(self._latency)
         await self._refuse_when_due(exchange.transport)
+        return await self._deliver(exchange, answer, fault, wall)
+
+    async def _deliver(self, exchange: Exchange, answer: Answer, fault: Fault | None, wall: datetime) -> bool:
+        if fault is None:
+            return await deliver(exchange, spoil(answer, _GOOD, wall, {}), _GOOD)
         words = placeholders(self.api_key, self.base_url, self.foreign.url)
-        message, forged = (make(answer, fault, wall, words) for make in (spoil, forge))
-        return await deliver(exchange, message, fault, forged)
+        surplus = forge(answer, fault, wall, words).to_bytes() if fault.kind == "surplus" else b""
+        return await deliver(exchange, spoil(answer, fault, wall, words), fault, surplus)
 
     def _target(self, request: ReceivedRequest) -> Target:
         place = locate(request.target)
         if place is None:
             return Target()
         job = self._service.jobs.get(place.job_id or "")
-        if job is not None:
-            prompt = job.prompt
-        else:
-            read = read_prompt(request.body)
-            prompt = read if isinstance(read, str) else None
+        prompt = job.prompt if job else read_prompt(request.body)
         operation = {("POST", True): "create", ("GET", False): "get"}.get((request.method, place.job_id is None))
-        return Target(operation=operation, project_id=place.project_id, job_id=place.job_id, prompt=prompt)
+        return Target(
+            operation=operation,
+            project_id=place.project_id,
+            job_id=place.job_id,
+            prompt=prompt if isinstance(prompt, str) else None,
+        )
 
     async def _refuse_when_due(self, keep: asyncio.Transport | None = None) -> None:
         fault = None if self._listener.refusing else self._plans.take_refusal()

@@ -39,18 +39,18 @@ class Fault:
     - ``short by=10``: sends so many bytes fewer than its Content-Length says, and closes.
     - ``overlong by=10``: sends so many bytes more than its Content-Length says.
     - ``endless:headers|body|continues every=0``: never comes to an end; `every` is the pause between the pieces.
-    - ``surplus after=0``: sends so many seconds after its answer a second one nobody asked for: a forged, completed job;
-      further options set its fields, as in ``document``. ``surplus:bytes`` sends garbage instead.
-    - ``100`` to ``999``: answers with this HTTP status; from 300 to 599 with an error document, whose text ``error=…``
-      sets. A redirect leads to the emulator's foreign origin.
+    - ``surplus after=0``: sends so many seconds after its answer a second one nobody asked for: a forged, completed
+      job; further options set its fields, as in ``document``. ``surplus:bytes`` sends garbage instead.
+    - ``100`` to ``999``: answers with this HTTP status; from 300 to 599 with an error document, whose text
+      ``error=…`` sets. A redirect leads to the emulator's foreign origin.
     - ``document field=value …``: replaces fields of the document, ``source.ref=null`` inner ones.
     - ``missing:field``: leaves a field of the document out.
     - ``padded bytes=2097152``: makes the document that long with white space.
-    - ``body:FORM``: ``html`` ``empty`` ``text``; encodings that lie: ``latin-1`` ``utf-16`` ``utf-8`` (not valid) ``bom``;
-      documents that no decoder should trust: ``surrogate`` ``deep`` ``number`` (of 10,000 digits) ``nan`` ``twice`` (a key)
-      ``cut`` ``null`` ``list`` ``string`` ``error`` (an error document under a good status).
-    - ``gzip``: a compressed answer; ``:false`` claims to be one, ``:cut`` ends early, ``:bomb bytes=268435456`` grows to
-      that size.
+    - ``body:FORM``: ``html`` ``empty`` ``text``; encodings that lie: ``latin-1`` ``utf-16`` ``utf-8`` (not valid)
+      ``bom``; documents that no decoder should trust: ``surrogate`` ``deep`` ``number`` (of 10,000 digits) ``nan``
+      ``twice`` (a key) ``cut`` ``null`` ``list`` ``string`` ``error`` (an error document under a good status).
+    - ``gzip``: a compressed answer; ``:false`` claims to be one, ``:cut`` ends early, ``:bomb bytes=268435456`` grows
+      to that size.
 
     Options of every kind that sends an answer:
 

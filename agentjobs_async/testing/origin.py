@@ -1,9 +1,10 @@
 """A foreign origin: a server that nobody should send anything to."""
 
+import json
 from types import TracebackType
 from typing import Self
 
-from agentjobs_async.testing._answers import Message, encode
+from agentjobs_async.testing._answers import Message
 from agentjobs_async.testing._listener import Exchange, Listener
 from agentjobs_async.testing.records import ReceivedRequest
 
@@ -47,7 +48,7 @@ class ForeignOrigin:
 
     async def _respond(self, exchange: Exchange) -> bool:
         self._requests.append(exchange.received)
-        body = encode(_DOCUMENT)
+        body = json.dumps(_DOCUMENT).encode()
         headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
         await exchange.send(Message(200, headers, body).to_bytes())
         return True

@@ -1,0 +1,33 @@
+"""Entry point of the command line: `agentjobs`, or `python -m agentjobs_async`."""
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_EXTRA = frozenset({"click", "rich"})
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code.
+
+    Args:
+        arguments: What follows the program's name; `None` takes the process's own.
+    """
+    try:
+        from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
+
+        return run_command(sys.argv[1:] if arguments is None else arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write("agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n")
+        return _USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

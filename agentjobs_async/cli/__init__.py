@@ -1,0 +1,4 @@
+"""The command line `agentjobs`; needs the extra `cli`.
+
+click is behind `commands`, rich behind `screen`; what the commands do is in `actions`.
+"""

@@ -1,0 +1,201 @@
+"""The commands and their options; the only module that knows click."""
+
+import functools
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from agentjobs_async import InvalidInputError, __version__
+from agentjobs_async._text import one_line
+from agentjobs_async.cli import actions
+from agentjobs_async.cli.actions import DEFAULT_TIMEOUT, Order
+from agentjobs_async.cli.emulation import emulate
+from agentjobs_async.cli.execution import executed, in_option_words
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.prompts import checked_prompts, prompts_of
+from agentjobs_async.cli.service import Service
+
+__all__ = ["run_command"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_EXIT_CODES: Final = """\b
+Exit codes:
+  0    all completed
+  1    some failed, were archived, or were refused by the service
+  2    wrong usage, nothing was sent
+  3    the API key was refused
+  4    some are unfinished (timed out, unreadable), unsure, or were not sent
+  130  stopped by Ctrl-C; 143 by SIGTERM; the jobs go on remotely
+Of several the key counts most, then 4, then 1.
+"""
+_JSON_LINES: Final = """\b
+With --json each line of output is one JSON object:
+  created  number job status prompt
+  status   number job status               at first sight, and when it changes
+  trouble  job error                       it can't be read for the time being
+  ended    number job status prompt outcome pr_link error
+  summary  outcomes exit_code              the last line
+Its name is in "event"; an outcome is one of completed, failed, archived,
+rejected, not_sent, unknown, timed_out, unfinished.
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name, and give its exit code."""
+    try:
+        return int(_agentjobs.main(list(arguments), prog_name="agentjobs", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        _tell(_shown(error))
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except InvalidInputError as error:
+        _tell(f"Error: {in_option_words(error)}")
+        return ExitCode.USAGE
+    except SystemExit as end:
+        # What click makes of a help whose reader left: 1, which means something else here.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return ExitCode.BROKEN_PIPE
+
+
+def _shown(error: click.ClickException) -> str:
+    """Give click's words; they quote what was typed, or pasted."""
+    words = io.StringIO()
+    error.show(words)
+    return "\n".join(one_line(line) for line in words.getvalue().splitlines())
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _order_options(timeout: float, words: str, *, endless: bool = False) -> Callable[[Command], Command]:
+    """Add the options that several commands have in common; the command gets what they say as `order`.
+
+    Args:
+        timeout: The default of `--timeout`, in seconds.
+        words: What the timeout is for.
+        endless: Whether `none` may be given for it.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_order(*, timeout: str, machine: bool, **rest: Any) -> Any:
+            service = Service.of(**{name: rest.pop(name) for name in _SERVICE_SETTINGS if name in rest})
+            return command(order=Order(service, _seconds(timeout, endless=endless), machine), **rest)
+
+        patience = click.option("--timeout", metavar="SECONDS", default=f"{timeout:g}", show_default=True, help=words)
+        for option in reversed((patience, *_SERVICE_OPTIONS, _JSON_OPTION)):
+            with_order = option(with_order)
+        return with_order  # type: ignore[return-value]  # click sees a command's options, not its signature
+
+    return decorate
+
+
+def _seconds(text: str, *, endless: bool) -> float | None:
+    if endless and text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds < math.inf:
+        return seconds
+    wanted = "a finite number of seconds above 0" + ", or none to wait for ever" * endless
+    raise InvalidInputError(f"--timeout: {one_line(text, 60)} is not {wanted}")
+
+
+_SERVICE_SETTINGS: Final = ("base_url", "project_id", "key_file", "allow_insecure", "emulated")
+_SERVICE_OPTIONS: Final = (
+    click.option("--base-url", metavar="URL", help="Address of the service.  [env var: AGENTJOBS_BASE_URL]"),
+    click.option(
+        "--project",
+        "project_id",
+        metavar="ID",
+        help="Project of prompts and bare job ids.  [env var: AGENTJOBS_PROJECT_ID]",
+    ),
+    click.option("--key-file", metavar="FILE", help="File with the API key.  [else env var: AGENTJOBS_API_KEY]"),
+    click.option("--allow-insecure", is_flag=True, help="Allow plain http: the key crosses the network readable."),
+)
+_JSON_OPTION: Final = click.option("--json", "machine", is_flag=True, help="Write JSON, for machines.")
+
+
+@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def _agentjobs() -> None:
+    """Create background agent jobs and wait for them."""
+
+
+@_agentjobs.command("run", short_help="Create jobs and wait for all of them.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
+@click.option("--file", metavar="FILE", help="One prompt per line; blank lines don't count. - is standard input.")
+@click.option(
+    "--emulator",
+    "emulated",
+    is_flag=True,
+    help="Run on an emulator in this process: no service, key or real agents.",
+)
+@click.option("--max-active", type=click.IntRange(min=1), default=20, show_default=True, help="Jobs active at once.")
+@_order_options(DEFAULT_TIMEOUT, "For each job, from its create on; none is for ever.", endless=True)
+def _run(order: Order, prompts: tuple[str, ...], file: str | None, max_active: int) -> int:
+    """Create a job for each PROMPT and wait for all of them.
+
+    Each change is a line, and a table comes at the end. One that fails disturbs no other.
+    """
+    checked = prompts_of(prompts, file)
+    return executed(lambda context: actions.run_prompts(context, order, checked, max_active))
+
+
+@_agentjobs.command("create", short_help="Create a job and print its token project/job.", epilog=_EXIT_CODES)
+@click.argument("prompt")
+@_order_options(120.0, "In which the create ends, repetitions included.")
+def _create(order: Order, prompt: str) -> int:
+    """Create a job for PROMPT and print its token project/job, without waiting for it."""
+    (checked,) = checked_prompts((prompt,))
+    return executed(lambda context: actions.create_job(context, order, checked))
+
+
+@_agentjobs.command("get", short_help="Read one job once.", epilog=_EXIT_CODES)
+@click.argument("job")
+@_order_options(30.0, "For the answer.")
+def _get(order: Order, job: str) -> int:
+    """Read JOB once: a token project/job, or the id of a job in --project.
+
+    The exit code is 0 when it could be read, whatever its status.
+    """
+    return executed(lambda context: actions.get_job(context, order, job))
+
+
+@_agentjobs.command("wait", short_help="Wait until jobs have ended.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@_order_options(DEFAULT_TIMEOUT, "For each job; none is for ever.", endless=True)
+def _wait(order: Order, jobs: tuple[str, ...]) -> int:
+    """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project."""
+    return executed(lambda context: actions.wait_for_jobs(context, order, jobs))
+
+
+@_agentjobs.command("emulator", short_help="Run an emulator of the service until Ctrl-C.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="How many times faster than life jobs of 1 to 5 minutes run.",
+)
+@click.option(
+    "--fault", metavar="PLAN", help="Misbehave, such as '503 x3 then hang:body'; see agentjobs_async.testing.Fault."
+)
+def _emulator(port: int, speed: float, fault: str | None) -> int:
+    """Run an emulator of the service on this machine until Ctrl-C.
+
+    Prints the lines that lead the other commands to it.
+    """
+    return executed(lambda context: emulate(context, port, speed, fault))

@@ -1,0 +1,74 @@
+"""The emulator behind a command, or alone."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, PollPolicy
+from agentjobs_async.cli.execution import Context
+from agentjobs_async.cli.outcomes import ExitCode
+
+if TYPE_CHECKING:
+    from agentjobs_async.testing import FaultPlan
+
+__all__ = ["Notice", "emulate", "emulated_session"]
+
+Notice = Callable[[str], None]
+
+_PROJECT: Final = "demo"
+_SPEED: Final = 60.0
+_POLL_DELAY: Final = 0.2
+
+
+@asynccontextmanager
+async def emulated_session(
+    project_id: str | None, notice: Notice, settings: dict[str, Any]
+) -> AsyncIterator[AgentJobsSession]:
+    """Start an emulator, tell of it by `notice`, and open a session for it; both end with the block."""
+    from agentjobs_async.testing import Emulator, RandomLives  # noqa: PLC0415 - a web server, only where it is asked for
+
+    policy = PollPolicy(wait=lambda _: _POLL_DELAY)
+    async with Emulator(lives=RandomLives(), speed=_SPEED) as emulator:
+        notice(f"Emulator at {emulator.base_url}: no real agents, {_SPEED:g} times faster than life.")
+        async with emulator.session(project_id=project_id or _PROJECT, policy=policy, **settings) as session:
+            yield session
+
+
+async def emulate(context: Context, port: int, speed: float, faults: str | None) -> int:
+    """Run an emulator until somebody asks to stop.
+
+    Raises:
+        InvalidInputError: The port is taken or not allowed, or `faults` is no plan.
+    """
+    from agentjobs_async.testing import Emulator, RandomLives  # noqa: PLC0415 - a web server, only where it is asked for
+
+    async with AsyncExitStack() as stack:
+        emulator = Emulator(port=port, speed=speed, lives=RandomLives(), faults=_plan(faults or "ok"))
+        try:
+            await stack.enter_async_context(emulator)
+        except OSError as error:
+            defect = f"--port {port}: {os.strerror(error.errno or 0)}; give another one, 0 takes any that is free"
+        else:
+            await _announced(context, emulator.base_url, emulator.api_key, speed)
+            return ExitCode.COMPLETED
+    raise InvalidInputError(defect)
+
+
+def _plan(text: str) -> "FaultPlan":
+    from agentjobs_async.testing import FaultPlan  # noqa: PLC0415 - a web server, only where it is asked for
+
+    try:
+        return FaultPlan.parse(text)
+    except ValueError as error:
+        defect = f"--fault: {error}; pydoc agentjobs_async.testing.Fault tells what there is"
+    raise InvalidInputError(defect)
+
+
+async def _announced(context: Context, base_url: str, api_key: str, speed: float) -> None:
+    """Tell where the emulator is, and how to use it from another shell; stay until somebody asks to stop."""
+    context.screen.notice(f"Emulator at {base_url}: {speed:g} times faster than life; Ctrl-C stops it.")
+    context.screen.raw_line(f"export AGENTJOBS_BASE_URL={base_url}")
+    context.screen.raw_line(f"export AGENTJOBS_API_KEY={api_key}")
+    context.screen.raw_line(f"export AGENTJOBS_PROJECT_ID={_PROJECT}")
+    await context.interruption.asked()

@@ -1,0 +1,140 @@
+"""Which service a command talks to: the one that the options name, or an emulator in this process."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+from attrs import frozen
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef
+from agentjobs_async._text import one_line
+from agentjobs_async.cli.emulation import Notice, emulated_session
+
+__all__ = ["Service"]
+
+_LONGEST_KEY_FILE: Final = 65_536
+
+
+@frozen
+class Service:
+    """A service as the options and the environment name it.
+
+    Attributes:
+        base_url: Its address; `None` when nobody gave one.
+        project_id: The project of prompts and bare job ids; `None` when nobody gave one.
+        key_file: Where the key is; `None` takes it from AGENTJOBS_API_KEY.
+        allow_insecure: Allows plain http to other hosts than loopback.
+        emulated: An emulator in this process is the service; the other settings but the project are not used.
+    """
+
+    base_url: str | None = None
+    project_id: str | None = None
+    key_file: str | None = None
+    allow_insecure: bool = False
+    emulated: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        base_url: str | None,
+        project_id: str | None,
+        key_file: str | None,
+        allow_insecure: bool,
+        emulated: bool = False,
+    ) -> Self:
+        """Give the service that options name; what they leave out is taken from the environment.
+
+        Raises:
+            InvalidInputError: The emulator is asked for, and the address or the key of a service as well.
+        """
+        if emulated and (base_url is not None or key_file is not None or allow_insecure):
+            raise InvalidInputError("--emulator brings its own address and key: leave the options of a service out")
+        base_url = base_url if base_url is not None else os.environ.get("AGENTJOBS_BASE_URL") or None
+        project_id = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
+        return cls(base_url, project_id, key_file, allow_insecure, emulated)
+
+    @asynccontextmanager
+    async def session(self, notice: Notice, **settings: Any) -> AsyncIterator[AgentJobsSession]:
+        """Open a session; `settings` are further ones of `AgentJobsSession`. An emulator is told of by `notice`.
+
+        Raises:
+            InvalidInputError: A setting is missing or makes no sense.
+        """
+        if self.emulated:
+            async with emulated_session(self.project_id, notice, settings) as session:
+                yield session
+            return
+        async with self._configured(settings) as session:
+            yield session
+
+    def creating(self) -> Self:
+        """Give this service, checked to have what a create needs beside the key: an address and a project.
+
+        Raises:
+            InvalidInputError: It lacks one of them.
+        """
+        if not self.emulated:
+            self._address()
+            if self.project_id is None:
+                raise InvalidInputError("there is no project: give --project ID or set AGENTJOBS_PROJECT_ID")
+        return self
+
+    def ref(self, text: str) -> JobRef:
+        """Read a job's token `project/job`, or a bare id of this service's project.
+
+        Raises:
+            InvalidInputError: It is neither.
+        """
+        if "/" in text:
+            return JobRef.from_token(text)
+        if self.project_id is None:
+            raise InvalidInputError(
+                f"{one_line(text, 200)} is a bare job id: write project/job, give --project, or set"
+                " AGENTJOBS_PROJECT_ID"
+            )
+        return JobRef(self.project_id, text)
+
+    def options(self) -> list[str]:
+        """Give the options that lead another command to the same service."""
+        options = [] if self.base_url is None else ["--base-url", self.base_url]
+        options += [] if self.key_file is None else ["--key-file", self.key_file]
+        return options + ["--allow-insecure"] * self.allow_insecure
+
+    def _address(self) -> str:
+        if self.base_url is None:
+            raise InvalidInputError(
+                "there is no service address: give --base-url URL or set AGENTJOBS_BASE_URL;"
+                " or try it without a service: agentjobs run --emulator PROMPT"
+            )
+        return self.base_url
+
+    def _configured(self, settings: dict[str, Any]) -> AgentJobsSession:
+        key = os.environ.get("AGENTJOBS_API_KEY") if self.key_file is None else _key_in(self.key_file)
+        if not key:
+            raise InvalidInputError(
+                "there is no API key: set AGENTJOBS_API_KEY or give --key-file FILE (never as an argument:"
+                " others on this machine can read those)"
+            )
+        return AgentJobsSession(
+            self._address(), key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
+        )
+
+
+def _key_in(file: str) -> str:
+    """Read a key from a file, without the white space around it. No error quotes what is in the file."""
+    name = one_line(file)
+    try:
+        with Path(file).open("rb") as stream:
+            text = stream.read(_LONGEST_KEY_FILE).decode().strip()
+    except OSError as error:
+        defect = f"--key-file: {name} can't be read: {error.strerror}"
+    except UnicodeDecodeError:
+        defect = f"--key-file: {name} is no text file"
+    else:
+        if text:
+            return text
+        defect = f"--key-file: {name} is empty"
+    raise InvalidInputError(defect)

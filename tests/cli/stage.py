@@ -1,0 +1,178 @@
+"""An emulator on a thread, and the command line in a child process or on a terminal of 80 columns."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentjobs_async.testing import Emulator, JobLife
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+"""Seconds after which a child that hangs is killed, so that its test fails."""
+
+
+class EmulatorThread:
+    """An emulator on a loop of its own, so that commands may run their loop in the test's thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self.emulator = Emulator(lives=JobLife(duration=0))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.call(self.emulator.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.call(self.emulator.__aexit__(kind, error, traceback))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+
+    def live(self, outcome: Any = "completed", duration: float = 0, **script: Any) -> None:
+        """Script the jobs of a `prompt`, or all."""
+        prompt = script.pop("prompt", None)
+        self.emulator.script(JobLife(outcome=outcome, duration=duration, **script), prompt=prompt)
+
+    def inject(self, plan: str, **target: str) -> None:
+        self.call(self.emulator.inject(plan, **target))
+
+    def wait_for_requests(self, count: int) -> None:
+        """Wait until so many requests have arrived."""
+
+        async def arrived() -> None:
+            async with asyncio.timeout(PATIENCE):
+                while len(self.emulator.requests) < count:
+                    await asyncio.sleep(0)
+
+        self.call(arrived())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AGENTJOBS_BASE_URL": self.emulator.base_url,
+            "AGENTJOBS_API_KEY": self.emulator.api_key,
+            "AGENTJOBS_PROJECT_ID": "docs",
+        }
+
+
+def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:  # noqa: B006 - never changed
+    """Give the environment of a child: nothing of ours that the machine may have set, but `extra`."""
+    foreign = ("AGENTJOBS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | extra
+
+
+class Child:
+    """`python -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is then all on stdout."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] = {},  # noqa: B006 - never changed
+        terminal: bool = False,
+        command: Sequence[str] = ("-X", "dev", "-W", "error", "-m", "agentjobs_async"),
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+    ) -> None:
+        out = stdout
+        if terminal:
+            leader, out = pty.openpty()
+            fcntl.ioctl(out, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, *command, *arguments],
+            stdin=stdin,
+            stdout=out,
+            stderr=out if terminal else subprocess.PIPE,
+            env=environment(env),
+        )
+        if out != subprocess.PIPE:
+            os.close(out)
+        self._out: int | None = leader if terminal else self._pipe(self.process.stdout)
+        self._error = None if terminal else self._pipe(self.process.stderr)
+        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog.start()
+        self.stdout = ""
+        self.stderr = ""
+
+    @staticmethod
+    def _pipe(stream: Any) -> int | None:
+        return None if stream is None else os.dup(stream.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._watchdog.cancel()
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        for descriptor in (self._out, self._error):
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def until(self, text: str) -> Self:
+        """Read standard output until `text` is in it."""
+        assert self._out is not None
+        while text not in self.stdout:
+            piece = _read(self._out)
+            assert piece, f"it ended without {text!r}: {self.stdout}{self.stderr}"
+            self.stdout += piece
+        return self
+
+    def until_error(self, text: str) -> Self:
+        """Read standard error until `text` is in it."""
+        assert self._error is not None
+        while text not in self.stderr:
+            piece = _read(self._error)
+            assert piece, f"it ended without {text!r}: {self.stderr}"
+            self.stderr += piece
+        return self
+
+    def send(self, number: signal.Signals) -> Self:
+        self.process.send_signal(number)
+        return self
+
+    def close_stdout(self) -> None:
+        """Stop to read standard output, as `head` does."""
+        assert self.process.stdout is not None
+        assert self._out is not None
+        self.process.stdout.close()
+        os.close(self._out)
+        self._out = None
+
+    def ended(self) -> int:
+        """Read all that is left, and give the exit code."""
+        while self._out is not None and (piece := _read(self._out)):
+            self.stdout += piece
+        while self._error is not None and (piece := _read(self._error)):
+            self.stderr += piece
+        return self.process.wait()
+
+
+def _read(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 65_536).decode()
+    except OSError:  # what a terminal gives when its other side has gone
+        return ""

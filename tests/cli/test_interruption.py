@@ -1,0 +1,151 @@
+import json
+import re
+import signal
+
+import pytest
+
+from tests.cli.stage import Child, EmulatorThread
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_run_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
+    """A signal stops a run: it says that the jobs go on, prints the command that goes on, and exits by the signal."""
+    service.live(duration=3600)
+    with Child("run", "a", "b", env=service.environment) as child:
+        child.until("job_000001 created").until("job_000002 created").send(number)
+        assert child.ended() == code
+    assert "Stopped watching.\n2 jobs go on remotely; take up the wait again with:\n" in child.stderr
+    options = f"--base-url {service.emulator.base_url}"
+    assert re.search(rf" -m agentjobs_async wait {options} docs/job_000001 docs/job_000002\n$", child.stderr)
+    assert "2 unfinished\n" in child.stdout
+    assert "Traceback" not in child.stderr
+
+
+def test_the_printed_command_works(service: EmulatorThread) -> None:
+    """The command that a stopped run prints takes up the wait."""
+    service.live(duration=3600, job_id="b~'")
+    environment = service.environment | {"AGENTJOBS_PROJECT_ID": "-docs"}
+    with Child("run", "a", env=environment) as child:
+        child.until(" created").send(signal.SIGINT)
+        assert child.ended() == 130
+    command = child.stderr.splitlines()[-1].strip()
+    with Child(command=("-c", f"import os; os.execl('/bin/sh', 'sh', '-c', 'exec ' + {command!r})"), env=environment) as again:
+        again.until("-docs/b~%27 active").send(signal.SIGINT)
+        assert again.ended() == 130
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_wait_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
+    """A signal stops a wait, and the jobs that have ended are not waited for again."""
+    service.live(prompt="b", duration=3600)
+    with Child("run", "a", "b", env=service.environment) as run:
+        run.until("job_000001 completed").until("job_000002 created").send(signal.SIGKILL)
+        run.ended()
+    with Child("wait", "job_000001", "job_000002", "--json", env=service.environment) as child:
+        child.until('"outcome": "completed"').until('"status": "active"').send(number)
+        assert child.ended() == code
+    assert child.stderr.endswith("--json docs/job_000002\n")
+    *_, ended, summary = map(json.loads, child.stdout.splitlines())
+    assert ended["outcome"] == "unfinished"
+    assert ended["error"] == "stopped"
+    assert summary == {"event": "summary", "outcomes": {"completed": 1, "unfinished": 1}, "exit_code": code}
+
+
+def test_unsure_creates_are_listed(service: EmulatorThread) -> None:
+    """A create that is cut off is listed as unsure; what was not begun is counted as not sent."""
+    service.live(duration=3600)
+    service.inject("hang", prompt="unsure \x1b[31m")
+    with Child("run", "--max-active", "2", "a", "unsure \x1b[31m", "c", "d", env=service.environment) as child:
+        child.until("job_000001 created")
+        service.wait_for_requests(2)
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "1 create may have started an agent, and nobody can tell" in child.stderr
+    assert "\n  prompt 2: unsure \\x1b[31m\n2 prompts were not sent.\n" in child.stderr
+    assert child.stderr.endswith(" docs/job_000001\n")
+    assert re.search(r"\n-                unknown +- +unsure", child.stdout)
+
+
+def test_create_is_stopped(service: EmulatorThread) -> None:
+    """A create that is cut off says that an agent may have been started."""
+    service.inject("hang")
+    with Child("create", "a", env=service.environment) as child:
+        service.wait_for_requests(1)
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert child.stderr.startswith("Error: an agent may have been started")
+
+
+def test_create_is_stopped_before_it_is_sent(service: EmulatorThread) -> None:
+    """A create that reaches nobody says so after a while, and when it is stopped, that nothing was sent."""
+    nowhere = service.environment | {"AGENTJOBS_BASE_URL": "http://127.0.0.1:1"}
+    with Child("create", "a", env=nowhere) as child:
+        child.until_error("No answer from http://127.0.0.1:1 so far; still trying.\n").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert child.stderr.endswith("Error: stopped; nothing was sent\n")
+
+
+def test_get_is_stopped(service: EmulatorThread) -> None:
+    """A read that is cut off ends with one line."""
+    service.inject("hang")
+    with Child("get", "job_1", env=service.environment) as child:
+        service.wait_for_requests(1)
+        child.send(signal.SIGTERM)
+        assert child.ended() == 143
+    assert child.stderr == "Error: stopped\n"
+
+
+def test_emulated_run_is_stopped() -> None:
+    """Where the emulator ends with the command, no wait is offered."""
+    with Child("run", "--emulator", "a") as child:
+        child.until("demo/job_000001 created").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "The emulator ends with this command, and its jobs with it" in child.stderr
+    assert "agentjobs_async wait" not in child.stderr
+
+
+BLOCKED = """
+import asyncio, signal, sys
+from agentjobs_async.cli.interruption import Interruption
+
+async def main():
+    with Interruption() as interruption:
+        print("ready", flush=True)
+        await interruption.asked()
+        print("asked", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_second_signal(number: signal.Signals, code: int) -> None:
+    """A second signal ends the process at once, even when the first one's work hangs."""
+    del code
+    with Child(command=("-c", BLOCKED)) as child:
+        child.until("ready").send(number).until("asked").send(number)
+        assert child.ended() == -number
+
+
+HANGING_LOOKUP = """
+import socket, sys, threading
+from agentjobs_async.__main__ import main
+
+def hang(*arguments, **options):
+    print("looking up", flush=True)
+    threading.Event().wait()
+
+socket.getaddrinfo = hang
+sys.exit(main(["create", "--base-url", "https://api.example.com", "a"]))
+"""
+
+
+def test_a_lookup_that_hangs(service: EmulatorThread) -> None:
+    """A name lookup that hangs in its thread doesn't keep a signal from ending the command."""
+    with Child(command=("-c", HANGING_LOOKUP), env=service.environment) as child:
+        child.until("looking up").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert child.stderr == "Error: stopped; nothing was sent\n"

@@ -1,0 +1,52 @@
+import sys
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli import commands
+from tests.cli.stage import Child
+
+
+@pytest.mark.parametrize("module", ["click", "rich"])
+def test_without_the_extra(module: str) -> None:
+    """Without click or rich the program says on one line what to install, and ends with 2."""
+    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
+    with Child("run", "Tidy up", command=("-c", code)) as child:
+        assert child.ended() == 2
+    assert child.stderr == "agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n"
+
+
+def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing module that is none of the extra's is not blamed on the extra."""
+    monkeypatch.setitem(sys.modules, "agentjobs_async.cli.commands", None)
+    with pytest.raises(ModuleNotFoundError):
+        main(["run"])
+
+
+def test_interrupted_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C outside of any command's loop ends with 130, without a traceback."""
+
+    def interrupted(arguments: object) -> int:
+        del arguments
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "run_command", interrupted)
+    assert main(["run"]) == 130
+
+
+def test_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without arguments it takes those of the process."""
+    monkeypatch.setattr(sys, "argv", ["agentjobs", "--version"])
+    assert main() == 0
+    assert capsys.readouterr().out.startswith("agentjobs ")
+
+
+def test_library_does_not_load_it() -> None:
+    """Importing the package loads neither the command line nor what it needs."""
+    code = (
+        "import sys, agentjobs_async;"
+        " print([name for name in sys.modules if name.startswith(('click', 'rich', 'agentjobs_async.cli'))])"
+    )
+    with Child(command=("-c", code)) as child:
+        assert child.ended() == 0
+    assert child.stdout == "[]\n"

@@ -1,0 +1,228 @@
+"""Jobs and the references that find them again."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from attrs import evolve
+from attrs.exceptions import FrozenInstanceError
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agentjobs_async.errors import InvalidInputError, JobFailedError
+from agentjobs_async.models import MAX_ID_LENGTH, AgentJob, JobRef, JobSource, JobStatus, checked_id
+from tests.ids import LEGAL_IDS
+
+JOB = AgentJob(
+    "job_1",
+    "docs",
+    "completed",
+    JobSource("acme/docs", "main"),
+    "large",
+    "https://example.com/pull/1",
+    datetime(2026, 1, 2, tzinfo=UTC),
+    datetime(2026, 1, 3, tzinfo=UTC),
+    {"id": "job_1", "extra": [1]},
+)
+
+ILLEGAL_IDS = [
+    "",
+    ".",
+    "..",
+    "a" * (MAX_ID_LENGTH + 1),
+    "a\x00",
+    "a\r\nb",
+    "\t",
+    "\x7f",
+    "\x85",
+    "\x9f",
+    "\ud800",
+    "a\udfff",
+    None,
+    7,
+    True,
+    b"job",
+    ["job"],
+]
+
+
+def unpickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("value", ILLEGAL_IDS, ids=repr)
+def test_illegal_ids(value: object) -> None:
+    """What can't be one segment of a path is refused, by the name of the parameter, on one line."""
+    with pytest.raises(InvalidInputError, match=r"^the_id must ") as caught:
+        checked_id("the_id", value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("value", ILLEGAL_IDS, ids=repr)
+def test_ref_checks_both(value: object) -> None:
+    """A ref holds legal ids only, and says which one is not."""
+    with pytest.raises(InvalidInputError, match=r"^project_id must"):
+        JobRef(value, "job")  # type: ignore[arg-type]  # what an untyped caller may pass
+    with pytest.raises(InvalidInputError, match=r"^job_id must"):
+        JobRef("docs", value)  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.parametrize("value", ["a", "...", " ", "a/b", "?", "#", "%2e", "\\", "é", "\U0001f680", "a" * 512])
+def test_legal_ids(value: str) -> None:
+    """Ids are opaque: any other text of 1 to 512 characters is one."""
+    assert checked_id("job_id", value) == value
+
+
+@given(LEGAL_IDS, LEGAL_IDS)
+@example("a/b", "%2F")
+@example(" ", "...")
+def test_token_round_trip(project_id: str, job_id: str) -> None:
+    """A token of any legal ids is one line of visible ASCII that gives the ref back, white space around it or not."""
+    ref = JobRef(project_id, job_id)
+    token = ref.to_token()
+    assert token.isascii()
+    assert token.isprintable()
+    assert " " not in token
+    assert JobRef.from_token(token) == ref
+    assert JobRef.from_token(f" \t{token}\r\n") == ref
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/",
+        "docs",
+        "docs/",
+        "/job",
+        "a/b/c",
+        "./job",
+        "docs/..",
+        "a b/c",
+        "a/%2e%2e",
+        "a/%zz",
+        "a/%ff",
+        "a/é",
+        "a/%2f",
+        "a/%00",
+        "a/%ed%a0%80",
+        "a/%",
+        "a/" + "b" * 513,
+        "a/\x1b[31m",
+    ],
+)
+def test_no_token(text: str) -> None:
+    """What `to_token` never gives is refused, shown on one line, and leaves no other error in the chain."""
+    with pytest.raises(InvalidInputError, match=r"not a job token: .*; a token looks like project/job") as caught:
+        JobRef.from_token(text)
+    assert str(caught.value).isprintable()
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("value", [None, 7, b"docs/job"])
+def test_token_of_another_type(value: object) -> None:
+    """A token is a string."""
+    with pytest.raises(InvalidInputError, match="a token must be a string, not"):
+        JobRef.from_token(value)  # type: ignore[arg-type]  # what an untyped caller may pass
+
+
+@given(st.text(max_size=30))
+def test_any_text_as_token(text: str) -> None:
+    """Any text is a token or an InvalidInputError, and a token only in the one way that `to_token` writes it."""
+    try:
+        ref = JobRef.from_token(text)
+    except InvalidInputError:
+        return
+    assert ref.to_token() == text.strip()
+
+
+@pytest.mark.parametrize("again", [unpickled, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("value", [JOB, JOB.ref, JOB.source], ids=lambda value: type(value).__name__)
+def test_values(value: Any, again: Callable[[Any], Any]) -> None:
+    """Models pickle, copy and hash as the values that they are."""
+    assert again(value) == value
+    assert hash(again(value)) == hash(value)
+
+
+@pytest.mark.parametrize(("value", "name"), [(JOB, "status"), (JOB.ref, "job_id"), (JOB.source, "ref")])
+def test_frozen(value: object, name: str) -> None:
+    """Models are frozen, and take up no more room than their fields."""
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, name, "other")
+    assert not hasattr(value, "__dict__")
+
+
+def test_raw_is_beside_the_value() -> None:
+    """`raw` survives pickling, and is not in repr, equality or hash."""
+    other = evolve(JOB, raw={"secret": "marmalade"})
+    assert other == JOB
+    assert hash(other) == hash(JOB)
+    assert "marmalade" not in repr(other)
+    assert unpickled(other).raw == {"secret": "marmalade"}
+
+
+@pytest.mark.parametrize("name", ["id", "project_id", "status", "source", "model", "pr_link", "created_at"])
+def test_equality_sees_every_field(name: str) -> None:
+    """Jobs that differ in anything but `raw` are not equal: that is how a change is noticed."""
+    change: Any = {name: "other"}
+    assert evolve(JOB, **change) != JOB
+    assert evolve(JOB, **change) == evolve(JOB, **change)
+
+
+@pytest.mark.parametrize(
+    ("status", "terminal", "succeeded"),
+    [
+        ("active", False, False),
+        ("completed", True, True),
+        ("archived", True, False),
+        ("failed", True, False),
+        ("paused", False, False),
+        ("Completed", False, False),
+    ],
+)
+def test_statuses(status: str, terminal: bool, succeeded: bool) -> None:  # noqa: FBT001 - a table's columns
+    """Completed, archived and failed are ends; only completed is success; an unknown status is neither."""
+    job = AgentJob("job", "docs", status)
+    assert (job.is_terminal, job.succeeded, job.status) == (terminal, succeeded, status)
+
+
+def test_known_status_is_a_member() -> None:
+    """A documented status becomes a JobStatus; any other stays the server's own text."""
+    assert AgentJob("job", "docs", "active").status is JobStatus.ACTIVE
+    assert type(AgentJob("job", "docs", "paused").status) is str
+    assert type(unpickled(AgentJob("job", "docs", "paused")).status) is str
+
+
+def test_shown_status() -> None:
+    """A status is shown as one bounded, printable line, whatever the server sent."""
+    assert AgentJob("job", "docs", "active").shown_status == "active"
+    assert AgentJob("job", "docs", "odd\n\x1b[2J").shown_status == r"odd\n\x1b[2J"
+    assert len(AgentJob("job", "docs", "x" * 1000).shown_status.encode()) == 200
+
+
+def test_raise_for_status() -> None:
+    """A failed job raises itself; any other comes back."""
+    failed = evolve(JOB, status="failed")
+    with pytest.raises(JobFailedError, match="docs/job_1") as caught:
+        failed.raise_for_status()
+    assert caught.value.job is failed
+    for status in ("active", "completed", "archived", "paused"):
+        job = evolve(JOB, status=status)
+        assert job.raise_for_status() is job
+
+
+def test_ref() -> None:
+    """A job knows the ref that finds it again; a hand-made one with an id that can't be polled has none."""
+    assert JOB.ref == JobRef("docs", "job_1")
+    with pytest.raises(InvalidInputError, match="job_id"):
+        _ = AgentJob("..", "docs", "active").ref
+
+
+def test_vital_fields_suffice() -> None:
+    """Whatever is not vital may be missing."""
+    job = AgentJob("job", "docs", "active")
+    assert (job.source, job.model, job.pr_link, job.created_at, job.archived_at, job.raw) == (*[None] * 5, {})
+    assert JobSource() == JobSource(None, None)

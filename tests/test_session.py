@@ -1,0 +1,709 @@
+"""The session: its settings, reading, running, waiting within a budget, closing, and keeping its key to itself."""
+
+import asyncio
+import copy
+import gc
+import json
+import logging
+import pickle
+import subprocess
+import sys
+import traceback
+from base64 import b64encode
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import attrs
+import pytest
+import tenacity
+from aioresponses import aioresponses
+from yarl import URL
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    AuthError,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    HttpTimeouts,
+    InvalidInputError,
+    JobRef,
+    NotFoundError,
+    NotSentError,
+    PollBudget,
+    PollPolicy,
+    ProtocolError,
+    RateLimitedError,
+    RejectedError,
+    ServerError,
+    SessionClosedError,
+    TransportError,
+    WaitTimeoutError,
+    __version__,
+)
+from agentjobs_async.testing import Emulator, JobLife
+from tests.scripted import KEY, Reply, Scripted, http, job, reply
+
+SERVICE = "https://api.example.com"
+REF = JobRef("docs", "job_1")
+NAN = float("nan")
+INFINITY = float("inf")
+
+Call = Callable[[AgentJobsSession], Coroutine[Any, Any, object]]
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def session_of(**settings: Any) -> AgentJobsSession:
+    return AgentJobsSession(**{"base_url": SERVICE, "api_key": KEY, "project_id": "docs"} | settings)
+
+
+class _Answer(aiohttp.ClientResponse):
+    """What aioresponses lacks since aiohttp 3.14."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **({"stream_writer": SimpleNamespace(output_size=0)} | settings))
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[aioresponses]:
+    monkeypatch.setattr("aioresponses.core.ClientResponse", _Answer)
+    with aioresponses() as mocked:
+        yield mocked
+
+
+# The shapes of requests and answers.
+
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip, deflate",
+    "Authorization": f"Bearer {KEY}",
+    "User-Agent": f"agentjobs-async/{__version__}",
+}
+
+
+async def test_shape_of_a_create(service: aioresponses) -> None:
+    """A create is a POST of the prompt; its answer is the job, the whole document in `raw`."""
+    document = {
+        "id": "job_7",
+        "status": "active",
+        "source": {"repository": "acme/docs", "ref": "main"},
+        "model": "agent-large-1",
+        "prLink": None,
+        "createdAt": "2025-11-20T18:00:00.000Z",
+        "archivedAt": None,
+        "new": [1],
+    }
+    service.post(f"{SERVICE}/v2/agent/docs/job", payload=document, status=201)
+    async with session_of() as session:
+        created = await session.create_job("Fix it")
+    assert (created.ref, created.status, created.model) == (JobRef("docs", "job_7"), "active", "agent-large-1")
+    assert created.raw == document
+    (call,) = service.requests["POST", URL(f"{SERVICE}/v2/agent/docs/job")]
+    assert call.kwargs["data"].read() == b'{"prompt": "Fix it"}'
+    assert call.kwargs["headers"] == {**HEADERS, "Content-Type": "application/json"}
+    assert call.kwargs["allow_redirects"] is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "job_of", "url"),
+    [
+        ({}, "job_1", "/v2/agent/docs/job/job_1"),
+        ({}, JobRef("other", "a/b"), "/v2/agent/other/job/a%2Fb"),
+        ({}, AgentJob("job_1", "other", "active"), "/v2/agent/other/job/job_1"),
+        ({"get_path": "/jobs?id={job_id}&of={project_id}"}, "a&b", "/jobs?id=a%26b&of=docs"),
+        ({"base_url": f"{SERVICE}/api/", "get_path": "/jobs/{job_id}"}, "job_1", "/api/jobs/job_1"),
+    ],
+)
+async def test_shape_of_a_read(service: aioresponses, settings: Any, job_of: Any, url: str) -> None:
+    """A read is a GET of the path template filled in; a ref and a job bring their own project."""
+    wanted = job_of if isinstance(job_of, str) else job_of.ref.job_id if isinstance(job_of, AgentJob) else job_of.job_id
+    service.get(URL(f"{SERVICE}{url}", encoded=True), payload={"id": wanted, "status": "completed"})
+    async with session_of(**settings) as session:
+        assert (await session.get_job(job_of)).id == wanted
+    ((method, _), (call,)) = next(iter(service.requests.items()))
+    assert (method, call.kwargs["headers"]) == ("GET", HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (303, RejectedError),
+        (400, RejectedError),
+        (401, AuthError),
+        (404, NotFoundError),
+        (429, RateLimitedError),
+        (503, ServerError),
+        (204, ProtocolError),
+    ],
+)
+async def test_shape_of_an_error(service: aioresponses, status: int, kind: type[AgentJobsError]) -> None:
+    """An error answer is an error of ours that says what the service said, and its name for the exchange."""
+    headers = {"X-Request-Id": "r-1", "Retry-After": "7"}
+    service.get(f"{SERVICE}/v2/agent/docs/job/job_1", status=status, payload={"error": "no\x1b"}, headers=headers)
+    async with session_of() as session:
+        with pytest.raises(kind) as caught:
+            await session.get_job("job_1")
+    error: Any = caught.value
+    assert (error.retry_after, error.outcome) == (7, None)
+    if status >= 400:
+        assert (error.status, error.request_id, error.excerpt) == (status, "r-1", "no\\x1b")
+
+
+# Settings.
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not given comes from the environment; what is given goes before it."""
+    monkeypatch.setenv("AGENTJOBS_BASE_URL", SERVICE)
+    monkeypatch.setenv("AGENTJOBS_API_KEY", KEY)
+    monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "docs")
+    assert repr(AgentJobsSession()) == f"<AgentJobsSession {SERVICE} project_id='docs' open>"
+    assert "https://other.example project_id='x'" in repr(AgentJobsSession("https://other.example", project_id="x"))
+
+
+@pytest.mark.parametrize("value", ["", None])
+@pytest.mark.parametrize("name", ["base_url", "api_key"])
+def test_missing(name: str, value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an address or a key, the error names both ways to give it; an empty variable is as good as none."""
+    variable = f"AGENTJOBS_{name.upper()}"
+    if value is not None:
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInputError, match=rf"{name} is missing: pass {name}=.* or set {variable}"):
+        session_of(**{name: None})
+
+
+@pytest.mark.parametrize(
+    "call", [lambda s: s.create_job("Fix it"), lambda s: s.get_job("job_1"), lambda s: s.run_job("x")]
+)
+async def test_missing_project(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a project anywhere, a call that needs one names all the ways to give it; a full ref needs none."""
+    monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "")
+    async with Emulator() as emulator, emulator.session() as session:
+        with pytest.raises(InvalidInputError, match=r"project_id is missing: .*AGENTJOBS_PROJECT_ID"):
+            await call(session)
+        assert emulator.requests == ()
+        with pytest.raises(NotFoundError):
+            await session.get_job(REF)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (
+            "base_url",
+            (
+                "",
+                "api.example.com",
+                "ftp://a.example",
+                "https://",
+                "https://u:p@a.example",
+                f"{SERVICE}?q",
+                f"{SERVICE}#f",
+                "http://a.example",
+                "https://a b",
+                "https://a.example\r\n",
+                "https://[",
+                b"https://a.example",
+                5,
+            ),
+        ),
+        ("api_key", ("", "a b", "a\r\nX: y", "k\xe9y", "Bearer abcdefgh", 5, b"key")),
+        ("project_id", ("", ".", "..", "a\nb", "\ud800", "x" * 513, 5)),
+        ("create_path", ("", "v2", "/{job_id}", "/{}", "/{project_id!r}", "/{", "/#f", "/../x", "/a b", 5)),
+        ("get_path", ("/job", "/{project_id}", "/{job_id}/{other}", "{job_id}", 5)),
+        ("get_job", (5, "get", {})),
+        ("policy", (5, PollPolicy, {})),
+        ("budget", (5, PollBudget)),
+        ("timeouts", (5, 30.0, HttpTimeouts)),
+        ("ssl", (False, True, "cert.pem")),
+        ("proxy", ("", "proxy", "socks5://127.0.0.1", 5)),
+        ("max_document_bytes", (0, -1, True, 1.5, NAN, "1")),
+        ("allow_insecure", (None, 1, "yes")),
+        ("user_agent", ("", " ", "a\r\nX: y", "ü", 5)),
+        ("hook", ([5], [None], ["print"], [asyncio.sleep], 5, print)),
+    ],
+)
+def test_settings_that_make_no_sense(name: str, values: tuple[Any, ...]) -> None:
+    """A setting that makes no sense is refused by name when the session is made; the key is never quoted."""
+    for value in values:
+        with pytest.raises(InvalidInputError, match=name) as caught:
+            session_of(**{"hooks" if name == "hook" else name: value})
+        if name == "api_key" and value:
+            assert str(value) not in str(caught.value)
+
+
+BAD_TIMEOUTS = (0, -1, True, NAN, INFINITY, "5", 10**400)
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "values"),
+    [
+        ("prompt", lambda s, value: s.create_job(value), ("", " \n", "\ud800", None, b"x")),
+        ("project_id", lambda s, value: s.create_job("x", project_id=value), ("", "..", "a\x00", 5)),
+        ("timeout", lambda s, value: s.create_job("x", timeout=value), (*BAD_TIMEOUTS, None)),
+        ("job", lambda s, value: s.get_job(value), (None, 5, b"job_1", {})),
+        ("job_id", lambda s, value: s.get_job(value), ("", ".", "a\x7f", "x" * 513)),
+        ("job", lambda s, value: s.wait_for_job(value), (None, 5, b"job_1", {})),
+        ("timeout", lambda s, value: s.wait_for_job(REF, timeout=value), BAD_TIMEOUTS),
+        ("on_update", lambda s, value: s.wait_for_job(REF, on_update=value), (5, asyncio.sleep)),
+        ("prompt", lambda s, value: s.run_job(value), (" ",)),
+        ("timeout", lambda s, value: s.run_job("x", timeout=value), BAD_TIMEOUTS),
+        ("on_update", lambda s, value: s.run_job("x", on_update=value), (5, asyncio.sleep)),
+    ],
+)
+async def test_arguments_that_make_no_sense(name: str, call: Callable[..., Any], values: tuple[Any, ...]) -> None:
+    """An argument that makes no sense is refused by name before anything is sent; a create says that it was not."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        for value in values:
+            with pytest.raises(InvalidInputError, match=name) as caught:
+                await call(session, value)
+            assert caught.value.outcome in {None, CreateOutcome.NOT_SENT}
+        with pytest.raises(InvalidInputError) as caught:
+            await session.create_job("")
+        assert caught.value.outcome is CreateOutcome.NOT_SENT
+    assert (emulator.requests, emulator.connections) == ((), 0)
+
+
+async def test_plain_http_by_request() -> None:
+    """Plain http to another host than loopback is possible when it is asked for, and a proxy may carry it."""
+    async with Scripted(job()) as proxy:
+        settings = {"base_url": "http://a.example", "allow_insecure": True, "proxy": proxy.base_url, "user_agent": "me"}
+        async with session_of(**settings) as session:
+            await session.get_job("job_1")
+    (request,) = proxy.requests
+    assert request.line == "GET http://a.example/v2/agent/docs/job/job_1 HTTP/1.1"
+    assert request.headers["user-agent"] == "me"
+
+
+def test_made_without_a_loop() -> None:
+    """A session is made without a running loop; its first await binds it."""
+    session = session_of(base_url="http://127.0.0.1:1")
+
+    async def use() -> None:
+        with pytest.raises(NotSentError):
+            await session.get_job("job_1")
+        await session.aclose()
+
+    asyncio.run(use())
+    assert "closed" in repr(session)
+
+
+# Reading.
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("first", "kind", "reason"),
+    [
+        pytest.param(Reply(then="fin"), TransportError, None, id="dropped"),
+        pytest.param(Reply(then="hang"), TransportError, None, id="silence"),
+        pytest.param(Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "hang"), TransportError, None, id="hangs"),
+        pytest.param(job(job_id="job_2"), ProtocolError, "wrong_id", id="another job's id"),
+        pytest.param(Reply(http(200, b" " * 1_048_577)), ProtocolError, "too_large", id="too large"),
+        pytest.param(reply(503, None, ("Retry-After", "1")), ServerError, None, id="503"),
+        pytest.param(reply(404), NotFoundError, None, id="404"),
+    ],
+)
+async def test_one_read_is_one_request(first: Reply, kind: type[AgentJobsError], reason: str | None) -> None:
+    """A read that fails is one request, on a kept connection too, and ends by `timeouts.request`."""
+    async with Scripted(job(), first, job()) as server, server.session(timeouts=HttpTimeouts(request=5)) as session:
+        await session.get_job("job_1")
+        began = clock()
+        with pytest.raises(kind) as caught:
+            await session.get_job("job_1")
+        assert clock() - began < 5.1
+    assert len(server.requests) == 2
+    assert getattr(caught.value, "reason", None) == reason
+
+
+async def test_paced_answer_is_a_job() -> None:
+    """A job that comes with a Retry-After is a job all the same."""
+    async with Scripted(job("active", "job_1", ("Retry-After", "5"))) as server, server.session() as session:
+        assert (await session.get_job("job_1")) == AgentJob("job_1", "docs", "active")
+
+
+async def test_own_get_job() -> None:
+    """A get-job callable replaces the HTTP read in every call, and what it raises comes out as it is."""
+    error = LookupError("mine")
+
+    async def get_job(ref: JobRef) -> dict[str, object]:
+        if ref == REF:
+            return {"id": ref.job_id, "status": "completed"}
+        raise error
+
+    async with Emulator() as emulator, emulator.session(project_id="docs", get_job=get_job) as session:
+        assert (await session.get_job("job_1")).succeeded
+        assert (await session.wait_for_job("job_1")).succeeded
+        for call in (session.get_job, session.wait_for_job):
+            with pytest.raises(LookupError) as caught:
+                await call("job_2")
+            assert caught.value is error
+    assert emulator.requests == ()
+
+
+# Running and waiting.
+
+
+@pytest.mark.looptime
+async def test_run_job() -> None:
+    """A run creates and waits: `on_update` sees the job as it was created, then each change."""
+    seen: list[AgentJob] = []
+    async with Emulator(lives=JobLife(duration=100)) as emulator, emulator.session() as session:
+        ended = await session.run_job("Fix it", project_id="docs", on_update=seen.append)
+    assert ended.succeeded
+    assert [found.status for found in seen] == ["active", "completed"]
+    assert emulator.agents_started == {"Fix it": 1}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("seconds", [30, 500])
+async def test_run_job_spans_the_create(seconds: float) -> None:
+    """The time of a run spans the create and the wait."""
+    async with (
+        Emulator(lives=JobLife(duration=1000), latency=20) as emulator,
+        emulator.session(project_id="docs") as session,
+    ):
+        began = clock()
+        with pytest.raises(WaitTimeoutError) as caught:
+            await session.run_job("Fix it", timeout=seconds)
+        assert clock() - began == pytest.approx(seconds, abs=0.01)
+    assert caught.value.elapsed == pytest.approx(seconds - 20, abs=0.01)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("seconds", "cut"), [(30, 30), (500, 120), (None, 120)])
+async def test_run_job_whose_create_hangs(seconds: float | None, cut: float) -> None:
+    """The create of a run takes 120 s at the most, and its outcome is on the error."""
+    async with Scripted(Reply(then="hang")) as server, server.session() as session:
+        began = clock()
+        with pytest.raises(CreateOutcomeUnknownError) as caught:
+            await session.run_job("Fix it", timeout=seconds)
+        assert clock() - began == pytest.approx(cut)
+    assert caught.value.outcome is CreateOutcome.UNKNOWN
+
+
+@pytest.mark.looptime
+async def test_waiting_for_a_place_is_no_slow_server() -> None:
+    """With one place for 50 waits, none takes its turn for a timeout of the request."""
+    settings: dict[str, Any] = {"budget": PollBudget(in_flight=1), "timeouts": HttpTimeouts(request=2)}
+    events: list[object] = []
+    async with (
+        Emulator(lives=JobLife(duration=1), latency=1) as emulator,
+        emulator.session(project_id="docs", hooks=[events.append], **settings) as session,
+    ):
+        created = [await session.create_job(f"Fix {n}") for n in range(50)]
+        ended = await asyncio.gather(*(session.wait_for_job(one) for one in created))
+    assert all(one.succeeded for one in ended)
+    reads = [request.at for request in emulator.requests if request.method == "GET"]
+    assert all(later - earlier >= 0.999 for earlier, later in pairwise(reads))
+    assert not [event for event in events if type(event).__name__ == "PollFailed"]
+
+
+@pytest.mark.looptime
+async def test_rate_of_reads() -> None:
+    """No more reads start per second than the budget says, whoever asks."""
+    async with (
+        Emulator() as emulator,
+        emulator.session(project_id="docs", budget=PollBudget(per_second=2)) as session,
+    ):
+        created = await session.create_job("Fix it")
+        await asyncio.gather(*(session.get_job(created) for _ in range(5)))
+    reads = [request.at for request in emulator.requests[1:]]
+    assert [later - earlier for earlier, later in pairwise(reads)] == pytest.approx([0.5] * 4)
+
+
+# Closing.
+
+
+@pytest.mark.looptime
+async def test_closing_in_the_middle() -> None:
+    """Closing ends everything under way at once, each with its typed error, and leaves nothing behind."""
+    async with Scripted(job(), Reply(then="hang")) as server:
+        session = server.session(policy=PollPolicy(wait=tenacity.wait_fixed(1000)), budget=PollBudget(in_flight=2))
+        calls = [
+            asyncio.ensure_future(call)
+            for call in (
+                session.wait_for_job(REF),
+                session.wait_for_job(REF),
+                session.create_job("Fix it"),
+                session.get_job(REF),
+                session.get_job(REF),
+                session.run_job("Fix it"),
+            )
+        ]
+        await asyncio.sleep(10)
+        began = clock()
+        await asyncio.gather(session.aclose(), session.aclose())
+        assert all(call.done() for call in calls)
+        assert clock() == began
+        sent = len(server.requests)
+        await asyncio.sleep(2000)
+        assert len(server.requests) == sent
+    errors = [type(call.exception()) for call in calls]
+    closed, unsure = SessionClosedError, CreateOutcomeUnknownError
+    assert errors == [closed, closed, unsure, closed, closed, unsure]
+    gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_closing_waits_for_nobody() -> None:
+    """A get-job callable that swallows its cancellation does not hold up the closing."""
+    released = asyncio.Event()
+
+    async def stubborn(_ref: JobRef) -> AgentJob:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return AgentJob("job_1", "docs", "completed")
+
+    session = session_of(get_job=stubborn)
+    reading = asyncio.ensure_future(session.get_job(REF))
+    await asyncio.sleep(0)
+    await session.aclose()
+    assert not reading.done()
+    released.set()
+    assert (await reading).succeeded
+
+
+CALLS: list[Call] = [
+    lambda session: session.create_job("Fix it"),
+    lambda session: session.get_job(REF),
+    lambda session: session.wait_for_job(REF),
+    lambda session: session.wait_for_job(AgentJob("job_1", "docs", "completed")),
+    lambda session: session.run_job("Fix it"),
+    lambda session: session.__aenter__(),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_closed_session(call: Call) -> None:
+    """A closed session refuses every call before any I/O, and closes again without a word."""
+    async with Emulator() as emulator:
+        async with emulator.session(project_id="docs") as session:
+            pass
+        with pytest.raises(SessionClosedError, match="the session is closed"):
+            await call(session)
+        await session.aclose()
+    assert emulator.connections == 0
+
+
+async def test_closed_before_use() -> None:
+    """A session that was never used closes, and says so."""
+    session = session_of()
+    await session.aclose()
+    await session.aclose()
+    assert repr(session).endswith("closed>")
+
+
+@pytest.mark.parametrize("call", [*CALLS, lambda session: session.aclose()])
+def test_second_loop(call: Call) -> None:
+    """A session that was used in one loop refuses every call from another."""
+    session = session_of(get_job=_ended)
+    asyncio.run(_used(session))
+    with pytest.raises(SessionClosedError, match="another event loop"):
+        asyncio.run(call(session))
+
+
+async def _ended(ref: JobRef) -> AgentJob:
+    return AgentJob(ref.job_id, ref.project_id, "completed")
+
+
+async def _used(session: AgentJobsSession) -> None:
+    await session.get_job(REF)
+    await session._transport.aclose()
+
+
+FORK = """
+import asyncio, os
+from agentjobs_async import AgentJob, AgentJobsSession, SessionClosedError
+
+async def get_job(ref):
+    return AgentJob(ref.job_id, ref.project_id, "completed")
+
+session = AgentJobsSession("https://api.example.com", "0123456789", project_id="docs", get_job=get_job)
+
+async def use():
+    await session.get_job("job_1")
+    child = os.fork()
+    if not child:
+        os._exit(asyncio.run(refused()))
+    status = os.waitpid(child, 0)[1]
+    await session.aclose()
+    return os.waitstatus_to_exitcode(status)
+
+async def refused():
+    count = 0
+    for call in (session.get_job("job_1"), session.create_job("x"), session.wait_for_job("job_1"), session.aclose()):
+        try:
+            await call
+        except SessionClosedError as error:
+            count += "forked" in str(error)
+    return count
+
+raise SystemExit(asyncio.run(use()))
+"""
+
+
+def test_forked_child() -> None:
+    """A child process that was forked with the session open refuses every call; the parent goes on."""
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own script
+    assert (done.returncode, done.stderr) == (4, "")
+
+
+# The key.
+
+FORMS = (
+    KEY,
+    quote(KEY, safe=""),
+    "".join(f"%{ord(character):02x}" for character in KEY),
+    b64encode(KEY.encode()).decode(),
+    b64encode(f"Bearer {KEY}".encode()).decode(),
+    json.dumps(KEY).replace("/", "\\/"),
+    "".join(f"\\u00{ord(character):02x}" for character in KEY),
+)
+
+
+def found_in(text: str) -> list[str]:
+    return [form for form in (*FORMS, KEY[4:]) if form in text]
+
+
+def everything_of(error: BaseException) -> str:
+    """Give all that a log, a report or a pickle can show of an error and of those it came from."""
+    texts, todo, done = list[str](), [error], set[int]()
+    while todo:
+        one = todo.pop()
+        done.add(id(one))
+        texts += [str(one), repr(one), repr(one.args), repr(vars(one))]
+        texts += traceback.TracebackException.from_exception(one, capture_locals=True).format()
+        if isinstance(one, AgentJobsError):
+            texts.append(repr(pickle.dumps(one)))
+        linked = (one.__cause__, one.__context__, *vars(one).values())
+        todo += [other for other in linked if isinstance(other, BaseException) and id(other) not in done]
+    return "\n".join(texts)
+
+
+def session_and_parts(session: AgentJobsSession) -> str:
+    texts, todo, done = list[str](), [session], set[int]()
+    while todo:
+        one: Any = todo.pop()
+        done.add(id(one))
+        names = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+        held = [*getattr(one, "__dict__", {}).values(), *(getattr(one, name, None) for name in names)]
+        texts += [repr(one), str(one), *map(repr, held)]
+        todo += [part for part in held if type(part).__module__.startswith("agentjobs_async") and id(part) not in done]
+    return "\n".join(texts)
+
+
+async def test_session_never_shows_its_key() -> None:
+    """Neither repr, vars, pickle, copy nor asdict of a session and its parts gives the key away."""
+    async with session_of() as session:
+        assert found_in(session_and_parts(session)) == []
+        for take in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="never pickled or copied"):
+                take(session)
+        with pytest.raises(attrs.exceptions.NotAnAttrsClassError):
+            attrs.asdict(session)  # type: ignore[arg-type]  # what a careless log formatter does
+        assert found_in(repr(attrs.asdict(session._codec, recurse=False))) == []
+
+
+def test_refused_settings_never_show_the_key() -> None:
+    """Settings that are refused leave the key in no frame of the traceback that is not the caller's."""
+    for settings in ({"base_url": "nowhere"}, {"hooks": [5]}, {"user_agent": "ü"}):
+        with pytest.raises(InvalidInputError) as caught:
+            AgentJobsSession(**({"base_url": SERVICE, "api_key": KEY} | settings))
+        frames = traceback.walk_tb(caught.tb.tb_next)
+        assert [name for frame, _ in frames for name, value in frame.f_locals.items() if found_in(repr(value))] == []
+
+
+ECHO = " ".join(FORMS)
+LEAKS = [
+    pytest.param(reply(401, {"error": f"bad key {ECHO}"}, ("X-Request-Id", KEY)), id="echoed in an error"),
+    pytest.param(reply(400, {"error": {"message": ECHO}}, ("X-Request-Id", FORMS[1])), id="echoed in a nested error"),
+    pytest.param(Reply(http(400, ECHO.encode())), id="echoed in text"),
+    pytest.param(Reply(http(200, ECHO.encode())), id="echoed in a bad document"),
+    pytest.param(Reply(http(200, (ECHO * 9999).encode())), id="echoed at length"),
+    pytest.param(job(job_id=KEY), id="echoed as id"),
+    pytest.param(job(job_id=f"job_1 {FORMS[3]}"), id="echoed within an id"),
+    pytest.param(reply(200, {"id": "job_1", "status": None, KEY: ECHO}), id="echoed in fields"),
+    pytest.param(reply(307, None, ("Location", f"https://{KEY[8:]}.example/{KEY}")), id="echoed in a redirect"),
+    pytest.param(reply(503, {"error": ECHO}, ("Retry-After", KEY)), id="echoed with a wish"),
+    pytest.param(Reply(f"HTTP/1.1 200 {ECHO}\r\nX{ECHO}\r\n\r\n".encode(), "fin"), id="echoed in broken HTTP"),
+    pytest.param(Reply(f"{ECHO}\r\n\r\n".encode(), "fin"), id="echoed as broken HTTP"),
+    pytest.param(Reply(then="reset"), id="reset"),
+    pytest.param(Reply(then="fin"), id="closed"),
+    pytest.param(Reply(then="hang"), id="silence"),
+    pytest.param(Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "hang"), id="hangs in the body"),
+]
+
+
+CALLS_THAT_FAIL: list[Call] = [
+    lambda session: session.create_job("Fix it", timeout=3),
+    lambda session: session.get_job(REF),
+    lambda session: session.wait_for_job(REF, timeout=3),
+]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("leak", LEAKS)
+async def test_errors_never_show_the_key(leak: Reply, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever breaks and whatever a server echoes, the key is in no error, traceback, context, hook or log."""
+    caplog.set_level(logging.DEBUG)
+    for name in logging.root.manager.loggerDict:
+        caplog.set_level(logging.DEBUG, name)
+    events: list[object] = []
+    policy = PollPolicy(wait=tenacity.wait_fixed(1), max_bad_answers=2)
+    async with Scripted(leak) as server, server.session(policy=policy, hooks=[events.append]) as session:
+        for call in CALLS_THAT_FAIL:
+            for attempt in (call, _cancelled(call)):
+                with pytest.raises((AgentJobsError, asyncio.CancelledError)) as caught:
+                    await attempt(session)
+                assert found_in(everything_of(caught.value)) == []
+    assert found_in(repr(events)) == []
+    assert found_in(caplog.text) == []
+    assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
+
+
+def _cancelled(call: Call) -> Call:
+    async def cancelled(session: AgentJobsSession) -> object:
+        task = asyncio.ensure_future(call(session))
+        for _ in range(30):
+            await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    return cancelled
+
+
+@pytest.mark.looptime
+async def test_unreachable_services_never_show_the_key(server_tls: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that is not made for whatever reason has nothing of the key in its error or in a log."""
+    caplog.set_level(logging.DEBUG)
+    async with Scripted(ssl=server_tls) as strange, Scripted(Reply(), greeting=http(400)) as plain:
+        for base_url in (strange.base_url, plain.base_url.replace("http", "https"), "http://127.0.0.1:1"):
+            async with session_of(base_url=base_url) as session:
+                for call in CALLS_THAT_FAIL:
+                    with pytest.raises((NotSentError, WaitTimeoutError)) as caught:
+                        await call(session)
+                    assert found_in(everything_of(caught.value)) == []
+    assert found_in(caplog.text) == []
+
+
+async def test_echoed_key_is_masked_in_jobs() -> None:
+    """A job whose fields hold the key is given with the key masked, in `raw` too."""
+    async with (
+        Scripted(job("active", "job_1", model=KEY, more={FORMS[1]: [FORMS[3]]})) as server,
+        server.session() as session,
+    ):
+        found = await session.get_job("job_1")
+    assert found_in(repr(found) + json.dumps(found.raw) + repr(pickle.dumps(found))) == []
+    assert (found.id, found.model, list(found.raw["more"])) == ("job_1", "***", ["***"])

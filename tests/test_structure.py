@@ -1,0 +1,262 @@
+"""The shape of the house: who knows whom, what is public, what an import costs."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import agentjobs_async
+
+HOME = Path(agentjobs_async.__file__).parent
+PACKAGE = HOME.name
+FILES = {
+    ".".join(path.relative_to(HOME).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
+    for path in sorted(HOME.rglob("*.py"))
+}
+"""Every module by its name within the package; the package itself is the empty name."""
+
+# Nobody knows a room further down. Rooms of one line don't know each other.
+ROOMS = [
+    {"_version", "_text"},
+    {"errors"},
+    {"models", "_checks"},
+    {"telemetry", "policy", "_strict_json", "_retry_after", "_secrets", "_address", "_binding", "_scope"},
+    {"_wire", "_gate"},
+    {"_transport"},
+    {"waiting", "creating"},
+    {"session"},
+    {""},
+    {"testing"},
+    {"cli"},
+    {"__main__"},
+]
+PLACE = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
+
+# For the annotations of type checkers only, errors name the models that they carry.
+TYPES_ONLY = {("errors", "models")}
+
+# The rooms after the public names know these, and nothing from behind them. `_text` is there because whatever is
+# shown must be made fit to be shown, and that in one way.
+OUTER = {"testing": {""}, "cli": {"", "testing", "_text"}, "__main__": {"cli"}}
+
+IMPORTERS = {
+    "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
+    "cattrs": {"_wire"},
+    "tenacity": {"policy"},
+    "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
+    "click": {"cli"},
+    "rich": {"cli"},
+    "pytest": {"testing"},  # the plugin
+    "pytest_asyncio": {"testing"},
+}
+"""Which rooms may import a third-party library; attrs, the language of the models, is everybody's."""
+ONE_FILE = ["cattrs", "tenacity", "click", "rich", "pytest", "pytest_asyncio"]
+
+# What modules share beyond their public names.
+WITHIN_THE_PACKAGE = {
+    "errors": {"BY_STATUS"},
+    "models": {"Paced", "checked_id"},
+    "telemetry": {"Contained", "Hooks", "logger", "warn_of_status"},
+}
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@cache
+def imports_of(module: str) -> frozenset[tuple[str, str, bool]]:
+    """Give what a module imports as (module, name, whether for types only), wherever in the file it does so."""
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    typing_blocks = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    for_types = {id(node) for block in typing_blocks for node in ast.walk(block)}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "", id(node) in for_types) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "", alias.name, id(node) in for_types) for alias in node.names}
+    return frozenset(found)
+
+
+def own_imports(module: str) -> Iterator[tuple[str, str, bool]]:
+    """Give what a module imports from this package: (module, name, whether for types only)."""
+    for source, name, for_types in imports_of(module):
+        if source.split(".")[0] == PACKAGE:
+            inner = source.removeprefix(PACKAGE).lstrip(".")
+            submodule = f"{inner}.{name}".strip(".")
+            yield (submodule, "", for_types) if submodule in FILES else (inner, name, for_types)
+
+
+def loaded(module: str) -> ModuleType:
+    return import_module(f"{PACKAGE}.{module}".rstrip("."))
+
+
+def run(program: str, *arguments: str) -> str:
+    """Run a program in a child that finds what we find, and nothing that a test run adds; give what it prints."""
+    prologue = f"import sys; sys.path[:] = {sys.path!r}\n"
+    command = [sys.executable, "-I", "-S", "-W", "error", "-c", prologue + program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_layers(module: str) -> None:
+    """A module knows only rooms further up."""
+    room = room_of(module)
+    assert room in PLACE, f"{module} has no place among the rooms"
+    for target, _, for_types in own_imports(module):
+        known = room_of(target)
+        if known != room and not (for_types and (room, known) in TYPES_ONLY):
+            assert PLACE[known] < PLACE[room], f"{module} knows {target}"
+
+
+@pytest.mark.parametrize("module", [module for module in FILES if room_of(module) in OUTER])
+def test_outer_rooms(module: str) -> None:
+    """The emulator, the command line and what comes after them know the public names, as a user does."""
+    room = room_of(module)
+    known = {room_of(target) for target, _, _ in own_imports(module)}
+    assert known <= OUTER[room] | {room}
+
+
+def test_every_place_is_taken() -> None:
+    """The table of rooms names no room that is not there."""
+    assert set(PLACE) <= {room_of(module) for module in FILES}
+
+
+def test_third_parties() -> None:
+    """Each third-party library lives behind the rooms that the table names, most behind one file."""
+    importers: dict[str, set[str]] = {}
+    for module in FILES:
+        for source, _, _ in imports_of(module):
+            importers.setdefault(source.split(".")[0], set()).add(module)
+    foreign = set(importers) - set(sys.stdlib_module_names) - {PACKAGE, "attrs"}
+    assert foreign <= set(IMPORTERS)
+    for library in foreign:
+        assert {room_of(module) for module in importers[library]} <= IMPORTERS[library], library
+    assert {library: importers[library] for library in ONE_FILE if len(importers.get(library, ())) > 1} == {}
+
+
+def test_client_of_aiohttp() -> None:
+    """Only the transport knows aiohttp's client; the emulator knows its server."""
+    for module in FILES:
+        for source, name, _ in imports_of(module):
+            if source.split(".")[0] == "aiohttp" and room_of(module) != "_transport":
+                assert (source, name) != ("aiohttp", ""), module
+                assert not name.startswith("Client"), module
+                assert name not in {"TCPConnector", "request"}, module
+
+
+def test_public_names() -> None:
+    """The package exports what the public face names, and nothing else."""
+    assert agentjobs_async.__all__ == sorted(agentjobs_async.__all__)
+    submodules = {room_of(module) for module in FILES}
+    public = {name for name in vars(agentjobs_async) if not name.startswith("_")} - submodules
+    assert public | {"__version__"} == set(agentjobs_async.__all__)
+    settled = (
+        *(
+            "AgentJob",
+            "AgentJobsSession",
+            "HttpTimeouts",
+            "JobRef",
+            "JobSource",
+            "JobStatus",
+            "PollBudget",
+            "PollPolicy",
+        ),
+        *("CreateOutcome", "GetJob", "Hook", "LoggingHook", "OnUpdate", "wait_for_job", "Event"),
+        *("JobCreated", "CreateFailed", "JobPolled", "JobChanged", "PollFailed", "WaitEnded"),
+        *loaded("errors").__all__,
+    )
+    assert public == set(settled)
+
+
+def isort_style(name: str) -> tuple[int, str]:
+    """Constants first, then classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def names_of(module: str) -> list[str]:
+    return list(getattr(loaded(module), "__all__", ()))
+
+
+MODULES = [module for module in FILES if module not in {"", "_version", "__main__"}]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all(module: str) -> None:
+    """`__all__` is sorted, without doubles, and made of names that exist and come from the module or its package."""
+    names = names_of(module)
+    assert names == sorted(set(names), key=isort_style)
+    for name in names:
+        value = getattr(loaded(module), name)
+        if isinstance(value, type):
+            assert value.__module__.startswith(loaded(module).__name__)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_shared_names(module: str) -> None:
+    """What others take from a module is in its `__all__`, but for what the table keeps within the package."""
+    taken = {name for other in FILES for target, name, _ in own_imports(other) if target == module and name}
+    assert taken - set(names_of(module)) == WITHIN_THE_PACKAGE.get(module, set())
+
+
+ALONE = f"""
+import importlib, json, types
+def purge():
+    for name in [name for name in sys.modules if name.split(".")[0] == {PACKAGE!r}]:
+        del sys.modules[name]
+failed = {{}}
+for module in json.loads(sys.argv[1]):
+    purge()
+    if module.split(".")[0] not in ("", "testing", "cli", "__main__"):
+        bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
+        bare.__path__ = [{str(HOME)!r}]
+        sys.modules[{PACKAGE!r}] = bare
+    try:
+        importlib.import_module(f"{PACKAGE}.{{module}}".rstrip("."))
+    except BaseException as error:
+        failed[module] = repr(error)
+print(json.dumps(failed))
+"""
+
+
+def test_lone_imports() -> None:
+    """Every module imports alone, in whatever order, without a warning."""
+    assert json.loads(run(ALONE, json.dumps(list(FILES)))) == {}
+
+
+def test_light_import() -> None:
+    """Importing the package loads no extra, no test tool and no server."""
+    modules = set(run(f"import {PACKAGE}; print(*sys.modules, sep='\\n')").split())
+    assert PACKAGE in modules
+    heavy = {"rich", "click", "pytest", "hypothesis", "aiohttp.web", "sqlite3", "sqlalchemy", "unittest"}
+    assert modules & (heavy | {f"{PACKAGE}.testing", f"{PACKAGE}.cli", f"{PACKAGE}.batch"}) == set()
+
+
+COST = f"""
+sys.dont_write_bytecode, sys.pycache_prefix = False, sys.argv[1]
+from time import perf_counter
+started = perf_counter()
+import aiohttp
+between = perf_counter()
+import {PACKAGE}
+print(between - started, perf_counter() - between)
+"""
+
+
+def test_import_cost(tmp_path: Path) -> None:
+    """On top of aiohttp, importing the package costs at most half of what aiohttp does: the best of some runs."""
+    runs = [[float(seconds) for seconds in run(COST, str(tmp_path)).split()] for _ in range(6)]
+    aiohttp, ours = (min(column) for column in zip(*runs, strict=True))
+    assert ours <= aiohttp / 2, f"{ours:.3f} s on top of {aiohttp:.3f} s"

@@ -1,0 +1,266 @@
+"""The emulator as a whole, over real sockets."""
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import agentjobs_async
+from agentjobs_async.testing import Emulator, Fault, FaultPlan, JobLife, RandomLives, RateLimit
+from agentjobs_async.testing._grammar import PLACES
+from tests.testing.wire import JOBS, ask, connected, create, read, read_reply, request, start
+
+EVERY_FAULT = [f"{kind}:{place}" if place else kind for kind, places in PLACES.items() for place in sorted(places)]
+EVERY_FAULT += ["missing:id", "103", "204", "206", "302", "429 retry-after=1", "500", "600", "999"]
+
+
+async def test_first_use() -> None:
+    """A job is created, read while it runs, and read when it has ended."""
+    async with Emulator(lives=JobLife(duration=0)) as emulator:
+        created = await ask(emulator, create(emulator, "write"))
+        ended = await read(emulator, created.document["id"])
+    assert (created.status, created.document["status"]) == (201, "active")
+    assert (ended.status, ended.document["status"]) == (200, "completed")
+    assert ended.document["prLink"].startswith("https://")
+
+
+async def test_record_of_requests() -> None:
+    """Requests are recorded in order, with all that was sent."""
+    async with Emulator(faults="500 on=get") as emulator:
+        await ask(emulator, create(emulator, "write", "/v2/agent/a%2Fb/job?x=1"))
+        await ask(emulator, request(emulator, "GET", "/v2/agent/a%2Fb/job/job_000001"))
+        await ask(emulator, request(emulator, "DELETE", "/elsewhere"))
+    first, second, third = emulator.requests
+    assert (first.method, first.target, first.body) == ("POST", "/v2/agent/a%2Fb/job?x=1", b'{"prompt": "write"}')
+    assert (first.project_id, first.job_id, first.prompt, first.connection) == ("a/b", None, "write", 1)
+    assert first.headers["authorization"] == f"Bearer {emulator.api_key}"
+    assert (second.project_id, second.job_id, second.prompt, second.fault) == (
+        "a/b",
+        "job_000001",
+        "write",
+        "500 on=get",
+    )
+    assert (third.project_id, third.job_id, third.prompt, third.fault) == (None, None, None, None)
+    assert first.at <= second.at <= third.at
+
+
+async def test_counters() -> None:
+    """Agents are counted by prompt, connections and keys as they came."""
+    async with Emulator(api_key="emk_1") as emulator:
+        for prompt in ("a", "b", "a"):
+            await start(emulator, prompt)
+        await ask(emulator, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert emulator.agents_started == {"a": 2, "b": 1}
+    assert [job.prompt for job in emulator.jobs.values()] == ["a", "b", "a"]
+    assert (emulator.connections, emulator.keys_seen) == (4, frozenset({"Bearer emk_1"}))
+
+
+async def test_errors_of_the_service() -> None:
+    """A wrong body, a wrong key, a stranger and a limit are answered with their status and an error document."""
+    async with Emulator(rate_limit=RateLimit(1)) as emulator:
+        refused = await ask(emulator, request(emulator, "POST", JOBS, b"[]"))
+        await start(emulator)
+        limited = await ask(emulator, create(emulator))
+        strange = await read(emulator, "job_9")
+        keyless = await ask(emulator, b"GET /v2/agent/docs/job/job_000001 HTTP/1.1\r\nHost: x\r\n\r\n")
+    replies = [refused, limited, strange, keyless]
+    assert [reply.status for reply in replies] == [400, 429, 404, 401]
+    assert all(isinstance(reply.document["error"], str) for reply in replies)
+    assert limited.all("Retry-After") == ["3600"]
+
+
+async def test_kept_connection() -> None:
+    """Requests one after the other, and several at once, are served on one connection."""
+    async with Emulator() as emulator, connected(emulator) as (reader, writer):
+        writer.write(create(emulator))
+        await read_reply(reader)
+        writer.write(create(emulator, "a") + create(emulator, "b"))
+        assert [(await read_reply(reader)).document["id"] for _ in range(2)] == ["job_000002", "job_000003"]
+    assert [arrived.connection for arrived in emulator.requests] == [1, 1, 1]
+
+
+@pytest.mark.looptime
+async def test_lives_follow_the_clock_of_the_loop() -> None:
+    """A life of minutes is lived in skipped time."""
+    async with Emulator(lives=RandomLives(shortest=110, longest=190)) as emulator:
+        job_id = await start(emulator)
+        statuses = []
+        for _ in range(3):
+            statuses.append((await read(emulator, job_id)).document["status"])
+            await asyncio.sleep(99)
+    assert statuses == ["active", "active", "completed"]
+
+
+@pytest.mark.looptime
+async def test_scripts() -> None:
+    """A life can be scripted for a prompt or a project, the newest first."""
+    async with Emulator(lives=JobLife(duration=1000), speed=10) as emulator:
+        emulator.script(JobLife(duration=10, outcome="failed"), project_id="web")
+        emulator.script(JobLife(duration=10, outcome="archived"), prompt="b")
+        ids = [
+            await start(emulator, prompt, f"/v2/agent/{project}/job")
+            for project, prompt in ["aa", ("web", "a"), ("web", "b")]
+        ]
+        await asyncio.sleep(1)
+        paths = [f"/v2/agent/{project}/job" for project in ("a", "web", "web")]
+        replies = [await read(emulator, job_id, path) for job_id, path in zip(ids, paths, strict=True)]
+    assert [reply.document["status"] for reply in replies] == ["active", "failed", "archived"]
+
+
+@pytest.mark.looptime
+async def test_latency() -> None:
+    """Every answer takes its time."""
+    loop = asyncio.get_running_loop()
+    async with Emulator(latency=7) as emulator:
+        before = loop.time()
+        await start(emulator)
+    assert loop.time() - before == pytest.approx(7, abs=0.5)
+
+
+@pytest.mark.parametrize("plan", ["500 x2 then reset", FaultPlan.parse("500"), Fault("500")])
+async def test_faults_from_the_start(plan: Any) -> None:
+    """A plan of all requests is given as text or as a value."""
+    async with Emulator(faults=plan) as emulator:
+        assert (await ask(emulator, create(emulator))).status == 500
+
+
+async def test_injected_faults() -> None:
+    """A plan meets the prompt, project or job it is for, the reads of its jobs included."""
+    async with Emulator() as emulator:
+        await emulator.inject("500 x2", prompt="a")
+        await emulator.inject("501", project_id="web")
+        first = (await ask(emulator, create(emulator, "a"))).status
+        job_id = next(iter(emulator.jobs))
+        statuses = [(await read(emulator, job_id)).status for _ in range(2)]
+        other = (await ask(emulator, create(emulator, "b"))).status
+        web = (await ask(emulator, create(emulator, "b", "/v2/agent/web/job"))).status
+        await emulator.inject("502", job_id=job_id)
+        job = (await read(emulator, job_id)).status
+    assert [first, *statuses, other, web, job] == [500, 500, 200, 201, 501, 502]
+
+
+@pytest.mark.parametrize(("plan", "started"), [("500", 1), ("close", 1), ("400", 0), ("307", 0), ("500 agent=no", 0)])
+async def test_agents_started_under_faults(plan: str, started: int) -> None:
+    """A create under a fault starts the agent or not, as the fault has it."""
+    async with Emulator(faults=plan) as emulator:
+        async with connected(emulator) as (reader, writer):
+            writer.write(create(emulator))
+            await reader.read(1)
+        assert emulator.agents_started.total() == started
+        assert emulator.foreign.requests == ()
+
+
+async def test_key_echoed() -> None:
+    """The server can give the key back, in a document or in an error."""
+    async with Emulator(faults='document model={key} then 500 error="bad {key:base64}"') as emulator:
+        assert (await ask(emulator, create(emulator))).document["model"] == emulator.api_key
+        assert (await ask(emulator, create(emulator))).document["error"].startswith("bad ZW1r")
+
+
+async def test_placeholders_are_for_faults() -> None:
+    """A good answer never holds the key, whatever a client calls its project."""
+    async with Emulator() as emulator:
+        reply = await ask(emulator, create(emulator, "write", "/v2/agent/%7Bkey%7D/job"))
+    assert reply.document["source"]["repository"] == "acme/{key}"
+
+
+async def test_foreign_origin() -> None:
+    """A redirect leads to an origin that is not the emulator's."""
+    async with Emulator(faults="308") as emulator:
+        reply = await ask(emulator, create(emulator))
+        assert reply.all("Location") == [f"{emulator.foreign.url}/moved"]
+        assert emulator.foreign.url != emulator.base_url
+
+
+async def test_refusing() -> None:
+    """Connections are refused inside of the block, and taken again after it on the same port."""
+    async with Emulator() as emulator:
+        url = emulator.base_url
+        with pytest.raises(ConnectionRefusedError):
+            async with emulator.refusing():
+                await start(emulator)
+        assert emulator.base_url == url
+        assert await start(emulator) == "job_000001"
+
+
+@pytest.mark.looptime
+async def test_refusal_from_the_start() -> None:
+    """A plan that begins with refusals closes the listener for as long as all of them last."""
+    async with Emulator(faults="refuse for=2 x2 then 500") as emulator:
+        await asyncio.sleep(3.9)
+        with pytest.raises(ConnectionRefusedError):
+            await start(emulator)
+        await asyncio.sleep(0.2)
+        assert (await ask(emulator, create(emulator))).status == 500
+
+
+@pytest.mark.looptime
+async def test_refusal_after_an_answer() -> None:
+    """A refusal begins with the answer before it, and breaks the other connections."""
+    async with Emulator(faults="hang then 500 then refuse for=2") as emulator, connected(emulator) as (reader, writer):
+        writer.write(create(emulator, "a"))
+        await asyncio.sleep(0.1)
+        assert (await ask(emulator, create(emulator, "b"))).status == 500
+        with pytest.raises(ConnectionRefusedError):
+            await start(emulator)
+        assert await reader.read() == b""
+        await asyncio.sleep(2.1)
+        assert (await ask(emulator, create(emulator, "c"))).status == 201
+
+
+@pytest.mark.looptime
+async def test_injected_refusal_holds_at_once() -> None:
+    """A refusal injected refuses the very next connection."""
+    async with Emulator() as emulator:
+        await emulator.inject("refuse for=inf")
+        with pytest.raises(ConnectionRefusedError):
+            await start(emulator)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("text", EVERY_FAULT)
+async def test_every_fault_ends_with_the_emulator(text: str) -> None:
+    """Under any fault, with the client still waiting, closing leaves no task behind."""
+    async with Emulator() as emulator, connected(emulator) as (reader, writer):
+        writer.write(create(emulator))
+        await read_reply(reader)
+        await emulator.inject(text.replace("gzip:bomb", "gzip:bomb bytes=1048576"))
+        writer.write(create(emulator, "again"))
+        waiting = asyncio.create_task(reader.read(1))
+        await asyncio.wait({waiting}, timeout=0.01)
+        await emulator.__aexit__(None, None, None)
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_restart() -> None:
+    """Entered again, an emulator listens on the same port and knows its jobs."""
+    emulator = Emulator(lives=JobLife(duration=0))
+    async with emulator:
+        url, job_id = emulator.base_url, await start(emulator)
+    with pytest.raises(ConnectionRefusedError):
+        await start(emulator)
+    async with emulator:
+        assert (await read(emulator, job_id)).document["status"] == "completed"
+        assert emulator.base_url == url
+
+
+async def test_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session is made for the emulator, with the settings given on top."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(agentjobs_async, "AgentJobsSession", lambda *_base, **settings: made.append(settings))
+    async with Emulator() as emulator:
+        emulator.session(project_id="docs")
+        emulator.session(api_key="other")
+    assert [settings["api_key"] for settings in made] == [emulator.api_key, "other"]
+    assert (made[0]["base_url"], made[0]["project_id"]) == (emulator.base_url, "docs")
+
+
+def test_the_client_stands_without_the_emulator() -> None:
+    """Importing the package doesn't import the emulator."""
+    code = (
+        "import sys, agentjobs_async; sys.exit(any('testing' in n for n in sys.modules if n.startswith('agentjobs')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603 - our own line

@@ -1,0 +1,57 @@
+"""The words of faults."""
+
+import pytest
+
+from agentjobs_async.testing._grammar import check_kind, check_option, is_status, json_or_plain, plain, split
+
+
+def test_split_keeps_quotes_together() -> None:
+    """Blanks split a text, but not those in quotes."""
+    assert split(r' 500  error="not \" now" x2 ') == ["500", r'error="not \" now"', "x2"]
+
+
+def test_split_refuses_an_open_quote() -> None:
+    """An open quote is an error that shows the text."""
+    with pytest.raises(ValueError, match="a quote is open"):
+        split('500 error="now')
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("100", True), ("999", True), ("99", False), ("1000", False), ("", False)]
+)
+def test_statuses(text: str, status: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A status has three digits, the first not 0."""
+    assert is_status(text) is status
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), [("reset", "nowhere"), ("explode", ""), ("500", "body"), ("missing", ""), ("endless", "")]
+)
+def test_unknown_kinds(kind: str, place: str) -> None:
+    """A kind that doesn't exist in that place is an error that names it."""
+    with pytest.raises(ValueError, match=f"no such fault: {kind}"):
+        check_kind(kind, place)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "reason"),
+    [
+        ("ok", "by", "1", "no option by"),
+        ("short", "by", "-1", "negative"),
+        ("hang", "for", "nan", "negative"),
+        ("hang", "for", "long", "could not convert"),
+        ("short", "by", "1.5", "invalid literal"),
+        ("500", "error", "two words", "needs quotes"),
+        ("ok", "code", "99", "no such status"),
+    ],
+)
+def test_unreadable_options(kind: str, name: str, text: str, reason: str) -> None:
+    """An option that a kind doesn't have, or whose value can't be read, is an error that says so."""
+    with pytest.raises(ValueError, match=reason):
+        check_option(kind, name, text)
+
+
+def test_values() -> None:
+    """Text may stand in quotes; a field takes JSON and else text."""
+    assert [plain('"a b"'), plain("ab"), plain("7")] == ["a b", "ab", "7"]
+    assert [json_or_plain(text) for text in ("null", "7", '"7"', "../x")] == [None, 7, "7", "../x"]

@@ -1,0 +1,168 @@
+"""The HTTP server under the emulator."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Self
+
+import pytest
+
+from agentjobs_async.testing._listener import Exchange, Listener
+
+
+class Echo:
+    """A listener that answers with the body it got, and those that it opened it for."""
+
+    def __init__(self, *, keep_alive: bool = True) -> None:
+        self.keep_alive = keep_alive
+        self.exchanges: list[Exchange] = []
+        self.listener = Listener(self.answer, "127.0.0.1", 0)
+
+    async def answer(self, exchange: Exchange) -> bool:
+        self.exchanges.append(exchange)
+        if exchange.received.body == b"break":
+            exchange.transport.abort()
+        await exchange.send(b"<" + exchange.received.body + b">")
+        return self.keep_alive
+
+    async def __aenter__(self) -> Self:
+        await self.listener.open()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.listener.close()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.listener.port)
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Let the loop turn until something holds."""
+    while not done():  # noqa: ASYNC110 - what the server does inside has no event
+        await asyncio.sleep(0)
+
+
+def post(body: bytes) -> bytes:
+    return b"POST /a%%2Fb?c=d HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+async def test_requests_and_connections() -> None:
+    """A request is handed over as it was sent, with the number of its connection."""
+    async with Echo() as echo:
+        for _ in range(2):
+            reader, writer = await echo.connect()
+            writer.write(post(b"\xff1"))
+            assert await reader.readexactly(4) == b"<\xff1>"
+            writer.write(post(b"2"))
+            assert await reader.readexactly(3) == b"<2>"
+            writer.close()
+    received = [exchange.received for exchange in echo.exchanges]
+    assert [request.connection for request in received] == [1, 1, 2, 2]
+    assert (received[0].method, received[0].target, received[0].headers["x-a"]) == ("POST", "/a%2Fb?c=d", "1")
+    assert echo.listener.accepted == 2
+
+
+async def test_connection_closed_by_the_handler() -> None:
+    """The handler says whether a connection stays open."""
+    async with Echo(keep_alive=False) as echo:
+        reader, writer = await echo.connect()
+        writer.write(post(b""))
+        assert await reader.read() == b"<>"
+        writer.close()
+
+
+async def test_connection_gone_amid_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """An answer to a connection that has just broken is given up without a word."""
+    with caplog.at_level(logging.WARNING):
+        async with Echo() as echo:
+            reader, writer = await echo.connect()
+            writer.write(post(b"break"))
+            assert await reader.read() == b""
+            writer.close()
+    assert caplog.records == []
+
+
+async def test_client_gone_amid_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that leaves amid its request disturbs nobody."""
+    with caplog.at_level(logging.WARNING):
+        async with Echo() as echo:
+            _, writer = await echo.connect()
+            writer.write(post(b"1234")[:-2])
+            await until(lambda: echo.listener._tasks)
+            writer.transport.abort()
+            reader, writer = await echo.connect()
+            writer.write(post(b"1"))
+            assert await reader.readexactly(3) == b"<1>"
+            writer.close()
+    assert len(echo.exchanges) == 1
+    assert caplog.records == []
+
+
+async def test_body_that_is_no_http() -> None:
+    """A request whose body is broken is not handed over."""
+    async with Echo() as echo:
+        _, writer = await echo.connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await until(lambda: echo.listener._tasks)
+        writer.write(b"nonsense\r\n\r\n")
+        writer.close()
+        await until(lambda: not echo.listener._server.open)
+    assert echo.exchanges == []
+
+
+async def test_refuse_and_listen() -> None:
+    """Refusing breaks what is open and takes no connection, until it listens again on the same port."""
+    async with Echo() as echo:
+        port = echo.listener.port
+        reader, writer = await echo.connect()
+        writer.write(post(b""))
+        await reader.readexactly(2)
+        await echo.listener.refuse()
+        await echo.listener.refuse()
+        with pytest.raises(ConnectionError):
+            await echo.connect()
+        assert await reader.read() == b""
+        writer.close()
+        await echo.listener.listen()
+        await echo.listener.listen()
+        assert echo.listener.port == port
+        _, writer = await echo.connect()
+        writer.close()
+
+
+async def test_close_with_open_connections() -> None:
+    """Closing waits for no idle connection, no unfinished request, and no connection just made."""
+    async with Echo() as echo:
+        streams = [await echo.connect() for _ in range(3)]
+        streams[0][1].write(post(b""))
+        streams[1][1].write(post(b"1234")[:-2])
+        assert await streams[0][0].readexactly(2) == b"<>"
+        waiting = asyncio.create_task(echo.connect())
+        await asyncio.sleep(0)
+    for _, writer in [
+        *streams,
+        *[pair for pair in await asyncio.gather(waiting, return_exceptions=True) if isinstance(pair, tuple)],
+    ]:
+        writer.transport.abort()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_spawned_work_ends_with_the_server() -> None:
+    """Work beside the requests is cancelled at the end."""
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    async with Echo() as echo:
+        echo.listener.spawn(work())
+        await asyncio.sleep(0)
+    assert ended.is_set()
+
+
+def test_address_of_version_six() -> None:
+    """An address of IP version 6 stands in brackets in a URL."""
+    assert Listener(Echo().answer, "::1", 80).url == "http://[::1]:80"

@@ -1,0 +1,174 @@
+"""The well-behaved service."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+
+from agentjobs_async.testing import JobLife, RateLimit, ReceivedRequest
+from agentjobs_async.testing._service import Place, Service, locate, read_prompt
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+JOBS = "/v2/agent/docs/job"
+
+
+def service(life: JobLife = JobLife(), limit: RateLimit | None = None, speed: float = 1.0) -> Service:  # noqa: B008 - frozen
+    return Service(api_key="k", life_of=lambda _project_id, _prompt: life, rate_limit=limit, speed=speed)
+
+
+def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: float = 0.0) -> ReceivedRequest:
+    return ReceivedRequest(
+        method=method, target=target, headers={"Authorization": "Bearer k"}, body=body, at=at, connection=1
+    )
+
+
+CREATE = request("POST", body=b'{"prompt": "write"}')
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ("/v2/agent/docs/job", Place("docs")),
+        ("/v2/agent/docs/job/job_1?x=/y", Place("docs", "job_1")),
+        ("/v2/agent/a%2Fb/job/%C3%A9", Place("a/b", "\u00e9")),
+        ("/v2/agent//job", None),
+        ("/v2/agent/docs/job/", None),
+        ("/v2/agent/docs/job/a/b", None),
+        ("/", None),
+    ],
+)
+def test_locate(target: str, place: Place | None) -> None:
+    """Ids are one segment of the path each, percent-decoded."""
+    assert locate(target) == place
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"{", "the body is not JSON"),
+        (b"\xff", "the body is not JSON"),
+        (b"[" * 100_000, "the body is not JSON"),
+        (b"[]", "the body is not an object"),
+        (b"{}", "prompt must be a string"),
+        (b'{"prompt": 1}', "prompt must be a string"),
+        (b'{"prompt": " "}', "prompt must not be blank"),
+    ],
+)
+def test_bodies_refused(body: bytes, error: str) -> None:
+    """A body without a prompt is refused with the reason."""
+    answer = service().answer(request("POST", body=body), NOW)
+    assert (answer.status, answer.document) == (400, {"error": error})
+
+
+def test_prompt_as_it_is() -> None:
+    """A good prompt is taken as it is."""
+    assert read_prompt(b'{"prompt": " \\u00e9 ", "more": 1}') == " \u00e9 "
+
+
+def test_new_job() -> None:
+    """A create answers 201 with an active job."""
+    answer = service(JobLife(duration=0, outcome="archived")).answer(CREATE, NOW)
+    assert (answer.status, answer.document) == (
+        201,
+        {
+            "id": "job_000001",
+            "status": "active",
+            "source": {"repository": "acme/docs", "ref": "main"},
+            "model": "agent-large-1",
+            "prLink": None,
+            "createdAt": "2026-01-01T00:00:00.000Z",
+            "archivedAt": None,
+        },
+    )
+
+
+def after(life: JobLife, seconds: float, speed: float = 1.0) -> Any:
+    """Give the answer to a read so long after a create."""
+    emulated = service(life, speed=speed)
+    job_id = emulated.answer(CREATE, NOW).document["id"]
+    return emulated.answer(request(target=f"{JOBS}/{job_id}", at=seconds), NOW)
+
+
+@pytest.mark.parametrize(
+    ("life", "seconds", "shown"),
+    [
+        (JobLife(duration=5), 4.9, ("active", None, None)),
+        (JobLife(duration=5), 5, ("completed", "https://code.example/acme/docs/pull/job_000001", None)),
+        (JobLife(duration=5, pull_request=False), 5, ("completed", None, None)),
+        (JobLife(duration=5, outcome="failed"), 5, ("failed", None, None)),
+        (JobLife(duration=5, outcome="archived"), 5, ("archived", None, "2026-01-01T00:00:05.000Z")),
+    ],
+)
+def test_life(life: JobLife, seconds: float, shown: tuple[str | None, ...]) -> None:
+    """A read shows the job as its script has it at that moment."""
+    document = after(life, seconds).document
+    assert (document["status"], document["prLink"], document["archivedAt"]) == shown
+
+
+def test_speed() -> None:
+    """At a speed of ten a job of five seconds ends after half a one."""
+    assert after(JobLife(duration=5, outcome="archived"), 0.5, speed=10).document["archivedAt"][17:] == "00.500Z"
+
+
+def test_not_visible_yet() -> None:
+    """A job may be invisible for a while after its creation."""
+    life = JobLife(visible_after=2)
+    assert [after(life, seconds).status for seconds in (1.9, 2)] == [404, 200]
+
+
+@pytest.mark.parametrize("target", ["/v2/agent/web/job/job_000001", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"])
+def test_strangers(target: str) -> None:
+    """Another project's job, an unknown job and an unknown path are not found."""
+    emulated = service()
+    emulated.answer(CREATE, NOW)
+    answer = emulated.answer(request(target=target), NOW)
+    assert answer.status == 404
+    assert set(answer.document) == {"error"}
+
+
+@pytest.mark.parametrize(("method", "target", "allowed"), [("GET", JOBS, "POST"), ("DELETE", f"{JOBS}/job_1", "GET")])
+def test_other_methods(method: str, target: str, allowed: str) -> None:
+    """Another method is refused with the one that is allowed."""
+    answer = service().answer(request(method, target), NOW)
+    assert (answer.status, answer.headers) == (405, (("Allow", allowed),))
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "k"}])
+def test_wrong_key(headers: dict[str, str]) -> None:
+    """Without the key nothing is done."""
+    emulated = service()
+    answer = emulated.answer(attrs.evolve(CREATE, headers=headers), NOW)
+    assert (answer.status, emulated.jobs) == (401, {})
+
+
+def test_rate_limit() -> None:
+    """A create beyond the limit is refused with the seconds to wait, and starts nothing."""
+    emulated = service(limit=RateLimit(1, per=60))
+    answers = [emulated.answer(CREATE, NOW) for _ in range(2)]
+    assert [answer.status for answer in answers] == [201, 429]
+    assert answers[1].headers == (("Retry-After", "60"),)
+    assert len(emulated.jobs) == 1
+
+
+def test_agent_not_started() -> None:
+    """A create that isn't carried out leaves no job and takes no place of the limit."""
+    emulated = service(limit=RateLimit(1))
+    assert emulated.answer(CREATE, NOW, start_agent=False).status == 201
+    assert emulated.jobs == {}
+    assert emulated.answer(CREATE, NOW).status == 201
+
+
+def test_scripted_id() -> None:
+    """A script may choose the id, whatever it holds."""
+    emulated = service(JobLife(job_id="a/b ?#\u00e9"))
+    document = emulated.answer(CREATE, NOW).document
+    answer = emulated.answer(request(target=f"{JOBS}/a%2Fb%20%3F%23%C3%A9", at=1), NOW)
+    assert answer.document["id"] == document["id"] == "a/b ?#\u00e9"
+    assert answer.document["prLink"] == "https://code.example/acme/docs/pull/a%2Fb%20%3F%23%C3%A9"
+
+
+def test_documents_are_json() -> None:
+    """Every document can be written as JSON."""
+    assert json.loads(json.dumps(after(JobLife(), 1).document))["id"] == "job_000001"

@@ -1,0 +1,234 @@
+"""The public face as a user types it. Never run: type checkers alone read it."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, assert_type
+
+import tenacity
+from tenacity.wait import wait_base
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    CreateFailed,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    Event,
+    GetJob,
+    Hook,
+    HttpTimeouts,
+    JobChanged,
+    JobCreated,
+    JobFailedError,
+    JobPolled,
+    JobRef,
+    JobSource,
+    JobStatus,
+    LoggingHook,
+    NotSentError,
+    OnUpdate,
+    PollBudget,
+    PollFailed,
+    PollPolicy,
+    ProtocolError,
+    RateLimitedError,
+    ResponseError,
+    WaitEnded,
+    WaitTimeoutError,
+    __version__,
+    wait_for_job,
+)
+from agentjobs_async.testing import Emulator, JobLife
+
+
+async def first_screen() -> None:
+    async with AgentJobsSession("https://api.example.com", api_key="key", project_id="docs") as session:
+        assert_type(session, AgentJobsSession)
+        job = await session.create_job("Document the v2 endpoints")
+        assert_type(job, AgentJob)
+        assert_type(await session.wait_for_job(job), AgentJob)
+        assert_type(await session.run_job("Fix the links", project_id="site", timeout=None), AgentJob)
+
+
+async def every_kind_of_target(session: AgentJobsSession, job: AgentJob, ref: JobRef) -> None:
+    assert_type(await session.get_job("job_1"), AgentJob)
+    assert_type(await session.get_job(ref), AgentJob)
+    assert_type(await session.wait_for_job("job_1", timeout=60, on_update=print), AgentJob)
+    assert_type(await asyncio.gather(session.wait_for_job(job), session.get_job(job)), tuple[AgentJob, AgentJob])
+    await session.aclose()
+
+
+def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJobsSession:
+    return AgentJobsSession(
+        create_path="/v2/agent/{project_id}/job",
+        get_path="/v2/agent/{project_id}/job/{job_id}?full=1",
+        get_job=read,
+        policy=PollPolicy(
+            wait=tenacity.wait_exponential(max=60) + tenacity.wait_random(0, 1),
+            retry=tenacity.retry_if_exception_type((OSError, TimeoutError)),
+            not_found_grace=30,
+            max_bad_answers=5,
+            max_retry_after=60,
+        ),
+        budget=PollBudget(in_flight=50, per_second=20),
+        timeouts=HttpTimeouts(connect=5, request=20),
+        ssl=context,
+        proxy="http://proxy.example.com:3128",
+        max_document_bytes=65_536,
+        allow_insecure=False,
+        user_agent="docs-bot/1.0",
+        hooks=[hook, LoggingHook(), on_event, print],
+    )
+
+
+def models(job: AgentJob, ref: JobRef) -> None:
+    assert_type(job.id, str)
+    assert_type(job.status, JobStatus | str)
+    assert_type(job.source, JobSource | None)
+    assert_type(job.model, str | None)
+    assert_type(job.pr_link, str | None)
+    assert_type(job.created_at, datetime | None)
+    assert_type(job.archived_at, datetime | None)
+    assert_type(job.raw, dict[str, Any])
+    assert_type(job.ref, JobRef)
+    assert_type((job.is_terminal, job.succeeded), tuple[bool, bool])
+    assert_type(job.raise_for_status(), AgentJob)
+    assert_type(ref.to_token(), str)
+    assert_type(JobRef.from_token("docs/job_1"), JobRef)
+    assert_type(JobRef("docs", "job_1").project_id, str)
+    shown: str = __version__
+    assert_type({ref: job}, dict[JobRef, AgentJob])
+    if job.status in {JobStatus.FAILED, "paused"}:
+        assert_type(JobSource("acme/docs", None).repository, str | None)
+        print(shown)  # noqa: T201 - a user's program
+
+
+# Any other way to read a job: a function, a method, an object; of a job or of the service's document.
+
+
+async def read_job(ref: JobRef) -> AgentJob:
+    return AgentJob(ref.job_id, ref.project_id, JobStatus.ACTIVE)
+
+
+async def read_document(ref: JobRef) -> dict[str, object]:
+    return {"id": ref.job_id, "status": "completed"}
+
+
+async def read_either(ref: JobRef) -> AgentJob | Mapping[str, object]:
+    return await read_job(ref) if ref.job_id else await read_document(ref)
+
+
+class Cache:
+    async def read(self, ref: JobRef) -> AgentJob:
+        return await read_job(ref)
+
+    def __call__(self, ref: JobRef) -> Awaitable[AgentJob]:
+        return self.read(ref)
+
+
+async def without_a_session(job: AgentJob, ref: JobRef, update: OnUpdate) -> None:
+    readers: list[GetJob] = [read_job, read_document, read_either, Cache().read, Cache()]
+    for reader in readers:
+        assert_type(await wait_for_job(ref, get_job=reader, timeout=600), AgentJob)
+    assert_type(
+        await wait_for_job(job, get_job=read_job, policy=PollPolicy(), timeout=None, on_update=update), AgentJob
+    )
+
+
+# Policies: any wait strategy and any plain retry strategy.
+
+
+class Slower(wait_base):
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        return float(retry_state.attempt_number)
+
+
+def by_hand(state: tenacity.RetryCallState) -> float:
+    return 1.0 if state.attempt_number < 10 else 10.0
+
+
+def busy(error: BaseException) -> bool:
+    return "busy" in str(error)
+
+
+def policies() -> list[PollPolicy]:
+    return [
+        PollPolicy(),
+        PollPolicy(wait=tenacity.wait_fixed(5)),
+        PollPolicy(wait=tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(5))),
+        PollPolicy(wait=Slower()),
+        PollPolicy(wait=by_hand),
+        PollPolicy(retry=tenacity.retry_if_exception(busy)),
+        PollPolicy(retry=tenacity.retry_if_exception_type(OSError) | tenacity.retry_if_exception(busy)),
+    ]
+
+
+# Hooks: a function or an object; each event by its type.
+
+
+def on_event(event: Event) -> None:
+    match event:
+        case JobCreated(job, elapsed):
+            assert_type((job, elapsed), tuple[AgentJob, float])
+        case CreateFailed(project_id, outcome, error):
+            assert_type((project_id, outcome, error), tuple[str, CreateOutcome, BaseException])
+        case JobPolled(job, polls):
+            assert_type((job, polls), tuple[AgentJob, int])
+        case JobChanged(job, previous):
+            assert_type((job, previous), tuple[AgentJob, AgentJob])
+        case PollFailed(ref, error, polls):
+            assert_type((ref, error, polls), tuple[JobRef, BaseException, int])
+        case WaitEnded(ref, job, error, polls, elapsed):
+            assert_type((ref, job), tuple[JobRef, AgentJob | None])
+            assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.polls = 0
+
+    def __call__(self, event: Event, /) -> None:
+        self.polls += isinstance(event, JobPolled)
+
+
+COUNTER: Hook = Counter()
+UPDATES: list[Callable[[AgentJob], object]] = [print, lambda job: job.status]
+
+
+# Errors: each with its data.
+
+
+async def errors(session: AgentJobsSession) -> None:
+    try:
+        await session.run_job("Document the v2 endpoints")
+    except CreateOutcomeUnknownError as error:
+        assert_type((error.phase, error.status), tuple[str, int | None])
+    except NotSentError as error:
+        assert_type(error.reason, str)
+    except RateLimitedError as error:
+        assert_type(error.retry_after, float | None)
+    except ResponseError as error:
+        assert_type((error.status, error.request_id, error.excerpt), tuple[int, str | None, str])
+    except ProtocolError as error:
+        assert_type((error.reason, error.retry_after), tuple[str, float | None])
+    except WaitTimeoutError as error:
+        assert_type((error.ref, error.last_job), tuple[JobRef, AgentJob | None])
+        assert_type((error.last_error, error.polls, error.elapsed), tuple[Exception | None, int, float])
+    except JobFailedError as error:
+        assert_type(error.job, AgentJob)
+    except AgentJobsError as error:
+        assert_type(error.outcome, CreateOutcome | None)
+
+
+# Testing one's own code.
+
+
+async def own_test() -> None:
+    async with Emulator() as emulator:
+        emulator.script(JobLife(duration=0.05))
+        async with emulator.session(project_id="docs") as session:
+            assert_type(session, AgentJobsSession)
+            assert_type(await session.run_job("Say hello"), AgentJob)
