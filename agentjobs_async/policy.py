@@ -4,7 +4,6 @@ The only module that knows tenacity: its wait and retry strategies are the polic
 few repeated creates.
 """
 
-import threading
 from collections.abc import Callable
 from enum import Enum, auto
 from math import inf
@@ -222,7 +221,7 @@ def _meaning(policy: PollPolicy, history: History, error: Exception, now: float)
         case ResponseError(status=status):
             passing = status in _TRANSIENT_STATUSES
         case _:
-            passing = policy.retry(_CALL_STATE.of(history, error, now))
+            passing = policy.retry(_CallState(history, error, now))
     return _Meaning.TRANSIENT if passing else _Meaning.PERMANENT
 
 
@@ -239,12 +238,12 @@ def _next_poll(
 def _delay(wait: WaitStrategy, history: History, outcome: AgentJob | Exception, now: float) -> float:
     delay: Any  # a user's strategy may give anything
     try:
-        delay = wait(_CALL_STATE.of(history, outcome, now))
+        delay = wait(_CallState(history, outcome, now))
     except RuntimeError:
         # wait_exception() knows no good outcomes; to it, a job still active is tenacity's own "try again".
         if isinstance(outcome, Exception):
             raise
-        delay = wait(_CALL_STATE.of(history, tenacity.TryAgain(), now))
+        delay = wait(_CallState(history, tenacity.TryAgain(), now))
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
@@ -253,46 +252,45 @@ def _delay(wait: WaitStrategy, history: History, outcome: AgentJob | Exception, 
 class _Outcome(tenacity.Future):
     """A finished attempt, as strategies read it, without the lock and condition of a real future."""
 
-    def __init__(self) -> None:
-        self.attempt_number = 0
-        self.held: object = None
+    def __init__(self, attempt_number: int, held: object) -> None:
+        self.attempt_number = attempt_number
+        self._held = held
 
     def __repr__(self) -> str:
-        return f"<outcome of attempt {self.attempt_number}>"
+        return f"<outcome of attempt {self.attempt_number}: {self._held!r}>"
 
     def done(self) -> bool:
         return True
 
     def result(self, timeout: float | None = None) -> Any:
         del timeout
-        if isinstance(self.held, BaseException):
-            raise self.held
-        return self.held
+        if isinstance(self._held, BaseException):
+            raise self._held
+        return self._held
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         del timeout
-        return self.held if isinstance(self.held, BaseException) else None
+        return self._held if isinstance(self._held, BaseException) else None
 
 
-class _CallState(threading.local):
-    """The one state of each thread that strategies are called with; it holds only while they are called."""
+class _CallState(tenacity.RetryCallState):
+    """What strategies are called with: times are the loop's, and there is no function that is called again."""
 
-    def __init__(self) -> None:
-        self.outcome = _Outcome()
-        self.state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
-        self.state.outcome = self.outcome
+    def __init__(self, history: History, held: object, now: float) -> None:
+        self.start_time = history.started
+        self.retry_object = _RETRYING
+        self.fn = None
+        self.args = ()
+        self.kwargs = {}
+        self.attempt_number = history.polls
+        self.outcome = _Outcome(history.polls, held)
+        self.outcome_timestamp = now
+        self.idle_for = 0.0
+        self.next_action = None
+        self.upcoming_sleep = 0.0
 
-    def of(self, history: History, held: object, now: float) -> tenacity.RetryCallState:
-        """Give it for an attempt that ended with `held` at the loop time `now`."""
-        state, outcome = self.state, self.outcome
-        state.start_time = history.started
-        state.attempt_number = outcome.attempt_number = history.polls
-        state.outcome_timestamp = now
-        outcome.held = held
-        return state
 
-
-_CALL_STATE: Final = _CallState()
+_RETRYING: Final = tenacity.AsyncRetrying()
 _LAST_POLL: Final = 1.0
 _CLOCK_TOLERANCE: Final = 0.001
 
