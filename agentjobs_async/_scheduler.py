@@ -18,7 +18,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
 from agentjobs_async.policy import Again, Answer, Decision, Done, Failed, PollBudget, PollPolicy, decide, last_poll_lead
-from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, WaitEnded, warn_of_status
+from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, StatusWarnings, WaitEnded
 from agentjobs_async.waiting import Read
 
 __all__ = ["Scheduler"]
@@ -50,7 +50,7 @@ class Scheduler:
         self._workers: set[asyncio.Task[None]] = set()
         self._starting = 0
         self._in_flight = 0
-        self._warned: set[str] = set()
+        self._warnings = StatusWarnings()
 
     # Waiters come and go.
 
@@ -233,9 +233,8 @@ class Scheduler:
         previous, tracked.job, tracked.error = tracked.job, job, None
         tracked.observed = self._counters.move(tracked.observed)
         tracked.seen = now
-        if type(job.status) is not JobStatus and job.status not in self._warned:
-            self._warned.add(job.status)
-            warn_of_status(job)
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
         if self._hooks:
             self._hooks.emit(JobPolled(job, tracked.polls))
             if previous is not None and previous != job:

@@ -8,9 +8,9 @@ from agentjobs_async._checks import checked_timeout
 from agentjobs_async._scope import Scope
 from agentjobs_async._wire import job_of
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
+from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import Again, Answer, Done, PollPolicy, decide, moved_to_last_poll
-from agentjobs_async.telemetry import Contained, warn_of_status
+from agentjobs_async.telemetry import Contained, StatusWarnings
 
 __all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
 
@@ -131,6 +131,7 @@ class Wait:
         "_ref",
         "_timeout",
         "_update",
+        "_warnings",
         "bad_answers",
         "polls",
         "seen",
@@ -147,6 +148,7 @@ class Wait:
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else Contained("on_update", on_update)
+        self._warnings = StatusWarnings()
         self.polls = 0
         self.bad_answers = 0
 
@@ -175,7 +177,6 @@ class Wait:
             if self._job.is_terminal:
                 return self._job
         clock = asyncio.get_running_loop().time
-        warned = False
         while True:
             answer = await self._ask(read)
             now = clock()
@@ -185,9 +186,6 @@ class Wait:
             if scope.ended:  # a get-job callable swallowed the cut
                 return None
             self.seen, self.bad_answers = decision.seen, decision.bad_answers
-            if self._job is not None and not warned and not isinstance(self._job.status, JobStatus):
-                warned = True
-                warn_of_status(self._job)
             await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
 
     async def _ask(self, read: Read) -> Answer:
@@ -199,6 +197,7 @@ class Wait:
             return answer
         previous, self._job = self._job, answer.job if isinstance(answer, Paced) else answer
         self._last_error = None
+        self._warnings.check(self._job)
         if previous is None or previous != self._job:
             self._tell(self._job)
         return answer

@@ -73,7 +73,7 @@ class EmulatorThread:
         }
 
 
-def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:  # noqa: B006 - never changed
+def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """Give the environment of a child: nothing of ours that the machine may have set, but `extra`."""
     foreign = ("AGENTJOBS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
@@ -86,7 +86,7 @@ class Child:
     def __init__(
         self,
         *arguments: str,
-        env: Mapping[str, str] = {},  # noqa: B006 - never changed
+        env: Mapping[str, str] = {},
         terminal: bool = False,
         command: Sequence[str] = ("-X", "dev", "-W", "error", "-m", "agentjobs_async"),
         stdin: int = subprocess.DEVNULL,

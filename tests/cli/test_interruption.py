@@ -31,7 +31,9 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
         child.until(" created").send(signal.SIGINT)
         assert child.ended() == 130
     command = child.stderr.splitlines()[-1].strip()
-    with Child(command=("-c", f"import os; os.execl('/bin/sh', 'sh', '-c', 'exec ' + {command!r})"), env=environment) as again:
+    with Child(
+        command=("-c", f"import os; os.execl('/bin/sh', 'sh', '-c', 'exec ' + {command!r})"), env=environment
+    ) as again:
         again.until("-docs/b~%27 active").send(signal.SIGINT)
         assert again.ended() == 130
 
