@@ -14,7 +14,7 @@ from agentjobs_async._tracked import Tracked
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
-__all__ = ["AsCompleted", "Updates", "WaitResult", "Watch", "WatchWithUpdates"]
+__all__ = ["AsCompleted", "Target", "Updates", "WaitResult", "Watch", "WatchWithUpdates"]
 
 AHEAD: Final = 1_000
 """How many jobs of a source without a known length are taken before their results are."""
