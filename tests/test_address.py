@@ -217,7 +217,8 @@ def test_id_is_one_value(base: URL, project_id: str, job_id: str) -> None:
     url = template("/jobs?in={project_id}&id={job_id}&full=1", base).url({"project_id": project_id, "job_id": job_id})
     again = urlsplit(str(url))
     assert (again.netloc, again.fragment) == (base.raw_authority, "")
-    assert again.path == base.raw_path.rstrip("/") + "/jobs"
+    assert again.path == url.raw_path == base.raw_path.rstrip("/") + "/jobs"
+    assert again.query == url.raw_query_string
     members = [member.partition("=") for member in again.query.split("&")]
     assert [(name, unquote(value)) for name, _, value in members] == [
         ("in", project_id),

@@ -20,13 +20,14 @@ async def test_deadline_cuts() -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("deadline", [None, 7.0])
-async def test_block_that_ends_by_itself(deadline: float | None) -> None:
+async def test_block_that_ends_by_itself(deadline: float | None, caplog: pytest.LogCaptureFixture) -> None:
     """A block that ends in time is not cut, and neither is what comes after it."""
     clock = asyncio.get_running_loop().time
     async with Scope(deadline and clock() + deadline) as scope:
         await asyncio.sleep(5)
     await asyncio.sleep(60)
     assert not scope.ended
+    assert caplog.records == []
 
 
 async def test_what_has_come_counts() -> None:

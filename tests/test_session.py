@@ -454,25 +454,32 @@ async def test_closing_in_the_middle() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_closing_waits_for_nobody() -> None:
-    """A get-job callable that swallows its cancellation does not hold up the closing."""
+async def test_closing_waits_for_the_polite() -> None:
+    """Closing lets what it interrupts tidy up for a moment, and is not held up by what swallows its cancellation."""
     released = asyncio.Event()
 
-    async def stubborn(_ref: JobRef) -> AgentJob:
+    async def read(ref: JobRef) -> AgentJob:
         while not released.is_set():
             try:
                 await released.wait()
             except asyncio.CancelledError:
-                continue
-        return AgentJob("job_1", "docs", "completed")
+                if ref == REF:
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                    raise
+        return AgentJob(ref.job_id, ref.project_id, "completed")
 
-    session = session_of(get_job=stubborn)
-    reading = asyncio.ensure_future(session.get_job(REF))
+    session = session_of(get_job=read)
+    calls = (session.wait_for_job(REF), session.get_job(REF), session.get_job("stubborn"))
+    waiting, polite, stubborn = map(asyncio.ensure_future, calls)
     await asyncio.sleep(0)
     await session.aclose()
-    assert not reading.done()
+    left = (waiting.done(), polite.done(), stubborn.done())
     released.set()
-    assert (await reading).succeeded
+    assert left == (True, True, False)
+    assert isinstance(waiting.exception(), SessionClosedError)
+    assert isinstance(polite.exception(), SessionClosedError)
+    assert (await stubborn).succeeded
 
 
 CALLS: list[Call] = [

@@ -147,13 +147,6 @@ def test_no_sequence(hooks: Any) -> None:
         Hooks(hooks)
 
 
-def test_other_events(caplog: pytest.LogCaptureFixture) -> None:
-    """What is no event is nobody's to log."""
-    with pytest.raises(TypeError):
-        LoggingHook()(None)  # type: ignore[arg-type]  # that is the point
-    assert caplog.records == []
-
-
 async def coroutine_function(event: Any) -> None: ...
 
 

@@ -219,12 +219,22 @@ async def test_name_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await _failure(transport, "http://service.example")).reason == "dns"
 
 
-async def test_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No route, or no file descriptor left: nothing was sent."""
+async def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file descriptor left: nothing was sent."""
     fail = AsyncMock(side_effect=OSError(errno.EMFILE, "too many open files"))
     monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", fail)
     async with opened() as transport:
         assert (await _failure(transport, "http://127.0.0.1:9")).reason == "connect"
+
+
+async def test_surprise_while_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised before there is a connection: nothing of a create was sent."""
+    fail = AsyncMock(side_effect=UnicodeError("label too long"))
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", fail)
+    async with opened() as transport:
+        answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", Progress())
+    assert isinstance(answer, NotSentError)
+    assert (answer.reason, str(answer)) == ("connect", "nothing was sent: label too long")
 
 
 @pytest.mark.looptime

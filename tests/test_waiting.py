@@ -193,7 +193,7 @@ async def test_every_end_is_a_result(outcome: Any) -> None:
 )
 async def test_timeout_and_last_poll(seconds: float, pace: float, at: list[float]) -> None:
     """The last poll is `min(1 s, timeout / 10)` before the deadline; the error tells what is known."""
-    reads = Reads(ACTIVE)
+    reads = Reads(OSError(), ACTIVE)
     with pytest.raises(WaitTimeoutError, match="wait for it again by its ref") as caught:
         await wait_for_job(REF, get_job=reads, policy=every(pace), timeout=seconds)
     error = caught.value

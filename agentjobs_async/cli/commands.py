@@ -3,6 +3,7 @@
 import functools
 import io
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -46,6 +47,7 @@ rejected, not_sent, unknown, timed_out, unfinished.
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and give its exit code."""
+    stdout = sys.stdout
     try:
         return int(_agentjobs.main(list(arguments), prog_name="agentjobs", standalone_mode=False) or 0)
     except click.ClickException as error:
@@ -56,9 +58,9 @@ def run_command(arguments: Sequence[str]) -> int:
     except InvalidInputError as error:
         _tell(f"Error: {in_option_words(error)}")
         return ExitCode.USAGE
-    except SystemExit as end:
-        # What click makes of a help whose reader left: 1, which means something else here.
-        if not isinstance(end.__context__, BrokenPipeError):
+    except SystemExit:
+        # click replaces the stream whose reader left, and would end with 1, which means something else here.
+        if sys.stdout is stdout:
             raise
         return ExitCode.BROKEN_PIPE
 

@@ -112,6 +112,7 @@ class Service:
         return self.base_url
 
     def _configured(self, settings: dict[str, Any]) -> AgentJobsSession:
+        base_url = self._address()
         key = os.environ.get("AGENTJOBS_API_KEY") if self.key_file is None else _key_in(self.key_file)
         if not key:
             raise InvalidInputError(
@@ -119,7 +120,7 @@ class Service:
                 " others on this machine can read those)"
             )
         return AgentJobsSession(
-            self._address(), key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
+            base_url, key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
         )
 
 

@@ -10,8 +10,11 @@ from typing import TextIO, cast
 __all__ = ["guarded", "leave"]
 
 
-class _Guarded(io.TextIOBase):
-    """Hands on to a stream until it fails; says so once, and writes nothing more."""
+class _Guarded:
+    """Hands on to a stream until it fails; says so once, and writes nothing more.
+
+    No `io.TextIOBase`: that one would flush the stream, closed by then, when it is collected.
+    """
 
     def __init__(self, stream: TextIO, failed: Callable[[OSError], None]) -> None:
         self._stream = stream
@@ -19,7 +22,7 @@ class _Guarded(io.TextIOBase):
         self._broken = False
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute here, the io module a property
+    def encoding(self) -> str:
         return self._stream.encoding
 
     def isatty(self) -> bool:
@@ -55,7 +58,7 @@ def guarded(stream: TextIO | None, failed: Callable[[OSError], None] = lambda _:
         return io.StringIO()
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
-    return cast("TextIO", _Guarded(stream, failed))
+    return cast("TextIO", _Guarded(stream, failed))  # it has all that rich and this package call
 
 
 def _silence(stream: TextIO) -> None:

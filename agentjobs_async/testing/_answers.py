@@ -6,6 +6,8 @@ from typing import Any
 
 import attrs
 
+__all__ = ["Answer", "Message", "error", "reason"]
+
 Headers = tuple[tuple[str, str], ...]
 
 

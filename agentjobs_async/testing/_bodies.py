@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 
+__all__ = ["CONTENT_TYPES", "FORMS", "compressed", "padded"]
+
 _HTML = "<!DOCTYPE html><html><head><title>Error</title></head><body><h1>Bad gateway</h1></body></html>"
 _BLOCK = 1_048_576
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

@@ -13,6 +13,8 @@ from agentjobs_async.testing._answers import Message
 from agentjobs_async.testing._listener import Exchange
 from agentjobs_async.testing.faults import Fault
 
+__all__ = ["deliver", "pause"]
+
 _PIECE = b" " * 16_384
 _GARBAGE = b"\x16\x03\x01 surplus bytes \r\n\r\n"
 _NO_LINGER = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)

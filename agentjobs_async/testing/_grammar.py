@@ -3,6 +3,8 @@
 import json
 import re
 
+__all__ = ["check_kind", "check_option", "is_answer_option", "is_status", "json_or_plain", "plain", "split"]
+
 PLACES: dict[str, frozenset[str]] = {
     "ok": frozenset({""}),
     "refuse": frozenset({""}),

@@ -12,6 +12,8 @@ from aiohttp.http import HttpProcessingError, StreamWriter
 
 from agentjobs_async.testing.records import ReceivedRequest
 
+__all__ = ["Exchange", "Listener"]
+
 _LONGEST_CLOSE = 1.0
 
 

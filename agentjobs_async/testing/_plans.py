@@ -4,6 +4,8 @@ import attrs
 
 from agentjobs_async.testing.faults import Fault, FaultPlan
 
+__all__ = ["Plans", "RunningPlan", "Target"]
+
 
 @attrs.frozen(kw_only=True)
 class Target:

@@ -12,6 +12,8 @@ from agentjobs_async.testing.limits import RateLimit, RateWindow
 from agentjobs_async.testing.lives import LifeOf
 from agentjobs_async.testing.records import ReceivedRequest, StartedJob
 
+__all__ = ["Service", "locate", "read_prompt"]
+
 
 @attrs.frozen
 class Place:

@@ -14,6 +14,8 @@ from agentjobs_async.testing._bodies import CONTENT_TYPES, FORMS, compressed, pa
 from agentjobs_async.testing._grammar import is_status, plain
 from agentjobs_async.testing.faults import Fault
 
+__all__ = ["forge", "placeholders", "spoil"]
+
 _BOMB = 268_435_456
 _PADDED = 2_097_152
 _BODILESS = frozenset({*range(100, 200), 204, 205, 304})

@@ -25,6 +25,8 @@ from agentjobs_async.testing.records import ReceivedRequest, StartedJob
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession
 
+__all__ = ["Emulator"]
+
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
 _GOOD = Fault("ok")
 

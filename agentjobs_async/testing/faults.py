@@ -16,6 +16,8 @@ from agentjobs_async.testing._grammar import (
     split,
 )
 
+__all__ = ["Fault", "FaultPlan"]
+
 Operation = Literal["create", "get"]
 
 

@@ -5,6 +5,8 @@ from collections import defaultdict, deque
 
 import attrs
 
+__all__ = ["RateLimit", "RateWindow"]
+
 
 @attrs.frozen
 class RateLimit:

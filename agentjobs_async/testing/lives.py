@@ -6,6 +6,8 @@ from typing import Literal
 
 import attrs
 
+__all__ = ["JobLife", "LifeOf", "LifeScripts", "RandomLives"]
+
 Outcome = Literal["completed", "failed", "archived"]
 
 

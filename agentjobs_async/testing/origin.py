@@ -8,6 +8,8 @@ from agentjobs_async.testing._answers import Message
 from agentjobs_async.testing._listener import Exchange, Listener
 from agentjobs_async.testing.records import ReceivedRequest
 
+__all__ = ["ForeignOrigin"]
+
 _DOCUMENT = {"id": "job_foreign", "status": "completed", "prLink": "https://foreign.example/pull/1"}
 
 

@@ -7,6 +7,8 @@ import attrs
 
 from agentjobs_async.testing.lives import JobLife
 
+__all__ = ["ReceivedRequest", "StartedJob"]
+
 
 @attrs.frozen(kw_only=True)
 class ReceivedRequest:

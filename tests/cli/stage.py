@@ -59,7 +59,7 @@ class EmulatorThread:
 
         async def arrived() -> None:
             async with asyncio.timeout(PATIENCE):
-                while len(self.emulator.requests) < count:
+                while len(self.emulator.requests) < count:  # noqa: ASYNC110 - the emulator tells nobody of requests
                     await asyncio.sleep(0)
 
         self.call(arrived())
@@ -77,7 +77,7 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """Give the environment of a child: nothing of ours that the machine may have set, but `extra`."""
     foreign = ("AGENTJOBS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | extra
+    return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **extra}
 
 
 class Child:
@@ -88,7 +88,7 @@ class Child:
         *arguments: str,
         env: Mapping[str, str] = {},
         terminal: bool = False,
-        command: Sequence[str] = ("-X", "dev", "-W", "error", "-m", "agentjobs_async"),
+        command: Sequence[str] = ("-W", "error", "-m", "agentjobs_async"),
         stdin: int = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
     ) -> None:
@@ -96,7 +96,7 @@ class Child:
         if terminal:
             leader, out = pty.openpty()
             fcntl.ioctl(out, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, *command, *arguments],
             stdin=stdin,
             stdout=out,

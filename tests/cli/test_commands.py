@@ -83,6 +83,16 @@ def test_help_whose_reader_left() -> None:
     assert child.stderr == ""
 
 
+def test_shell_completion(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell may ask how a command goes on."""
+    monkeypatch.setenv("_AGENTJOBS_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "agentjobs em")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([])
+    assert capsys.readouterr().out == "plain,emulator\n"
+
+
 def test_bare_id_without_project(
     service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

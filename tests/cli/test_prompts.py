@@ -33,7 +33,7 @@ def test_no_prompt(tmp_path: Path) -> None:
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A file that can't be read, or is no text, is named with what is wrong with it."""
-    with pytest.raises(InvalidInputError, match="--file: .*missing can't be read: No such file"):
+    with pytest.raises(InvalidInputError, match=r"--file: .*missing can't be read: No such file"):
         prompts_of([], str(tmp_path / "missing"))
     (tmp_path / "binary").write_bytes(b"ab\xff")
     with pytest.raises(InvalidInputError, match=r"--file: .*binary is not UTF-8 \(byte 2\)"):
@@ -43,7 +43,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prompt", ["", "  \n", "half \udcff"])
 def test_prompt_that_cannot_be_sent(prompt: str, service: EmulatorThread) -> None:
     """One prompt that can't be sent is refused before any other is."""
-    with pytest.raises(InvalidInputError, match="^prompt 2 is"):
+    with pytest.raises(InvalidInputError, match=r"^prompt 2 is"):
         prompts_of(["fine", prompt], None)
     assert main(["run", "fine", prompt]) == 2
     assert service.emulator.requests == ()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async.cli import streams
 from agentjobs_async.cli.streams import guarded, leave
 from tests.cli.stage import Child, EmulatorThread
 
@@ -77,7 +76,7 @@ def test_failure_without_descriptor() -> None:
 def test_leave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Leaving writes what is buffered, and ends the process with the code."""
     codes: list[int] = []
-    monkeypatch.setattr(streams.os, "_exit", codes.append)
+    monkeypatch.setattr(os, "_exit", codes.append)
     monkeypatch.setattr("sys.stderr", None)
     leave(130)
     assert codes == [130]

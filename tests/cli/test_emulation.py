@@ -1,0 +1,66 @@
+import re
+import signal
+import socket
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import Child
+
+VARIABLE = re.compile(r"^export (\w+)=(\S+)$", re.MULTILINE)
+
+
+def test_first_command() -> None:
+    """The newcomer's first command needs no service and no key, and says in one line that nothing is real."""
+    with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links") as child:
+        assert child.ended() == 0
+    assert re.fullmatch(
+        r"Emulator at http://127\.0\.0\.1:\d+: no real agents, 60 times faster than life\.\n", child.stderr
+    )
+    assert child.stdout.count("demo/job_000001 ") == 3
+    assert child.stdout.endswith("\n2 completed\n")
+
+
+def test_project_of_an_emulated_run() -> None:
+    """An emulated run takes the project that is asked for."""
+    with Child("run", "--emulator", "--project", "mine", "a") as child:
+        assert child.until("mine/job_000001 created").send(signal.SIGINT).ended() == 130
+
+
+def test_alone() -> None:
+    """The emulator alone prints the lines that lead the other commands to it, until a signal ends it."""
+    with Child("emulator", "--port", "0", "--speed", "1e9") as emulator:
+        env = dict(VARIABLE.findall(emulator.until("PROJECT_ID=demo\n").stdout))
+        with Child("run", "Tidy up", env=env) as child:
+            assert child.ended() == 0
+        emulator.send(signal.SIGINT)
+        assert emulator.ended() == 130
+    assert "demo/job_000001 completed" in child.stdout
+    assert "Ctrl-C stops it" in emulator.stderr
+
+
+def test_faults() -> None:
+    """`--fault` makes it misbehave."""
+    with Child("emulator", "--port", "0", "--fault", "400 then 401") as emulator:
+        env = dict(VARIABLE.findall(emulator.until("PROJECT_ID=demo\n").stdout))
+        for code in (1, 3):
+            with Child("create", "Tidy up", env=env) as child:
+                assert child.ended() == code
+        emulator.send(signal.SIGTERM)
+        assert emulator.ended() == 143
+
+
+def test_port_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that is taken is told, with what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["emulator", "--port", str(port)]) == 2
+    assert capsys.readouterr().err == (
+        f"Error: --port {port}: Address already in use; give another one, 0 takes any that is free\n"
+    )
+
+
+def test_no_such_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """A fault that doesn't exist is wrong usage."""
+    assert main(["emulator", "--fault", "tsunami"]) == 2
+    assert "--fault: no such fault: tsunami" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+import threading
+
+import pytest
+
+from agentjobs_async import InvalidInputError, NotFoundError
+from agentjobs_async.cli import execution
+from agentjobs_async.cli.execution import Context, executed, in_option_words
+
+
+def test_exit_code_of_the_action() -> None:
+    """What the action gives is the exit code."""
+
+    async def action(context: Context) -> int:
+        context.screen.line("done")
+        return 1
+
+    assert executed(action) == 1
+
+
+def test_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that nobody foresaw is one line as well, no traceback."""
+
+    async def action(context: Context) -> int:
+        del context
+        raise RuntimeError("a\nbug")
+
+    assert executed(action) == 4
+    assert capsys.readouterr().err == "Error: RuntimeError: a\\nbug\n"
+
+
+def test_interruption_wins() -> None:
+    """Who asked to stop decides about the exit code, and the first one does."""
+
+    async def action(context: Context) -> int:
+        context.interruption.ask(130)
+        context.interruption.ask(143)
+        return 0
+
+    assert executed(action) == 130
+
+
+def test_thread_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted command doesn't wait for threads that are left."""
+    codes: list[int] = []
+    monkeypatch.setattr(execution, "leave", codes.append)
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+
+    async def action(context: Context) -> int:
+        context.interruption.ask(130)
+        return 0
+
+    assert executed(action) == 130
+    release.set()
+    thread.join()
+    assert codes == [130]
+
+
+def test_option_words() -> None:
+    """Errors of the library's settings speak of options; other errors are left alone."""
+    assert in_option_words(InvalidInputError("base_url: allow_insecure=True")) == "--base-url: --allow-insecure"
+    assert "base_url" in in_option_words(NotFoundError(404, excerpt="base_url"))

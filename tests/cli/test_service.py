@@ -1,0 +1,99 @@
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli.service import Service
+from tests.cli.stage import EmulatorThread
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_missing_address(capsys: Captured) -> None:
+    """Without an address the message names the option, the variable and the emulator."""
+    for arguments in (["run", "a"], ["create", "a"], ["get", "a/b"], ["wait", "a/b"]):
+        assert main(arguments) == 2
+        shown = capsys.readouterr().err
+        assert all(way in shown for way in ("--base-url URL", "AGENTJOBS_BASE_URL", "agentjobs run --emulator"))
+
+
+def test_missing_key(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """Without a key, or with an empty one, the message names the variable and the option."""
+    monkeypatch.setenv("AGENTJOBS_API_KEY", "")
+    assert main(["get", "job_1"]) == 2
+    assert "set AGENTJOBS_API_KEY or give --key-file FILE" in capsys.readouterr().err
+    assert service.emulator.requests == ()
+
+
+def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured) -> None:
+    """A key file wins over the environment; the white space around the key doesn't count."""
+    monkeypatch.setenv("AGENTJOBS_API_KEY", "another-key")
+    file = tmp_path / "key"
+    file.write_text(f"\n{service.emulator.api_key}\r\n")
+    assert main(["create", "--key-file", str(file), "a"]) == 0
+    assert capsys.readouterr().out == "docs/job_000001\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "can't be read: No such file or directory"),
+        (b" \n", "is empty"),
+        (b"\xff\xfesecret-key", "is no text file"),
+        (b"secret-key two", "the API key must be visible ASCII"),
+        (b"Bearer secret-key", "leave out the word Bearer"),
+    ],
+)
+def test_bad_key_file(
+    content: bytes | None, words: str, service: EmulatorThread, tmp_path: Path, capsys: Captured
+) -> None:
+    """A key file that is none is refused before any I/O, and what is in it is not quoted."""
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["get", "--key-file", str(file), "job_1"]) == 2
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert "secret" not in shown
+    assert service.emulator.requests == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://api.example.com", "use https, or say --allow-insecure"),
+        ("ftp://127.0.0.1", "--base-url must be an address"),
+        ("http://user:pass@127.0.0.1", "--base-url must hold no user name or password; the key goes into the API key"),
+    ],
+)
+def test_bad_address(url: str, words: str, service: EmulatorThread, capsys: Captured) -> None:
+    """A bad address is refused in words of the command line."""
+    del service
+    assert main(["get", "--base-url", url, "job_1"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_insecure_when_asked_for(service: EmulatorThread) -> None:
+    """`--allow-insecure` is handed on."""
+    del service
+    settings = Service.of(base_url="http://api.example.com", project_id=None, key_file="a key", allow_insecure=True)
+    assert settings.options() == ["--base-url", "http://api.example.com", "--key-file", "a key", "--allow-insecure"]
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the options leave out comes from the environment, where an empty variable counts as none."""
+    monkeypatch.setenv("AGENTJOBS_BASE_URL", "https://api.example.com")
+    monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "")
+    settings = Service.of(base_url=None, project_id=None, key_file=None, allow_insecure=False)
+    assert settings == Service("https://api.example.com")
+    assert settings.options() == ["--base-url", "https://api.example.com"]
+
+
+def test_ref() -> None:
+    """A slash makes a token, anything else is an id as it is."""
+    settings = Service(project_id="docs")
+    assert settings.ref("a%2Fb/job_1") == JobRef("a/b", "job_1")
+    assert settings.ref("job%2F1") == JobRef("docs", "job%2F1")
+    with pytest.raises(InvalidInputError):
+        settings.ref("..")

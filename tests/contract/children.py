@@ -1,0 +1,31 @@
+"""Scripts in processes of their own, where every warning is an error and leaks are told."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+__all__ = ["ROOT", "environment", "run_child"]
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Give the environment of a child that finds the package."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", **more}
+
+
+def run_child(script: str, *arguments: str, **more: str) -> str:
+    """Run a script under `-W error -X dev`, and give what it printed; it has to end well, without a word of complaint."""
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=ROOT,
+        env=environment(**more),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

@@ -1,0 +1,48 @@
+"""Listeners that let nobody in, and how many sockets this process has."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from ssl import SSLContext
+
+from tests.scripted import address, loopback_socket
+
+__all__ = ["descriptors", "full_listener", "silent_listener"]
+
+
+@asynccontextmanager
+async def full_listener(scheme: str = "http") -> AsyncIterator[str]:
+    """Give the address of a listener whose backlog is full: a connection to it is never made."""
+    with loopback_socket() as listening:
+        listening.listen(0)
+        fillers = [socket.socket() for _ in range(8)]
+        for filler in fillers:
+            filler.setblocking(False)
+            with suppress(BlockingIOError):
+                filler.connect(listening.getsockname())
+        try:
+            yield address(listening, scheme)
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+@asynccontextmanager
+async def silent_listener(scheme: str, ssl: SSLContext | None = None) -> AsyncIterator[str]:
+    """Give the address of a server that takes connections and never says a word of its own."""
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0, ssl=ssl)
+    try:
+        yield address(server.sockets[0], scheme)
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await server.wait_closed()
+
+
+def descriptors() -> int:
+    """Count the file descriptors of this process."""
+    return len(os.listdir("/dev/fd"))

@@ -1,0 +1,185 @@
+"""The rows of the contract's tables, as faults of the emulator. One text, one case."""
+
+from typing import Final
+
+from agentjobs_async import AgentJobsError, AuthError, NotFoundError, RejectedError, ServerError
+
+__all__ = [
+    "BAD_ANSWERS",
+    "BREAKS",
+    "CUT_AT_THE_DEADLINE",
+    "GOOD_CREATES",
+    "GOOD_POLLS",
+    "UNSURE_CREATES",
+    "UNUSABLE",
+    "ends_polls",
+    "is_rejection",
+    "transient_statuses",
+]
+
+_LONG: Final = "x" * 600
+
+BREAKS: Final = (
+    "reset",
+    "reset:headers",
+    "reset:body",
+    "close",
+    "close:headers",
+    "close:body",
+    "short",
+    "hang",
+    "hang:headers",
+    "hang:body",
+    "drip",
+    "endless:headers every=0.5",
+    "endless:body every=0.5",
+    "endless:continues every=0.5",
+    "100",
+    "102",
+    "103",
+)
+"""Whole exchanges that come to nothing: transient for a poll, unknown for a create."""
+
+CUT_AT_THE_DEADLINE: Final = tuple(fault for fault in BREAKS if fault.startswith(("hang", "drip", "endless", "10")))
+"""Those that last until somebody cuts them."""
+
+UNUSABLE: Final = {
+    "body:html": "not_json",
+    "body:empty": "not_json",
+    "body:text": "not_json",
+    "body:cut": "not_json",
+    "body:latin-1": "encoding",
+    "body:utf-16": "encoding",
+    "body:utf-8": "encoding",
+    "body:surrogate": "bad_json",
+    "body:deep": "bad_json",
+    "body:number": "bad_json",
+    "body:nan": "bad_json",
+    "body:twice": "bad_json",
+    "body:null": "schema",
+    "body:list": "schema",
+    "body:string": "schema",
+    "body:error": "schema",
+    "missing:id": "schema",
+    "missing:status": "schema",
+    "document id=null": "schema",
+    "document id=7": "schema",
+    "document id=true": "schema",
+    'document id=""': "schema",
+    'document id=["job_000001"]': "schema",
+    "document status=null": "schema",
+    "document status=7": "schema",
+    "document status=false": "schema",
+    'document status=""': "schema",
+    "document status={}": "schema",
+    "gzip:false": "encoding",
+    "gzip:cut": "encoding",
+    "gzip:bomb bytes=8388608": "too_large",
+    "ok header.Content-Encoding=br": "encoding",
+    "ok header.Content-Encoding=gzip,gzip": "encoding",
+    "padded": "too_large",
+    "endless:body": "too_large",
+    "endless:headers": "http",
+    "ok header.Content-Length=7": "http",
+    "ok header.Transfer-Encoding=chunked": "http",
+    "204": "unexpected_status",
+    "205": "unexpected_status",
+    "600": "unexpected_status",
+    "999": "unexpected_status",
+}
+"""Answers of which no job can be made, and the reason that a poll gives."""
+
+BAD_ANSWERS: Final = {
+    **UNUSABLE,
+    "206": "unexpected_status",
+    "document id=job_000002": "wrong_id",
+    "document id=JOB_000001": "wrong_id",
+    'document id="job_000001 "': "wrong_id",
+    "document id=.": "wrong_id",
+    "101": "unexpected_status",
+}
+
+UNSURE_CREATES: Final = (
+    *BREAKS,
+    *UNUSABLE,
+    "101",
+    "303",
+    "408",
+    "408 retry-after=1",
+    "500",
+    "501",
+    "502",
+    "503",
+    "503 retry-after=1",
+    "504",
+    "505",
+    "520 retry-after=0",
+    "599",
+    "document id=.",
+    "document id=..",
+    'document id="a\\u0000b"',
+    'document id="a\\nb"',
+    f"document id={_LONG}",
+)
+"""All that leaves open whether an agent was started."""
+
+GOOD_CREATES: Final = (
+    "ok",
+    "200",
+    "202",
+    "203",
+    "299",
+    "close:after",
+    "drip every=0.1",
+    "hang for=100",
+    "gzip",
+    "body:bom",
+    "document status=completed",
+    "document status=failed",
+    "document status=paused",
+    "document id=a/../b?c#d%2e",
+    "missing:source",
+    "document source=7 model=[] prLink=javascript:x createdAt=yesterday archivedAt=0",
+    "ok header.X-Surprise=1",
+    "ok retry-after=3600",
+)
+"""Whatever a good job comes with, and however slowly."""
+
+GOOD_POLLS: Final = (
+    "ok",
+    "203",
+    "close:after",
+    "drip every=0.01",
+    "hang for=3",
+    "gzip",
+    "body:bom",
+    "missing:source",
+    "document source=7 model=[] prLink=javascript:x createdAt=yesterday archivedAt=0",
+)
+
+_TRANSIENT: Final = frozenset({408, 425, 429})
+_HOPELESS: Final = frozenset({501, 505})
+_KINDS: Final[dict[int, type[AgentJobsError]]] = {
+    401: AuthError,
+    403: AuthError,
+    404: NotFoundError,
+    410: NotFoundError,
+    501: ServerError,
+    505: ServerError,
+}
+
+
+def transient_statuses() -> list[int]:
+    """Give every status after which a poll is tried again until the deadline."""
+    return [*sorted(_TRANSIENT), *(status for status in range(500, 600) if status not in _HOPELESS)]
+
+
+def ends_polls() -> dict[int, type[AgentJobsError]]:
+    """Give every status that ends a wait at once, and the error it ends with."""
+    ended = [*range(300, 400), *(s for s in range(400, 500) if s not in _TRANSIENT), *sorted(_HOPELESS)]
+    return {status: _KINDS.get(status, RejectedError) for status in ended}
+
+
+def is_rejection(status: int) -> bool:
+    """Tell whether a status says that a create started nothing."""
+    return 300 <= status < 500 and status not in {303, 408}

@@ -1,0 +1,177 @@
+"""Retry-After: never earlier than the server wishes, cut at the policy's cap, whatever its clock says."""
+
+import asyncio
+from itertools import pairwise
+from typing import Final
+
+import pytest
+
+from agentjobs_async import CreateOutcome, RateLimitedError, WaitTimeoutError
+from agentjobs_async.testing import Emulator, JobLife
+from tests.contract.ways import Waiting, every, gets
+
+pytestmark = pytest.mark.looptime
+
+PACE: Final = 3.0
+CAP: Final = 20.0
+NO_DATE: Final = 'date=none header.Date="Sun, 06 Nov 1994 08:49:37 GMT"'
+NINES: Final = "9" * 5000
+
+WISHES: Final[dict[str, tuple[float, float]]] = {
+    "retry-after=7": (7, 7),
+    "retry-after=0007": (7, 7),
+    "retry-after=4": (4, 4),
+    "retry-after=1": (PACE, PACE),
+    "retry-after=0": (PACE, PACE),
+    "retry-after=-5": (PACE, PACE),
+    "retry-after=20": (CAP, CAP),
+    "retry-after=21": (CAP, CAP),
+    "retry-after=86400": (CAP, CAP),
+    f"retry-after={NINES}": (CAP, CAP),
+    "retry-after=date+9": (9, 9),
+    "retry-after=date-9": (PACE, PACE),
+    "retry-after=date+9999": (CAP, CAP),
+    "retry-after=date+9 date=+86400": (9, 9),
+    "retry-after=date+9 date=-86400": (9, 9),
+    "retry-after=date+9 date=+1000000000": (9, 9),
+    "retry-after=date+9999 date=none": (CAP, CAP),
+    f'{NO_DATE} retry-after="Sun, 06 Nov 1994 08:49:46 GMT"': (9, 9),
+    f'{NO_DATE} retry-after="Sun, 06 Nov 1994 08:49:46"': (9, 9),
+    f'{NO_DATE} retry-after="Sun, 06 Nov 1994 09:49:46 +0100"': (9, 9),
+    f'{NO_DATE} retry-after="Sunday, 06-Nov-94 08:49:46 GMT"': (9, 9),
+    f'{NO_DATE} retry-after="Sun Nov  6 08:49:46 1994"': (9, 9),
+    'date=none header.Date=yesterday retry-after="Sun, 06 Nov 1994 08:49:46 GMT"': (PACE, PACE),
+    "retry-after=soon": (PACE, PACE),
+    "retry-after=": (PACE, PACE),
+    "retry-after=7.5": (PACE, PACE),
+    "retry-after=1e3": (PACE, PACE),
+    "retry-after=0x10": (PACE, PACE),
+    "retry-after=inf": (PACE, PACE),
+    "retry-after=NaN": (PACE, PACE),
+    "retry-after=\u0667": (PACE, PACE),
+    "retry-after=\u00b2": (PACE, PACE),
+    'retry-after="Sun, 99 Nov 2094 08:49:46 GMT"': (PACE, PACE),
+    'retry-after="Sun, 06 Nov 0000 08:49:46 GMT"': (PACE, PACE),
+    "retry-after=4 retry-after=8 retry-after=6": (8, 8),
+    "retry-after=4 retry-after=soon": (4, 4),
+    "retry-after=soon retry-after=date+9 retry-after=-1": (9, 9),
+    "retry-after=5 retry-after=86400": (CAP, CAP),
+}
+"""Each form of the header, and the earliest and the latest second of the next poll."""
+
+ON: Final = ("429", "503", "500", "408", "404", "body:html", "ok code=600")
+"""On errors that pass, and on bad answers alike."""
+
+
+@pytest.mark.parametrize("wish", [pytest.param(wish, id=wish[:60]) for wish in WISHES])
+async def test_polls(wish: str, waiting: Waiting) -> None:
+    """The next poll comes no sooner than wished for, no later than the cap, and never sooner than the policy says."""
+    plan = " then ".join(f"{fault} {wish} on=get" for fault in ON)
+    async with (
+        Emulator(lives=JobLife(duration=0), faults=plan) as emulator,
+        waiting(emulator, policy=every(PACE, max_retry_after=CAP)) as (session, wait),
+    ):
+        created = await session.create_job("Fix it")
+        assert (await wait(created.ref)).succeeded
+    gaps = [later.at - earlier.at for earlier, later in pairwise(gets(emulator))]
+    earliest, latest = WISHES[wish]
+    assert len(gaps) == len(ON)
+    assert earliest - 0.001 <= min(gaps)
+    assert max(gaps) <= latest + 0.1
+
+
+async def test_date_without_a_date(waiting: Waiting) -> None:
+    """An HTTP-date beside no Date is measured against the wall clock."""
+    async with (
+        Emulator(lives=JobLife(duration=0), faults="503 retry-after=date+900 date=none on=get") as emulator,
+        waiting(emulator, policy=every(PACE, max_retry_after=1000)) as (session, wait),
+    ):
+        created = await session.create_job("Fix it")
+        await wait(created.ref)
+    first, second = gets(emulator)
+    assert 850 <= second.at - first.at <= 901
+
+
+@pytest.mark.parametrize(("wish", "gap"), [("7", 7), ("1", PACE), ("86400", CAP), ("soon", PACE)])
+async def test_polls_of_an_active_job(wish: str, gap: float) -> None:
+    """A wish beside a good answer counts as well, as a lower bound. (The session only: a bare job bears no wish.)"""
+    async with (
+        Emulator(lives=JobLife(duration=100), faults=f"ok retry-after={wish} forever on=get") as emulator,
+        emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session,
+    ):
+        created = await session.create_job("Fix it")
+        await session.wait_for_job(created.ref)
+    gaps = [later.at - earlier.at for earlier, later in pairwise(gets(emulator))]
+    assert gaps == pytest.approx([gap] * len(gaps), abs=0.1)
+
+
+async def test_wishes_of_many(waiting: Waiting) -> None:
+    """However many wait, each keeps to the wish it was answered with."""
+    wishes = range(4, 20)
+    async with (
+        Emulator(lives=JobLife(duration=0)) as emulator,
+        waiting(emulator, policy=every(PACE, max_retry_after=CAP)) as (session, wait),
+    ):
+        refs = [(await session.create_job(str(wish))).ref for wish in wishes]
+        for wish in wishes:
+            await emulator.inject(f"404 retry-after={wish} x3 on=get", prompt=str(wish))
+        await asyncio.gather(*map(wait, refs))
+    for wish in wishes:
+        at = [request.at for request in gets(emulator) if request.prompt == str(wish)]
+        gaps = [later - earlier for earlier, later in pairwise(at)]
+        assert len(gaps) == 3
+        assert wish <= min(gaps)
+        assert max(gaps) <= CAP + 0.1
+
+
+async def test_no_wish_is_broken_for_the_last_poll(waiting: Waiting) -> None:
+    """What the server does not wish before the deadline is not asked before it, by no last poll either."""
+    async with (
+        Emulator(faults="503 retry-after=30 forever on=get") as emulator,
+        waiting(emulator, policy=every(PACE)) as (session, wait),
+    ):
+        created = await session.create_job("Fix it")
+        with pytest.raises(WaitTimeoutError):
+            await wait(created.ref, timeout=40)
+        await asyncio.sleep(100)
+    first, second = gets(emulator)
+    assert second.at - first.at >= 30
+
+
+@pytest.mark.parametrize("wish", [pytest.param(wish, id=wish[:60]) for wish in WISHES])
+async def test_creates(wish: str) -> None:
+    """A create that was put off goes again no sooner than wished for; a wish beyond the cap is raised at once."""
+    async with (
+        Emulator(faults=f"429 {wish} x2") as emulator,
+        emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session,
+    ):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await session.create_job("Fix it")
+            outcome = CreateOutcome.CREATED
+        except RateLimitedError as error:
+            assert (error.retry_after or 0) > CAP
+            assert loop.time() - began == 0
+            outcome = CreateOutcome.REJECTED
+    asked, _ = WISHES[wish]
+    capped = asked == CAP and wish != "retry-after=20"
+    assert outcome is (CreateOutcome.REJECTED if capped else CreateOutcome.CREATED)
+    assert emulator.agents_started["Fix it"] == (not capped)
+    gaps = [later.at - earlier.at for earlier, later in pairwise(emulator.requests)]
+    assert len(gaps) == (0 if capped else 2)
+    least = 0 if asked == PACE else asked
+    assert all(least - 0.001 <= gap <= least + 0.6 for gap in gaps)
+
+
+async def test_rate_limited_service() -> None:
+    """Creates beyond the service's own limit get through as it allows them, each exactly once."""
+    async with (
+        Emulator(faults="429 retry-after=30 x40") as emulator,
+        emulator.session(project_id="docs") as session,
+    ):
+        await asyncio.gather(*(session.create_job(str(number)) for number in range(40)))
+    assert emulator.agents_started == {str(number): 1 for number in range(40)}
+    at = sorted(request.at for request in emulator.requests)
+    assert at[40] - at[39] >= 29.9
+    assert len(at) == 80

@@ -1,0 +1,82 @@
+"""Ways to wait: the sweep takes the waiting function as a parameter, and every way keeps the same promises."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import tenacity
+
+import agentjobs_async
+from agentjobs_async import AgentJob, AgentJobsSession, Hook, JobRef, OnUpdate, PollBudget, PollPolicy, wait_for_job
+from agentjobs_async.testing import Emulator, ReceivedRequest
+
+__all__ = ["WAYS", "Server", "Wait", "Waiting", "every", "gets", "waiting_by"]
+
+
+class Wait(Protocol):
+    """What every way has in common."""
+
+    def __call__(
+        self, job: AgentJob | JobRef, /, *, timeout: float | None = ..., on_update: OnUpdate | None = ...
+    ) -> Coroutine[Any, Any, AgentJob]: ...
+
+
+class Server(Protocol):
+    """The emulator, or a scripted server."""
+
+    def session(self, **settings: Any) -> AgentJobsSession: ...
+
+
+Waiting = Callable[..., AbstractAsyncContextManager[tuple[AgentJobsSession, Wait]]]
+"""Called with a server and settings: opens a session for it, and a way to wait on that session."""
+
+
+@asynccontextmanager
+async def _free(
+    server: Server, *, policy: PollPolicy | None = None, hooks: Sequence[Hook] = (), **settings: Any
+) -> AsyncIterator[tuple[AgentJobsSession, Wait]]:
+    async with server.session(**{"project_id": "docs"} | settings, policy=policy, hooks=hooks) as session:
+        yield session, partial(wait_for_job, get_job=session.get_job, policy=policy)
+
+
+@asynccontextmanager
+async def _session(server: Server, **settings: Any) -> AsyncIterator[tuple[AgentJobsSession, Wait]]:
+    async with server.session(**{"project_id": "docs"} | settings) as session:
+        yield session, session.wait_for_job
+
+
+@asynccontextmanager
+async def _tracker(
+    server: Server,
+    *,
+    policy: PollPolicy | None = None,
+    budget: PollBudget | None = None,
+    hooks: Sequence[Hook] = (),
+    **settings: Any,
+) -> AsyncIterator[tuple[AgentJobsSession, Wait]]:
+    make: Any = agentjobs_async.JobTracker  # type: ignore[attr-defined,unused-ignore]  # only once it is there, see WAYS
+    async with (
+        server.session(**{"project_id": "docs"} | settings, policy=policy, budget=budget) as session,
+        make(session.get_job, policy=policy, budget=budget, hooks=hooks) as tracker,
+    ):
+        yield session, tracker.wait_for_job
+
+
+_OPENERS: Final[dict[str, Waiting]] = {"free": _free, "session": _session, "tracker": _tracker}
+WAYS: Final = [way for way in _OPENERS if way != "tracker" or hasattr(agentjobs_async, "JobTracker")]
+
+
+def waiting_by(way: str) -> Waiting:
+    """Give a way by its name."""
+    return _OPENERS[way]
+
+
+def every(seconds: float, **settings: Any) -> PollPolicy:
+    """Give the policy of an even pace."""
+    return PollPolicy(wait=tenacity.wait_fixed(seconds), **settings)
+
+
+def gets(emulator: Emulator) -> list[ReceivedRequest]:
+    """Give the reads that arrived."""
+    return [request for request in emulator.requests if request.method == "GET"]
