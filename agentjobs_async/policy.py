@@ -29,6 +29,7 @@ from agentjobs_async.models import AgentJob, Paced
 __all__ = [
     "Again",
     "Answer",
+    "Decision",
     "Done",
     "Failed",
     "History",

@@ -10,7 +10,7 @@ from typing import Final, NoReturn, Self
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
-from agentjobs_async._scope import Scope
+from agentjobs_async._scope import Scope, let_leave
 from agentjobs_async._secrets import ApiKey
 from agentjobs_async._transport import HttpTimeouts, Transport
 from agentjobs_async._version import __version__
@@ -280,6 +280,7 @@ class AgentJobsSession:
             scope.interrupt(SessionClosedError(_CLOSED))
         try:
             await self._tracker.aclose(SessionClosedError(_CLOSED))
+            await let_leave(lambda: self._scopes)
         finally:
             await self._transport.aclose()
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._scheduler import Scheduler
+from agentjobs_async._scope import let_leave
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
@@ -17,8 +18,6 @@ from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_
 from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchWithUpdates
 
 __all__ = ["JobTracker", "Tracker"]
-
-_TURNS_TO_LEAVE: Final = 10
 
 
 class Tracker:
@@ -91,10 +90,7 @@ class Tracker:
         if self._scheduler is None:
             return
         tasks = self._scheduler.close(error)
-        for _ in range(_TURNS_TO_LEAVE):
-            if all(task.done() for task in tasks):
-                break
-            await asyncio.sleep(0)
+        await let_leave(lambda: not all(task.done() for task in tasks))
 
 
 class JobTracker:
