@@ -9,6 +9,9 @@
 #   _transport    one request over a socket; maps every fault                         (aiohttp's client)
 #   _scope        interrupting the current task; _binding: one loop, one process
 #   waiting       wait_for_job: one wait, in the caller's task
+#   counters      TrackerStats
+#   watching      the faces of a tracked wait; over _scheduler, _tracked, _timetable and _tempo
+#   tracker       JobTracker: many jobs on one loop
 #   creating      one create and its outcome
 #   session       AgentJobsSession
 #   testing       the emulator of the service
@@ -17,6 +20,7 @@
 
 from agentjobs_async._transport import HttpTimeouts
 from agentjobs_async._version import __version__
+from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -50,12 +54,15 @@ from agentjobs_async.telemetry import (
     PollFailed,
     WaitEnded,
 )
+from agentjobs_async.tracker import JobTracker
 from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
+from agentjobs_async.watching import AsCompleted, Updates, WaitResult
 
 __all__ = [
     "AgentJob",
     "AgentJobsError",
     "AgentJobsSession",
+    "AsCompleted",
     "AuthError",
     "CreateFailed",
     "CreateOutcome",
@@ -72,6 +79,7 @@ __all__ = [
     "JobRef",
     "JobSource",
     "JobStatus",
+    "JobTracker",
     "JournalError",
     "LoggingHook",
     "NotFoundError",
@@ -86,8 +94,11 @@ __all__ = [
     "ResponseError",
     "ServerError",
     "SessionClosedError",
+    "TrackerStats",
     "TransportError",
+    "Updates",
     "WaitEnded",
+    "WaitResult",
     "WaitTimeoutError",
     "__version__",
     "wait_for_job",

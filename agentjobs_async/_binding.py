@@ -48,7 +48,12 @@ class Binding:
         return bound
 
     def _here(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is None:
+            raise SessionClosedError(f"the {self._what} works in a running event loop only: call it from a coroutine")
         if self._loop is None:
             self._loop, self._process = loop, os.getpid()
         if self._process != os.getpid():

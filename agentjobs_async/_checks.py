@@ -3,11 +3,13 @@
 import inspect
 from math import inf
 from sys import float_info
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["checked_count", "checked_seconds", "checked_timeout", "is_async"]
+__all__ = ["checked_count", "checked_instance", "checked_seconds", "checked_timeout", "is_async"]
+
+T = TypeVar("T")
 
 _WRITTEN_OUT_BITS: Final = 128
 
@@ -54,6 +56,17 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > _WRITTEN_OUT_BITS:
         return "one so large"
     return repr(value) if isinstance(value, int | float) else type(value).__name__
+
+
+def checked_instance(name: str, value: object, kind: type[T]) -> T | None:
+    """Give `value` when it is of `kind`, or `None`.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
+    return value
 
 
 def is_async(value: object) -> bool:

@@ -1,12 +1,14 @@
 """Interrupting what the current task does: at a time of its loop, or because somebody says so."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Scope"]
+__all__ = ["Scope", "let_leave"]
 
 _TURNS: Final = 5
+_TURNS_TO_LEAVE: Final = 10
 
 
 class Scope:
@@ -62,3 +64,11 @@ class Scope:
             self._handle = self._loop.call_soon(self._cut, turns - 1)
         else:
             self.interrupt()
+
+
+async def let_leave(busy: Callable[[], object]) -> None:
+    """Let the loop turn until nobody is `busy` leaving, but not for long: a callable may swallow its cancellation."""
+    for _ in range(_TURNS_TO_LEAVE):
+        if not busy():
+            break
+        await asyncio.sleep(0)

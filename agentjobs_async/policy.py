@@ -6,7 +6,8 @@ few repeated creates.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, Protocol
 
 import tenacity
 from attrs import field, frozen
@@ -28,6 +29,7 @@ from agentjobs_async.models import AgentJob, Paced
 __all__ = [
     "Again",
     "Answer",
+    "Decision",
     "Done",
     "Failed",
     "History",
@@ -35,6 +37,7 @@ __all__ = [
     "PollPolicy",
     "create_attempts",
     "decide",
+    "last_poll_lead",
     "moved_to_last_poll",
 ]
 
@@ -121,21 +124,20 @@ Answer = AgentJob | Paced | Exception
 """What one poll gave."""
 
 
-@frozen
-class History:
+class History(Protocol):
     """What the polls of one job have shown so far.
 
     Attributes:
         started: Loop time of the wait's start.
         seen: Loop time from which a 404 is out of place: the start, or the last answer that showed the job.
-        polls: How many answers there were.
-        bad_answers: How many unusable ones came in a row.
+        polls: How many polls were made, the one to be decided on included.
+        bad_answers: How many unusable answers came in a row before it.
     """
 
     started: float
     seen: float
-    polls: int = 0
-    bad_answers: int = 0
+    polls: int
+    bad_answers: int
 
 
 @frozen
@@ -159,11 +161,14 @@ class Again:
     Attributes:
         due: Loop time of the next poll.
         earliest: Loop time before which the server does not wish it; the answer's own time without a wish.
+        seen: What it makes of the history's `seen`.
+        bad_answers: What it makes of the history's `bad_answers`.
     """
 
-    history: History
     due: float
     earliest: float
+    seen: float
+    bad_answers: int = 0
 
 
 Decision = Done | Failed | Again
@@ -190,8 +195,8 @@ def decide(policy: PollPolicy, history: History, answer: Answer, now: float) -> 
     job, wish = (answer.job, answer.retry_after) if isinstance(answer, Paced) else (answer, None)
     if job.is_terminal:
         return Done(job)
-    after = History(history.started, now, history.polls + 1)
-    return _again(policy, after, job, now, wish)
+    due, earliest = _next_poll(policy, history, job, now, wish)
+    return Again(due, earliest, now)
 
 
 def _after_error(policy: PollPolicy, history: History, error: Exception, now: float) -> Decision:
@@ -199,9 +204,9 @@ def _after_error(policy: PollPolicy, history: History, error: Exception, now: fl
     bad_answers = history.bad_answers + 1 if meaning is _Meaning.BAD else 0
     if meaning is _Meaning.PERMANENT or bad_answers >= policy.max_bad_answers:
         return Failed(error)
-    after = History(history.started, history.seen, history.polls + 1, bad_answers)
     wish = error.retry_after if isinstance(error, ResponseError | ProtocolError) else None
-    return _again(policy, after, error, now, wish)
+    due, earliest = _next_poll(policy, history, error, now, wish)
+    return Again(due, earliest, history.seen, bad_answers)
 
 
 def _meaning(policy: PollPolicy, history: History, error: Exception, now: float) -> _Meaning:
@@ -217,36 +222,43 @@ def _meaning(policy: PollPolicy, history: History, error: Exception, now: float)
         case ResponseError(status=status):
             passing = status in _TRANSIENT_STATUSES
         case _:
-            passing = policy.retry(_call_state(history.started, history.polls + 1, error, now))
+            passing = policy.retry(_CallState(history, error, now))
     return _Meaning.TRANSIENT if passing else _Meaning.PERMANENT
 
 
-def _again(policy: PollPolicy, after: History, outcome: AgentJob | Exception, now: float, wish: float | None) -> Again:
-    state = _call_state(after.started, after.polls, outcome, now)
-    delay = _delay(policy.wait, state, outcome)
-    earliest = now if wish is None else now + min(wish, policy.max_retry_after)
-    return Again(after, max(now + delay, earliest), earliest)
+def _next_poll(
+    policy: PollPolicy, history: History, outcome: AgentJob | Exception, now: float, wish: float | None
+) -> tuple[float, float]:
+    delay = _delay(policy.wait, history, outcome, now)
+    if wish is None:
+        return now + delay, now
+    earliest = now + min(wish, policy.max_retry_after)
+    return max(now + delay, earliest), earliest
 
 
-def _delay(wait: WaitStrategy, state: tenacity.RetryCallState, outcome: AgentJob | Exception) -> float:
+def _delay(wait: WaitStrategy, history: History, outcome: AgentJob | Exception, now: float) -> float:
     delay: Any  # a user's strategy may give anything
     try:
-        delay = wait(state)
+        delay = wait(_CallState(history, outcome, now))
     except RuntimeError:
         # wait_exception() knows no good outcomes; to it, a job still active is tenacity's own "try again".
         if isinstance(outcome, Exception):
             raise
-        state.outcome = _Outcome(state.attempt_number, tenacity.TryAgain())
-        delay = wait(state)
+        delay = wait(_CallState(history, tenacity.TryAgain(), now))
+    if type(delay) is float and 0.0 <= delay < inf:
+        return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
 
 
 class _Outcome(tenacity.Future):
     """A finished attempt, as strategies read it, without the lock and condition of a real future."""
 
-    def __init__(self, attempt_number: int, outcome: object) -> None:
+    def __init__(self, attempt_number: int, held: object) -> None:
         self.attempt_number = attempt_number
-        self._held = outcome
+        self._held = held
+
+    def __repr__(self) -> str:
+        return f"<outcome of attempt {self.attempt_number}: {self._held!r}>"
 
     def done(self) -> bool:
         return True
@@ -262,13 +274,21 @@ class _Outcome(tenacity.Future):
         return self._held if isinstance(self._held, BaseException) else None
 
 
-def _call_state(started: float, attempt_number: int, outcome: object, now: float) -> tenacity.RetryCallState:
-    state = tenacity.RetryCallState(_RETRYING, None, (), {})
-    state.start_time = started
-    state.attempt_number = attempt_number
-    state.outcome = _Outcome(attempt_number, outcome)
-    state.outcome_timestamp = now
-    return state
+class _CallState(tenacity.RetryCallState):
+    """What strategies are called with: times are the loop's, and there is no function that is called again."""
+
+    def __init__(self, history: History, held: object, now: float) -> None:
+        self.start_time = history.started
+        self.retry_object = _RETRYING
+        self.fn = None
+        self.args = ()
+        self.kwargs = {}
+        self.attempt_number = history.polls
+        self.outcome = _Outcome(history.polls, held)
+        self.outcome_timestamp = now
+        self.idle_for = 0.0
+        self.next_action = None
+        self.upcoming_sleep = 0.0
 
 
 _RETRYING: Final = tenacity.AsyncRetrying()
@@ -276,14 +296,19 @@ _LAST_POLL: Final = 1.0
 _CLOCK_TOLERANCE: Final = 0.001
 
 
+def last_poll_lead(timeout: float) -> float:
+    """Give the seconds by which a wait's last poll starts before its deadline."""
+    return min(_LAST_POLL, timeout / 10)
+
+
 def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout: float | None) -> float:
-    """Give the loop time of the next poll, at the latest `min(1 s, timeout / 10)` before the deadline.
+    """Give the loop time of the next poll: when it is due, or for the last poll before the deadline.
 
     A server's wish is kept even then: what it does not wish before the deadline is not asked.
     """
     if deadline is None or timeout is None:
         return again.due
-    last = deadline - min(_LAST_POLL, timeout / 10)
+    last = deadline - last_poll_lead(timeout)
     if now + _CLOCK_TOLERANCE < last < again.due:
         return max(last, again.earliest)
     return again.due

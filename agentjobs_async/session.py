@@ -2,34 +2,34 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeVar
+from typing import Final, NoReturn, Self
 
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
-from agentjobs_async._checks import checked_count, checked_seconds
-from agentjobs_async._gate import Gate
-from agentjobs_async._scope import Scope
+from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
+from agentjobs_async._scope import Scope, let_leave
 from agentjobs_async._secrets import ApiKey
 from agentjobs_async._transport import HttpTimeouts, Transport
 from agentjobs_async._version import __version__
 from agentjobs_async._wire import Codec, prompt_body
+from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
 from agentjobs_async.policy import Answer, PollBudget, PollPolicy
-from agentjobs_async.telemetry import Hook, Hooks
-from agentjobs_async.waiting import GetJob, OnUpdate, Read, Wait, checked_policy, reader
+from agentjobs_async.telemetry import Hook, Hooks, checked_observer
+from agentjobs_async.tracker import Tracker
+from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
+from agentjobs_async.watching import AsCompleted, Updates
 
 __all__ = ["AgentJobsSession"]
 
 _MEBIBYTE: Final = 1_048_576
 _LONGEST_CREATE: Final = 120.0
-_TURNS_TO_LEAVE: Final = 10
-
-T = TypeVar("T")
+_CLOSED: Final = "the session was closed meanwhile"
 
 
 class AgentJobsSession:
@@ -97,16 +97,18 @@ class AgentJobsSession:
         self._codec = Codec(key, checked_count("max_document_bytes", max_document_bytes))
         self._transport = Transport(
             key,
-            timeouts=_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
-            ssl=_instance("ssl", ssl, SSLContext),
+            timeouts=checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
+            ssl=checked_instance("ssl", ssl, SSLContext),
             proxy=checked_proxy(proxy),
             user_agent=_checked_user_agent(user_agent),
             max_document_bytes=self._codec.max_document_bytes,
         )
-        self._gate = Gate(_instance("budget", budget, PollBudget) or PollBudget())
-        self._read_ungated: Read = self._read_over_http if get_job is None else reader(get_job)
+        self._read: Read = self._read_over_http if get_job is None else reader(get_job)
         self._binding = Binding("session")
         self._scopes: set[Scope] = set()
+        limits = checked_instance("budget", budget, PollBudget) or PollBudget()
+        self._places = asyncio.Semaphore(limits.in_flight)
+        self._tracker = Tracker(self._read, self._target, self._enter, self._policy, limits, self._hooks)
 
     async def create_job(
         self,
@@ -167,10 +169,10 @@ class AgentJobsSession:
         ref = ref.ref if isinstance(ref, AgentJob) else ref
         self._enter()
         answer: Answer | None = None
-        async with Scope(None, self._scopes) as scope:
+        async with Scope(None, self._scopes) as scope, self._places:
             answer = await self._read(ref)
         if answer is None:
-            answer = scope.reason or SessionClosedError("the session was closed meanwhile")
+            answer = scope.reason or SessionClosedError(_CLOSED)
         return _raised(answer.job if isinstance(answer, Paced) else answer)
 
     async def wait_for_job(
@@ -199,9 +201,44 @@ class AgentJobsSession:
             SessionClosedError: The session is closed, or was meanwhile.
             Exception: What a `get_job` callable of yours raised, unchanged, when `policy.retry` does not accept it.
         """
-        wait = Wait(self._target(job), policy=self._policy, timeout=timeout, on_update=on_update, hooks=self._hooks)
-        self._enter()
-        return await wait.run(self._read, self._scopes)
+        return await self._tracker.watch(job, timeout, on_update)
+
+    def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
+        return self._tracker.watch(job, timeout)
+
+    def as_completed(
+        self,
+        jobs: Iterable[AgentJob | JobRef | str] | AsyncIterable[AgentJob | JobRef | str],
+        *,
+        timeout: float | None = 1800.0,
+    ) -> AsCompleted:
+        """Give an async context manager over the results, in the order in which the jobs end; failures are values.
+
+        Args:
+            jobs: A list is taken at once; any other iterable, an async one without end too, at most 1,000 ahead of
+                the results that were taken. What it raises itself comes out of the iteration.
+            timeout: Seconds for each job, from when it is taken.
+        """
+        return self._tracker.as_completed(jobs, timeout)
+
+    def updates(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> Updates:
+        """Give an async context manager over the job's state now, and each change until its end.
+
+        Who reads slowly gets the newest state. The wait's error comes out of the iteration.
+        """
+        return self._tracker.updates(job, timeout)
+
+    def notify(self, job: AgentJob | JobRef | str) -> None:
+        """Say that something happened to the job: it is polled soon, once, however often this is called.
+
+        Nothing happens for a job that nobody waits for.
+        """
+        self._tracker.notify(job)
+
+    def stats(self) -> TrackerStats:
+        """Give a snapshot of what the waits of this session are doing."""
+        return self._tracker.stats()
 
     async def run_job(
         self,
@@ -218,7 +255,9 @@ class AgentJobsSession:
         Raises:
             AgentJobsError: As `create_job` and `wait_for_job` do; `outcome` tells whether the create raised it.
         """
-        Wait(JobRef("-", "-"), policy=self._policy, timeout=timeout, on_update=on_update)
+        checked_timeout(timeout)
+        if on_update is not None:
+            checked_observer("on_update", on_update)
         clock = asyncio.get_running_loop().time
         started = clock()
         job = await self.create_job(
@@ -238,12 +277,10 @@ class AgentJobsSession:
         if not self._binding.close():
             return
         for scope in tuple(self._scopes):
-            scope.interrupt(SessionClosedError("the session was closed meanwhile"))
+            scope.interrupt(SessionClosedError(_CLOSED))
         try:
-            for _ in range(_TURNS_TO_LEAVE):
-                if not self._scopes:
-                    break
-                await asyncio.sleep(0)
+            await self._tracker.aclose(SessionClosedError(_CLOSED))
+            await let_leave(lambda: self._scopes)
         finally:
             await self._transport.aclose()
 
@@ -265,9 +302,10 @@ class AgentJobsSession:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds sockets and a key: it is never pickled or copied; pickle job.ref instead")
 
-    def _enter(self) -> None:
-        self._binding.enter()
+    def _enter(self) -> asyncio.AbstractEventLoop:
+        loop = self._binding.enter()
         self._transport.open()
+        return loop
 
     def _project(self, given: str | None) -> str:
         if given is not None:
@@ -284,10 +322,6 @@ class AgentJobsSession:
         if isinstance(job, str):
             return JobRef(self._project(None), job)
         raise InvalidInputError(f"job must be an AgentJob, a JobRef or a job id, not {type(job).__name__}")
-
-    async def _read(self, ref: JobRef) -> Answer:
-        async with self._gate:
-            return await self._read_ungated(ref)
 
     async def _read_over_http(self, ref: JobRef) -> Answer:
         url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})
@@ -312,12 +346,6 @@ def _given(name: str, value: str | None, variable: str) -> str:
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
-    return value
-
-
-def _instance(name: str, value: Any, kind: type[T]) -> T | None:
-    if value is not None and not isinstance(value, kind):
-        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
     return value
 
 

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
 from agentjobs_async._checks import is_async
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
 __all__ = [
     "CreateFailed",
@@ -26,7 +26,7 @@ __all__ = [
 logger: Final = logging.getLogger("agentjobs_async")
 logger.addHandler(logging.NullHandler())
 
-T = TypeVar("T")
+_MOST_WARNINGS: Final = 100
 
 
 @frozen
@@ -186,9 +186,19 @@ class Hooks:
             hook(event)
 
 
-def warn_of_status(job: AgentJob) -> None:
-    """Log that the service used a status which this version does not know."""
-    logger.warning("job %s has the unknown status %s: taken as not ended", job.ref.to_token(), job.shown_status)
+class StatusWarnings:
+    """Logs each unknown status once, and no more than a hundred: a server may make up any number."""
+
+    __slots__ = ("_warned",)
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def check(self, job: AgentJob) -> None:
+        """Log that the service used a status which this version does not know."""
+        if type(job.status) is not JobStatus and job.status not in self._warned and len(self._warned) < _MOST_WARNINGS:
+            self._warned.add(job.status)
+            logger.warning("job %s has the unknown status %s: taken as not ended", job.ref.to_token(), job.shown_status)
 
 
 class LoggingHook:

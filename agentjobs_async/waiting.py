@@ -8,25 +8,17 @@ from agentjobs_async._checks import checked_timeout
 from agentjobs_async._scope import Scope
 from agentjobs_async._wire import job_of
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
-from agentjobs_async.policy import Again, Answer, Done, History, PollPolicy, decide, moved_to_last_poll
-from agentjobs_async.telemetry import (
-    Contained,
-    Hooks,
-    JobChanged,
-    JobPolled,
-    PollFailed,
-    WaitEnded,
-    warn_of_status,
-)
+from agentjobs_async.models import AgentJob, JobRef, Paced
+from agentjobs_async.policy import Again, Answer, Done, PollPolicy, decide, moved_to_last_poll
+from agentjobs_async.telemetry import Contained, StatusWarnings
 
-__all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "reader", "wait_for_job"]
+__all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 OnUpdate = Callable[[AgentJob], object]
 Read = Callable[[JobRef], Awaitable[Answer]]
 
-_NO_HOOKS: Final = Hooks()
+_CUT: Final = TransportError("no answer until the wait ended")
 
 T = TypeVar("T")
 
@@ -114,139 +106,102 @@ def _checked_answer(found: object, ref: JobRef) -> Answer:
     return job
 
 
+def job_or_ref(job: object) -> AgentJob | JobRef:
+    """Give `job` itself, where it is one.
+
+    Raises:
+        InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
+    """
+    if not isinstance(job, AgentJob | JobRef):
+        raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
+    return job
+
+
 class Wait:
-    """One wait for one job.
+    """One wait for one job. It is the `History` that the policy decides on.
 
     Raises:
         InvalidInputError: An argument makes no sense.
     """
 
     __slots__ = (
-        "_asking",
-        "_hooks",
+        "_job",
         "_last_error",
-        "_last_job",
         "_policy",
-        "_polls",
         "_ref",
-        "_started",
         "_timeout",
         "_update",
-        "_warned",
+        "_warnings",
+        "bad_answers",
+        "polls",
+        "seen",
+        "started",
     )
 
     def __init__(
-        self,
-        job: AgentJob | JobRef,
-        *,
-        policy: PollPolicy,
-        timeout: float | None,
-        on_update: OnUpdate | None = None,
-        hooks: Hooks = _NO_HOOKS,
+        self, job: AgentJob | JobRef, *, policy: PollPolicy, timeout: float | None, on_update: OnUpdate | None
     ) -> None:
-        if not isinstance(job, AgentJob | JobRef):
-            raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
-        self._ref = job.ref if isinstance(job, AgentJob) else job
-        self._last_job = job if isinstance(job, AgentJob) else None
+        target = job_or_ref(job)
+        self._ref = target.ref if isinstance(target, AgentJob) else target
+        self._job = target if isinstance(target, AgentJob) else None
         self._last_error: Exception | None = None
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else Contained("on_update", on_update)
-        self._hooks = hooks
-        self._polls = 0
-        self._asking = False
-        self._warned = False
+        self._warnings = StatusWarnings()
+        self.polls = 0
+        self.bad_answers = 0
 
-    async def run(self, read: Read, group: set[Scope] | None = None) -> AgentJob:
-        """Wait. While it lasts, its scope is in `group`, for who wants to interrupt it.
+    async def run(self, read: Read) -> AgentJob:
+        """Wait.
 
         Raises:
-            Exception: As `wait_for_job` does, and the reason that the scope was interrupted with.
+            Exception: As `wait_for_job` does.
         """
-        self._started = asyncio.get_running_loop().time()
-        scope = Scope(None if self._timeout is None else self._started + self._timeout, group)
+        self.started = self.seen = asyncio.get_running_loop().time()
+        scope = Scope(None if self._timeout is None else self.started + self._timeout)
         result: AgentJob | Exception | None = None
-        try:
-            async with scope:
-                result = await self._result(read, scope)
-        except asyncio.CancelledError as error:
-            self._end(error)
-            raise
-        except Exception as error:  # noqa: BLE001 - what a strategy of the user's raised ends the wait like an answer
-            result = error
-        if result is None:
-            result = self._cut(scope)
-        self._end(result)
+        async with scope:
+            result = await self._result(read, scope)
         if isinstance(result, AgentJob):
             return result
+        if result is None:
+            elapsed = asyncio.get_running_loop().time() - self.started
+            result = WaitTimeoutError(self._ref, self._job, self._last_error, self.polls, elapsed)
         raise result
 
     async def _result(self, read: Read, scope: Scope) -> AgentJob | Exception | None:
         """Give the job or the error that ends the wait; `None` when the scope was cut."""
-        if self._last_job is not None:
-            self._tell(self._last_job)
-            if self._last_job.is_terminal:
-                return self._last_job
-        loop = asyncio.get_running_loop()
-        history = History(self._started, self._started)
+        if self._job is not None:
+            self._tell(self._job)
+            if self._job.is_terminal:
+                return self._job
+        clock = asyncio.get_running_loop().time
         while True:
             answer = await self._ask(read)
-            now = loop.time()
-            decision = decide(self._policy, history, answer, now)
+            now = clock()
+            decision = decide(self._policy, self, answer, now)
             if not isinstance(decision, Again):
                 return decision.job if isinstance(decision, Done) else decision.error
             if scope.ended:  # a get-job callable swallowed the cut
                 return None
-            history = decision.history
+            self.seen, self.bad_answers = decision.seen, decision.bad_answers
             await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
 
     async def _ask(self, read: Read) -> Answer:
-        self._polls += 1
-        self._asking = True
+        self.polls += 1
+        self._last_error = _CUT
         answer = await read(self._ref)
-        self._asking = False
         if isinstance(answer, Exception):
-            self._failed(answer)
-        else:
-            self._saw(answer.job if isinstance(answer, Paced) else answer)
+            self._last_error = answer
+            return answer
+        previous, self._job = self._job, answer.job if isinstance(answer, Paced) else answer
+        self._last_error = None
+        self._warnings.check(self._job)
+        if previous is None or previous != self._job:
+            self._tell(self._job)
         return answer
-
-    def _saw(self, job: AgentJob) -> None:
-        previous, self._last_job, self._last_error = self._last_job, job, None
-        if self._hooks:
-            self._hooks.emit(JobPolled(job, self._polls))
-        if not self._warned and not isinstance(job.status, JobStatus):
-            self._warned = True
-            warn_of_status(job)
-        if previous is None or previous != job:
-            self._tell(job)
-            if self._hooks and previous is not None:
-                self._hooks.emit(JobChanged(job, previous))
-
-    def _failed(self, error: BaseException) -> None:
-        if isinstance(error, Exception):
-            self._last_error = error
-        if self._hooks:
-            self._hooks.emit(PollFailed(self._ref, error, self._polls))
 
     def _tell(self, job: AgentJob) -> None:
         if self._update is not None:
             self._update(job)
-
-    def _cut(self, scope: Scope) -> Exception:
-        if self._asking:
-            self._asking = False
-            self._failed(TransportError("no answer until the wait ended"))
-        if scope.reason is not None:
-            return scope.reason
-        return WaitTimeoutError(self._ref, self._last_job, self._last_error, self._polls, self._elapsed())
-
-    def _end(self, result: AgentJob | BaseException) -> None:
-        if self._asking:
-            self._failed(result if isinstance(result, BaseException) else TransportError("cut"))
-        if self._hooks:
-            job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-            self._hooks.emit(WaitEnded(self._ref, job, error, self._polls, self._elapsed()))
-
-    def _elapsed(self) -> float:
-        return asyncio.get_running_loop().time() - self._started

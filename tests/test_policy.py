@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tenacity
-from attrs import evolve
+from attrs import define, evolve
 from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +34,6 @@ from agentjobs_async.policy import (
     Answer,
     Done,
     Failed,
-    History,
     PollBudget,
     PollPolicy,
     create_attempts,
@@ -44,11 +43,26 @@ from agentjobs_async.policy import (
 
 ACTIVE = AgentJob("job", "docs", "active")
 NOW = 1000.0
-START = History(NOW, NOW)
 POLICY = PollPolicy(wait=tenacity.wait_fixed(5))
 
 
-def again(answer: Answer, policy: PollPolicy = POLICY, history: History = START, now: float = NOW) -> Again:
+@define
+class Past:
+    """A history of which the poll to be decided on is the last."""
+
+    started: float
+    seen: float
+    polls: int = 1
+    bad_answers: int = 0
+
+    def after(self, decision: Again) -> "Past":
+        return Past(self.started, decision.seen, self.polls + 1, decision.bad_answers)
+
+
+START = Past(NOW, NOW)
+
+
+def again(answer: Answer, policy: PollPolicy = POLICY, history: Past = START, now: float = NOW) -> Again:
     decision = decide(policy, history, answer, now)
     assert isinstance(decision, Again)
     return decision
@@ -103,7 +117,7 @@ def test_terminal(status: str, wish: float | None) -> None:
 def test_progress(status: str) -> None:
     """An active job, or one of an unknown status, is asked for again by the policy."""
     decision = again(evolve(ACTIVE, status=status), now=NOW + 1)
-    assert decision == Again(History(NOW, NOW + 1, polls=1), due=NOW + 6, earliest=NOW + 1)
+    assert decision == Again(due=NOW + 6, earliest=NOW + 1, seen=NOW + 1)
 
 
 @pytest.mark.parametrize("error", TRANSIENT, ids=repr)
@@ -112,8 +126,8 @@ def test_transient(error: Exception) -> None:
     history = START
     for polls in range(1, 20):
         decision = again(error, history=history, now=NOW + polls)
-        assert decision == Again(History(NOW, NOW, polls), due=NOW + polls + 5, earliest=NOW + polls)
-        history = decision.history
+        assert decision == Again(due=NOW + polls + 5, earliest=NOW + polls, seen=NOW)
+        history = history.after(decision)
 
 
 @pytest.mark.parametrize("error", BAD, ids=repr)
@@ -121,9 +135,9 @@ def test_bad_answer(error: Exception) -> None:
     """An answer that is none is ridden out until `max_bad_answers` came in a row; the last one is what ends it."""
     policy = evolve(POLICY, max_bad_answers=3)
     first = again(error, policy)
-    second = again(error, policy, first.history)
-    assert (first.history.bad_answers, second.history.bad_answers) == (1, 2)
-    assert decide(policy, second.history, error, NOW) == Failed(error)
+    second = again(error, policy, START.after(first))
+    assert (first.bad_answers, second.bad_answers) == (1, 2)
+    assert decide(policy, START.after(second), error, NOW) == Failed(error)
     assert decide(evolve(POLICY, max_bad_answers=1), START, error, NOW) == Failed(error)
 
 
@@ -131,7 +145,7 @@ def test_bad_answer(error: Exception) -> None:
 def test_count_starts_anew(between: Answer) -> None:
     """A good or a passing answer between bad ones starts their count anew."""
     history = evolve(START, bad_answers=4)
-    assert again(between, history=history).history.bad_answers == 0
+    assert again(between, history=history).bad_answers == 0
     assert isinstance(decide(POLICY, history, ProtocolError("schema", ""), NOW), Failed)
 
 
@@ -151,15 +165,15 @@ def test_permanent(error: Exception) -> None:
 def test_grace(grace: float, after: float, rides: bool, seen: float) -> None:  # noqa: FBT001 - a table's column
     """A 404 is "not visible yet" within the grace from the start or from the last answer that showed the job."""
     policy = evolve(POLICY, not_found_grace=grace)
-    decision = decide(policy, History(NOW, seen, polls=2), NotFoundError(404), seen + after)
+    decision = decide(policy, Past(NOW, seen, polls=3), NotFoundError(404), seen + after)
     assert isinstance(decision, Again if rides else Failed)
 
 
 def test_grace_from_last_sight() -> None:
     """Each answer that shows the job renews the grace; a passing fault does not."""
-    seen = again(ACTIVE, now=NOW + 100).history
+    seen = START.after(again(ACTIVE, now=NOW + 100))
     assert seen.seen == NOW + 100
-    faulty = again(TransportError("reset"), history=seen, now=NOW + 125).history
+    faulty = seen.after(again(TransportError("reset"), history=seen, now=NOW + 125))
     assert isinstance(decide(POLICY, faulty, NotFoundError(404), NOW + 129), Again)
     assert isinstance(decide(POLICY, faulty, NotFoundError(404), NOW + 130), Failed)
 
@@ -231,7 +245,7 @@ def delay_after_error(error: BaseException) -> float:
 def test_any_strategy(wait: Any, good: tuple[float, float], bad: tuple[float, float]) -> None:
     """Any wait strategy of tenacity's, an own one and a plain function pace after answers and errors alike."""
     policy = PollPolicy(wait=wait)
-    second = evolve(START, polls=1)
+    second = evolve(START, polls=2)
     assert good[0] <= again(ACTIVE, policy, second).due - NOW <= good[1]
     assert bad[0] <= again(TransportError("reset"), policy, second).due - NOW <= bad[1]
 
@@ -246,7 +260,7 @@ def test_call_state() -> None:
 
     policy = PollPolicy(wait=wait)
     error = ServerError(503)
-    after = again(ACTIVE, policy, now=NOW + 2).history
+    after = START.after(again(ACTIVE, policy, now=NOW + 2))
     again(error, policy, after, NOW + 7)
     good, bad = states
     assert (good.attempt_number, good.start_time, good.outcome_timestamp) == (1, NOW, NOW + 2)
@@ -304,7 +318,7 @@ def test_faulty_strategy(error: Exception, answer: Answer) -> None:
 )
 def test_own_faults(retry: Any, error: Exception, rides: bool) -> None:  # noqa: FBT001 - a table's column
     """Which exceptions of a user's own get-job pass is any plain retry strategy's to say."""
-    decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=1), error, NOW)
+    decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=2), error, NOW)
     assert isinstance(decision, Again if rides else Failed)
 
 
@@ -319,7 +333,7 @@ def test_default_pace() -> None:
     """By default polls go out more slowly the longer it takes: from 1 to 2 s apart up to 15 to 16 s, with jitter."""
     policy = PollPolicy()
     for polls, low, high in ((0, 1, 2), (10, 2.5, 3.7), (60, 15, 16), (100_000, 15, 16)):
-        delays = {again(ACTIVE, policy, evolve(START, polls=polls)).due - NOW for _ in range(20)}
+        delays = {again(ACTIVE, policy, evolve(START, polls=polls + 1)).due - NOW for _ in range(20)}
         assert low <= min(delays) <= max(delays) <= high
         assert len(delays) > 1
 
@@ -423,7 +437,7 @@ def test_last_poll(
     now: float, due: float, earliest: float, deadline: float | None, timeout: float | None, moved: float
 ) -> None:
     """A last poll starts `min(1 s, timeout / 10)` before the deadline, unless the server wishes none."""
-    assert moved_to_last_poll(Again(START, due, earliest), now, deadline, timeout) == pytest.approx(moved)
+    assert moved_to_last_poll(Again(due, earliest, now), now, deadline, timeout) == pytest.approx(moved)
 
 
 class Creates:

@@ -53,9 +53,25 @@ async def test_waiting(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -
     """The sample of waiting shows each change and gives the job."""
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Wait for me")
-        ended = await names_of("raise_for_status", "on_update")["wait"](session, job)
-    assert ended.succeeded
+        await names_of("WaitTimeoutError", "on_update")["wait"](session, job)
     assert capsys.readouterr().out.splitlines() == [f"{job.id} active", f"{job.id} completed"]
+
+
+async def test_many(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample of many jobs prints each as it ends."""
+    async with emulator.session(project_id="docs") as session:
+        jobs = [await session.create_job(f"Job {number}") for number in range(3)]
+        await names_of("as_completed(jobs")["report"](session, jobs)
+    printed = capsys.readouterr().out.splitlines()
+    assert sorted(line.split()[0] for line in printed) == sorted(job.ref.to_token() for job in jobs)
+
+
+async def test_follow(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample of one job's changes prints them until the end."""
+    async with emulator.session(project_id="docs") as session:
+        job = await session.create_job("Follow me")
+        await names_of("session.updates")["follow"](session, job.ref)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["active", "completed"]
 
 
 @pytest.mark.usefixtures("emulator")

@@ -408,15 +408,15 @@ async def test_waiting_for_a_place_is_no_slow_server() -> None:
 
 
 @pytest.mark.looptime
-async def test_rate_of_reads() -> None:
-    """No more reads start per second than the budget says, whoever asks."""
+async def test_rate_of_polls() -> None:
+    """No more polls start per second than the budget says, however many jobs are waited for."""
     async with (
         Emulator() as emulator,
         emulator.session(project_id="docs", budget=PollBudget(per_second=2)) as session,
     ):
-        created = await session.create_job("Fix it")
-        await asyncio.gather(*(session.get_job(created) for _ in range(5)))
-    reads = [request.at for request in emulator.requests[1:]]
+        created = [await session.create_job(f"Fix {number}") for number in range(5)]
+        await asyncio.gather(*map(session.wait_for_job, created))
+    reads = [request.at for request in emulator.requests[5:10]]
     assert [later - earlier for earlier, later in pairwise(reads)] == pytest.approx([0.5] * 4)
 
 
@@ -426,7 +426,7 @@ async def test_rate_of_reads() -> None:
 @pytest.mark.looptime
 async def test_closing_in_the_middle() -> None:
     """Closing ends everything under way at once, each with its typed error, and leaves nothing behind."""
-    async with Scripted(job(), Reply(then="hang")) as server:
+    async with Scripted(Reply(then="hang")) as server:
         session = server.session(policy=PollPolicy(wait=tenacity.wait_fixed(1000)), budget=PollBudget(in_flight=2))
         calls = [
             asyncio.ensure_future(call)

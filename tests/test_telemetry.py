@@ -20,9 +20,9 @@ from agentjobs_async.telemetry import (
     JobPolled,
     LoggingHook,
     PollFailed,
+    StatusWarnings,
     WaitEnded,
     logger,
-    warn_of_status,
 )
 
 JOB = AgentJob("job 1", "docs", "active")
@@ -167,8 +167,18 @@ def test_no_observer(observer: Any, words: str) -> None:
 
 
 def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown status is warned about on one line, with the job's token."""
-    warn_of_status(AgentJob("job 1", "docs", "paused\n\x07"))
+    """Each unknown status is warned about once, on one line, with the job's token; a known one is not."""
+    warnings = StatusWarnings()
+    for status in ("paused\n\x07", "paused\n\x07", "failed"):
+        warnings.check(AgentJob("job 1", "docs", status))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.message == r"job docs/job%201 has the unknown status paused\n\x07: taken as not ended"
+
+
+def test_flood_of_statuses(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that makes up ever new statuses gets a hundred warnings, and no memory beyond them."""
+    warnings = StatusWarnings()
+    for number in range(1000):
+        warnings.check(AgentJob("job", "docs", f"paused {number}"))
+    assert len(caplog.records) == 100

@@ -1,0 +1,234 @@
+"""Which job is polled next, and when: what is due, in the order of need, at the pace that the server can bear.
+
+Polls lie in a timetable on a clock that stands still while the server wishes to be left alone or cannot be reached:
+what was due in that time comes due afterwards in the same rhythm.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from agentjobs_async._tempo import Tempo
+from agentjobs_async._timetable import RESOLUTION, Timetable
+from agentjobs_async._tracked import Tracked
+from agentjobs_async.models import JobRef
+
+__all__ = ["Alarms", "PollQueue"]
+
+_BUCKETS_OF_SPREAD: Final = RESOLUTION / 0.1
+_LONGEST_RELEASE: Final = 10.0
+_UNREACHABLE_AFTER: Final = 3
+_PROBE_AFTER_LEAVING: Final = 1.0
+_PROBE_AT_LEAST_EVERY: Final = 30.0
+
+
+class Alarms:
+    """One timer for each function that is to be called; the earliest time wins."""
+
+    __slots__ = ("_loop", "_timers")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+    def set(self, alarm: Callable[[], None], when: float) -> None:
+        """Let the loop call `alarm` at `when`, unless it does so earlier already."""
+        timer = self._timers.get(alarm)
+        if timer is not None:
+            if timer.when() <= when:
+                return
+            timer.cancel()
+        self._timers[alarm] = self._loop.call_at(when, self._ring, alarm)
+
+    def _ring(self, alarm: Callable[[], None]) -> None:
+        del self._timers[alarm]
+        alarm()
+
+    def cancel(self) -> None:
+        """Cancel them all."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+
+class PollQueue:
+    """The polls of one scheduler that are to come.
+
+    Args:
+        jobs: All that are tracked, shared with the scheduler.
+        pump: Called when something may go out.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        jobs: dict[JobRef, Tracked],
+        per_second: float | None,
+        pump: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._jobs = jobs
+        self._pump = pump
+        self._alarms = Alarms(loop)
+        self._tempo = Tempo(per_second)
+        self._timetable: Timetable[Tracked] = Timetable(lambda tracked, bucket: tracked.bucket == bucket)
+        self._ready: deque[Tracked] = deque()
+        self._urgent: deque[Tracked] = deque()
+        self._armed: float = inf
+        self._failed_to_reach = 0
+        self._probe: Tracked | None = None
+
+    def backlog(self) -> int:
+        """Count what may go out, give or take what has left since."""
+        if not self._tempo.stopped:
+            return len(self._ready) + len(self._urgent)
+        return len(self._urgent) if self._tempo.unreachable else 0
+
+    def waiting(self) -> int:
+        """Count what is due, whether it may go out or not."""
+        return len(self._ready) + len(self._urgent)
+
+    def make_ready(self, tracked: Tracked) -> None:
+        """Have it polled as soon as it is its turn."""
+        self._lift(tracked)
+        tracked.bucket = Tracked.READY
+        self._ready.append(tracked)
+        self._pump()
+
+    def place(self, tracked: Tracked, when: float, now: float) -> None:
+        """Have it polled at the loop time `when`, or as soon as the clock of the polls comes to it.
+
+        What would all be due at once is spread over a tenth of its delay.
+        """
+        self._lift(tracked)
+        at_most = 1 + int(len(self._jobs) * _BUCKETS_OF_SPREAD / max(when - now, RESOLUTION))
+        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most)
+        if bucket < self._armed:
+            self._arm()
+
+    def hasten(self, tracked: Tracked, now: float) -> None:
+        """Have it polled before anybody else, as far as the server's wish allows: a deadline is near."""
+        if tracked.earliest > now:
+            self.bring_forward(tracked, tracked.earliest, now)
+        elif tracked.bucket not in {Tracked.URGENT, Tracked.NOWHERE}:
+            self._lift(tracked)
+            tracked.bucket = Tracked.URGENT
+            self._urgent.append(tracked)
+            self._pump()
+
+    def bring_forward(self, tracked: Tracked, when: float, now: float) -> None:
+        """Have it polled at the loop time `when`, unless it is earlier already."""
+        if self._tempo.due(when, now) < tracked.bucket * RESOLUTION:
+            self.place(tracked, when, now)
+
+    def remove(self, tracked: Tracked) -> None:
+        """Poll it no more."""
+        self._lift(tracked)
+        tracked.bucket = Tracked.NOWHERE
+        if self._tempo.unreachable:
+            self._alarms.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING)
+
+    def _lift(self, tracked: Tracked) -> None:
+        if tracked.bucket >= 0:
+            self._timetable.note_stale()
+
+    def next(self, now: float) -> Tracked | None:
+        """Take out what is polled now: deadlines first, then who has been due for longest. `None`: nothing may go."""
+        if self._tempo.free and not self._urgent:
+            return self._first(self._ready, Tracked.READY, now)
+        if self._tempo.stopped:
+            return self._first(self._urgent, Tracked.URGENT, now) if self._tempo.unreachable else None
+        return self._first(self._urgent, Tracked.URGENT, now) or self._first(self._ready, Tracked.READY, now)
+
+    def _first(self, queue: deque[Tracked], place: int, now: float) -> Tracked | None:
+        while queue:
+            tracked = queue[0]
+            if tracked.bucket == place:
+                again_at = self._tempo.start(now)
+                if again_at:
+                    self._alarms.set(self._pump, again_at)
+                    return None
+                queue.popleft()
+                tracked.bucket = Tracked.NOWHERE
+                return tracked
+            queue.popleft()
+        return None
+
+    def _arm(self) -> None:
+        first = self._timetable.first()
+        if first is not None and not self._tempo.stopped:
+            self._armed = first
+            self._alarms.set(self._on_due, self._tempo.to_loop(first * RESOLUTION))
+
+    def _on_due(self) -> None:
+        self._armed = inf
+        if self._tempo.stopped:
+            return
+        for tracked in self._timetable.take_due(self._tempo.time(self._loop.time())):
+            tracked.bucket = Tracked.READY
+            self._ready.append(tracked)
+        self._arm()
+        self._pump()
+
+    # The server wishes to be left alone, or is gone.
+
+    def leave_alone(self, until: float, now: float) -> None:
+        """Let no poll go out before the loop time `until`."""
+        self._tempo.stop(now, until)
+        self._alarms.set(self._on_resume, until)
+
+    def reached(self) -> None:
+        """Take notice that the server answered."""
+        if self._failed_to_reach:
+            self._failed_to_reach = 0
+            if self._tempo.unreachable:
+                self._resume()
+
+    def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
+        """Take notice that nobody listens, which holds for all jobs: after a few such answers, one asks for all."""
+        self._failed_to_reach += 1
+        if self._failed_to_reach >= _UNREACHABLE_AFTER and len(self._jobs) > 1:
+            self._tempo.stop(now, None)
+        if self._tempo.unreachable and (self._probe is None or self._probe is tracked):
+            self._probe = tracked
+            self._alarms.set(self._on_probe, due)
+
+    def _on_probe(self) -> None:
+        if not self._tempo.unreachable:
+            return
+        if not self._jobs:
+            self._resume()
+            return
+        if self._probe is None or self._probe.waiters is None:
+            self._probe = next(iter(self._jobs.values()))
+        now = self._loop.time()
+        self._alarms.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY)
+        self.hasten(self._probe, now)
+
+    def _on_resume(self) -> None:
+        until = self._tempo.resume_at
+        if until is not None and self._loop.time() < until:
+            self._alarms.set(self._on_resume, until)
+        else:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Let polls go out again: what has become due in the meantime spread over as long a time as was lost."""
+        now = self._loop.time()
+        spread = min(self._tempo.resume(now), _LONGEST_RELEASE)
+        self._failed_to_reach = 0
+        self._probe = None
+        released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY]
+        released += self._timetable.take_due(self._tempo.time(now))
+        self._ready.clear()
+        for index, tracked in enumerate(released):
+            tracked.bucket = Tracked.NOWHERE
+            self.place(tracked, now + spread * index / len(released), now)
+        self._arm()
+        self._pump()
+
+    def close(self) -> None:
+        """Stop all timers."""
+        self._alarms.cancel()

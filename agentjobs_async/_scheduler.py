@@ -1,0 +1,327 @@
+"""All polls of one tracker on one loop: jobs and their waiters, the workers that poll, and what an answer means."""
+
+import asyncio
+from copy import copy
+from typing import Final
+
+from agentjobs_async._queue import Alarms, PollQueue
+from agentjobs_async._timetable import RESOLUTION, Timetable
+from agentjobs_async._tracked import Tracked, Waiter
+from agentjobs_async.counters import Counters, TrackerStats
+from agentjobs_async.errors import (
+    AgentJobsError,
+    NotFoundError,
+    NotSentError,
+    ResponseError,
+    TransportError,
+    WaitTimeoutError,
+)
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
+from agentjobs_async.policy import Again, Answer, Decision, Done, Failed, PollBudget, PollPolicy, decide, last_poll_lead
+from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, StatusWarnings, WaitEnded
+from agentjobs_async.waiting import Read
+
+__all__ = ["Scheduler"]
+
+_TURN: Final = 0.002
+_GRACE_TURNS: Final = 5
+_NOTIFIED_EVERY: Final = 0.25
+_FREEZING: Final = frozenset({429, 503})
+_CUT: Final = "no answer until the wait ended"
+
+
+class Scheduler:
+    """Polls the tracked jobs, at most `budget.in_flight` at a time, and tells their waiters."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, read: Read, policy: PollPolicy, budget: PollBudget, hooks: Hooks
+    ) -> None:
+        self.loop = loop
+        self._read = read
+        self._policy = policy
+        self._places = budget.in_flight
+        self._hooks = hooks
+        self._counters = Counters()
+        self._jobs: dict[JobRef, Tracked] = {}
+        self._leaving: dict[JobRef, Tracked] = {}
+        self._queue = PollQueue(loop, self._jobs, budget.per_second, self._pump)
+        self._deadlines: Timetable[Waiter] = Timetable(lambda waiter, bucket: waiter.bucket == bucket)
+        self._alarms = Alarms(loop)
+        self._workers: set[asyncio.Task[None]] = set()
+        self._starting = 0
+        self._in_flight = 0
+        self._warnings = StatusWarnings()
+
+    # Waiters come and go.
+
+    def attach(self, waiter: Waiter, ref: JobRef, job: AgentJob | None) -> None:
+        """Let `waiter` wait for `ref`; `job` is what it knows of it. What the tracker knows already it is told."""
+        now = waiter.started
+        tracked = self._jobs.get(ref)
+        if tracked is None:
+            tracked = self._jobs[ref] = Tracked(ref, job, now, self._counters.begin(now))
+            if ref not in self._leaving:
+                self._queue.make_ready(tracked)
+        tracked.join(waiter)
+        if waiter.timeout is not None:
+            waiter.bucket = self._deadlines.add(waiter, now + waiter.timeout - last_poll_lead(waiter.timeout))
+            self._arm_deadlines()
+        known = job or tracked.job
+        if known is not None:
+            waiter.saw(known)
+
+    def detach(self, waiter: Waiter, error: BaseException) -> None:
+        """End a wait for the waiter's own reasons. The last one to leave stops the polling."""
+        tracked = waiter.tracked
+        if tracked is None:
+            return
+        if tracked.leave(waiter):
+            self._forget(tracked)
+            if tracked.task is not None:
+                self._abandon(tracked, tracked.task, error)
+        self._end(waiter, tracked, error)
+
+    def _end(self, waiter: Waiter, tracked: Tracked, result: AgentJob | BaseException) -> None:
+        if waiter.timeout is not None:
+            waiter.bucket = Tracked.NOWHERE
+            self._deadlines.note_stale()
+        if self._hooks:
+            job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
+            polls = tracked.polls - waiter.polls_before
+            self._hooks.emit(WaitEnded(tracked.ref, job, error, polls, self.loop.time() - waiter.started))
+
+    def _forget(self, tracked: Tracked) -> None:
+        del self._jobs[tracked.ref]
+        self._counters.end(tracked.observed)
+        self._queue.remove(tracked)
+
+    def _abandon(self, tracked: Tracked, task: asyncio.Task[None], error: BaseException) -> None:
+        """Cut the poll in flight. Its place is free at once, even when a callable swallows the cancellation."""
+        cut = error if isinstance(error, asyncio.CancelledError) else TransportError(_CUT)
+        if self._hooks:
+            self._hooks.emit(PollFailed(tracked.ref, cut, tracked.polls))
+        tracked.task = None
+        self._in_flight -= 1
+        self._workers.discard(task)
+        self._leaving[tracked.ref] = tracked
+        task.cancel()
+        self._pump()
+
+    def notify(self, ref: JobRef) -> None:
+        """Poll soon, once, because somebody says that something happened."""
+        tracked = self._jobs.get(ref)
+        if tracked is not None and tracked.task is not None:
+            tracked.again = True
+        elif tracked is not None:
+            now = self.loop.time()
+            self._queue.bring_forward(tracked, max(now, tracked.earliest + _NOTIFIED_EVERY), now)
+
+    # Deadlines come.
+
+    def _arm_deadlines(self) -> None:
+        first = self._deadlines.first()
+        if first is not None:
+            self._alarms.set(self._on_deadlines, first * RESOLUTION)
+
+    def _on_deadlines(self) -> None:
+        """Let each wait whose deadline is near have its last poll, and end each whose deadline is here."""
+        now = self.loop.time()
+        expired: list[Waiter] = []
+        for waiter in self._deadlines.take_due(now):
+            waiter.bucket = Tracked.NOWHERE
+            if waiter.tracked is None or waiter.timeout is None:
+                continue
+            deadline = waiter.started + waiter.timeout
+            if now >= deadline:
+                expired.append(waiter)
+            else:
+                waiter.bucket = self._deadlines.add(waiter, deadline)
+                self._queue.hasten(waiter.tracked, now)
+        self._arm_deadlines()
+        self._expire(expired, _GRACE_TURNS)
+
+    def _expire(self, waiters: list[Waiter], turns: int) -> None:
+        """End waits whose time is up. An answer that came while the loop stood still is read first, and counts."""
+        flying = [waiter for waiter in waiters if waiter.tracked is not None and waiter.tracked.task is not None]
+        if turns and flying:
+            self.loop.call_soon(self._expire, flying, turns - 1)
+        for waiter in waiters:
+            tracked = waiter.tracked
+            if tracked is not None and not (turns and tracked.task is not None):
+                cut = TransportError(_CUT) if tracked.task is not None else tracked.error
+                polls = tracked.polls - waiter.polls_before
+                elapsed = self.loop.time() - waiter.started
+                error = WaitTimeoutError(tracked.ref, tracked.job, cut, polls, elapsed)
+                self.detach(waiter, error)
+                waiter.finish(error)
+
+    # Polls go out.
+
+    def _pump(self) -> None:
+        """Start workers for what may go out, as far as there are places."""
+        backlog = self._queue.backlog()
+        while self._starting < backlog and len(self._workers) < self._places:
+            self._starting += 1
+            self._workers.add(self.loop.create_task(self._work()))
+
+    async def _work(self) -> None:
+        """Poll one after the other until nothing may go out, giving the loop back in between."""
+        self._starting -= 1
+        clock, queue, read = self.loop.time, self._queue, self._read
+        task = asyncio.current_task(self.loop)
+        tracked = None
+        now = clock()
+        turn_ends = now + _TURN
+        try:
+            while (tracked := queue.next(now)) is not None:
+                tracked.task = task
+                tracked.polls += 1
+                self._in_flight += 1
+                try:
+                    answer: Answer | asyncio.CancelledError = await read(tracked.ref)
+                except asyncio.CancelledError as error:
+                    if tracked.task is not task or (task is not None and task.cancelling()):
+                        raise
+                    answer = error
+                if tracked.task is not task:
+                    return  # cut, and the callable swallowed it
+                tracked.task = None
+                self._in_flight -= 1
+                now = clock()
+                self._answered(tracked, answer, now)
+                if now > turn_ends:
+                    await asyncio.sleep(0)
+                    now = clock()
+                    turn_ends = now + _TURN
+        finally:
+            if task is not None:
+                self._workers.discard(task)
+            if tracked is not None:
+                self._left(tracked)
+
+    def _left(self, tracked: Tracked) -> None:
+        """A poll that was cut has ended: who has come for the same job since then may be polled."""
+        if self._leaving.get(tracked.ref) is tracked:
+            del self._leaving[tracked.ref]
+            successor = self._jobs.get(tracked.ref)
+            if successor is not None:
+                self._queue.make_ready(successor)
+
+    # Answers come in.
+
+    def _answered(self, tracked: Tracked, answer: Answer | asyncio.CancelledError, now: float) -> None:
+        self._counters.count_poll(now)
+        if isinstance(answer, BaseException):
+            self._failed(tracked, answer)
+        else:
+            self._saw(tracked, answer.job if isinstance(answer, Paced) else answer, now)
+        if tracked.waiters is None:
+            return  # they left when they were told
+        if isinstance(answer, asyncio.CancelledError):
+            self._finish(tracked, answer)
+            return
+        decision = self._decided(tracked, answer, now)
+        if type(decision) is Again:
+            self._again(tracked, answer, decision, now)
+        elif isinstance(decision, Done):
+            self._finish(tracked, decision.job)
+        elif isinstance(decision, Failed):
+            self._finish(tracked, decision.error)
+
+    def _saw(self, tracked: Tracked, job: AgentJob, now: float) -> None:
+        self._queue.reached()
+        previous, tracked.job, tracked.error = tracked.job, job, None
+        tracked.observed = self._counters.move(tracked.observed)
+        tracked.seen = now
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
+        if self._hooks:
+            self._hooks.emit(JobPolled(job, tracked.polls))
+            if previous is not None and previous != job:
+                self._hooks.emit(JobChanged(job, previous))
+        for waiter in tracked.each():
+            waiter.saw(job)
+
+    def _failed(self, tracked: Tracked, error: BaseException) -> None:
+        self._counters.errors += 1
+        if isinstance(error, Exception):
+            tracked.error = error
+        if not isinstance(error, NotSentError):
+            self._queue.reached()
+        if self._hooks:
+            self._hooks.emit(PollFailed(tracked.ref, error, tracked.polls))
+
+    def _decided(self, tracked: Tracked, answer: Answer, now: float) -> Decision:
+        try:
+            decision = decide(self._policy, tracked, answer, now)
+            if type(decision) is Failed and self._outlived(tracked, decision.error, now):
+                decision = decide(self._policy, tracked, answer, now)
+        except Exception as error:  # noqa: BLE001 - a strategy of the user's must not stop the other jobs
+            return Failed(error)
+        return decision
+
+    def _outlived(self, tracked: Tracked, error: Exception, now: float) -> bool:
+        """End the waits whose grace for a 404 is over; tell whether it goes on for those that came later."""
+        if not isinstance(error, NotFoundError) or error.status != 404:  # noqa: PLR2004 - the status that has a grace
+            return False
+        young = [waiter for waiter in tracked.each() if now - waiter.started < self._policy.not_found_grace]
+        if not young:
+            return False
+        for waiter in tracked.each():
+            if waiter not in young:
+                self.detach(waiter, error)
+                waiter.finish(copy(error))
+        tracked.seen = max(waiter.started for waiter in young)
+        return True
+
+    def _again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
+        tracked.bad_answers = again.bad_answers
+        tracked.earliest = again.earliest
+        due = again.due
+        if tracked.again:
+            tracked.again = False
+            due = again.earliest
+        if isinstance(answer, NotSentError):
+            self._queue.not_reached(tracked, due, now)
+        elif isinstance(answer, ResponseError) and answer.status in _FREEZING and again.earliest > now:
+            self._queue.leave_alone(again.earliest, now)
+        self._queue.place(tracked, due, now)
+
+    def _finish(self, tracked: Tracked, result: AgentJob | BaseException) -> None:
+        waiters = tracked.each()
+        tracked.waiters = None
+        self._forget(tracked)
+        for index, waiter in enumerate(waiters):
+            own = copy(result) if index and isinstance(result, AgentJobsError) else result
+            waiter.tracked = None
+            self._end(waiter, tracked, own)
+            waiter.finish(own)
+
+    # And the end.
+
+    def stats(self) -> TrackerStats:
+        """Give a snapshot."""
+        now = self.loop.time()
+        return TrackerStats(
+            jobs=len(self._jobs),
+            due=self._queue.waiting(),
+            in_flight=self._in_flight,
+            polls=self._counters.polls,
+            errors=self._counters.errors,
+            rate=self._counters.rate(now),
+            oldest_unobserved=self._counters.oldest(now),
+        )
+
+    def close(self, error: AgentJobsError) -> set[asyncio.Task[None]]:
+        """End all waits with `error`, and cut all polls; give the tasks that are about to end."""
+        tasks = set(self._workers)
+        for tracked in tuple(self._jobs.values()):
+            for waiter in tracked.each():
+                own = copy(error)
+                self.detach(waiter, own)
+                waiter.finish(own)
+        for task in tasks:
+            task.cancel()
+        self._alarms.cancel()
+        self._queue.close()
+        return tasks

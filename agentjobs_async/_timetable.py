@@ -1,0 +1,94 @@
+"""Many things and the times at which they are due, in buckets: one timer serves all, one turn of the loop a bucket."""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from math import ceil
+from typing import Final, Generic, TypeVar
+
+__all__ = ["RESOLUTION", "Timetable"]
+
+RESOLUTION: Final = 0.01
+"""How late a thing may be called due, in seconds; never early."""
+
+_FEW: Final = 1024
+_ROUNDING: Final = 1e-6
+
+T = TypeVar("T")
+
+
+class Timetable(Generic[T]):
+    """Things by the time they are due. A thing that was added again, or is dead, still lies in its old bucket.
+
+    Args:
+        is_current: Tells of a thing, and the bucket it lies in, whether it is still to be called due from there.
+    """
+
+    __slots__ = ("_buckets", "_full", "_heap", "_is_current", "_size", "_stale")
+
+    def __init__(self, is_current: Callable[[T, int], bool]) -> None:
+        self._is_current = is_current
+        self._buckets: dict[int, list[T]] = {}
+        self._heap: list[int] = []
+        self._full: dict[int, int] = {}
+        self._size = 0
+        self._stale = 0
+
+    def add(self, thing: T, when: float, at_most: int | None = None) -> int:
+        """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket."""
+        bucket = ceil(when / RESOLUTION - _ROUNDING)
+        things = self._buckets.get(bucket)
+        if things is not None and at_most is not None and len(things) >= at_most:
+            bucket = self._with_room(bucket, at_most)
+            things = self._buckets.get(bucket)
+        if things is None:
+            self._buckets[bucket] = [thing]
+            heappush(self._heap, bucket)
+        else:
+            things.append(thing)
+        self._size += 1
+        return bucket
+
+    def _with_room(self, wanted: int, at_most: int) -> int:
+        bucket = self._full.get(wanted, wanted)
+        while len(self._buckets.get(bucket, ())) >= at_most:
+            bucket += 1
+        if bucket != wanted:
+            self._full[wanted] = bucket
+        return bucket
+
+    def first(self) -> int | None:
+        """Give the first bucket; `None` when there is none."""
+        return self._heap[0] if self._heap else None
+
+    def take_due(self, now: float) -> list[T]:
+        """Take out all that is due, in order."""
+        last = now / RESOLUTION + _ROUNDING
+        due: list[T] = []
+        while self._heap and self._heap[0] <= last:
+            bucket = heappop(self._heap)
+            self._full.pop(bucket, None)
+            things = self._buckets.pop(bucket)
+            self._size -= len(things)
+            current = [thing for thing in things if self._is_current(thing, bucket)]
+            self._stale -= len(things) - len(current)
+            due += current
+        return due
+
+    def note_stale(self) -> None:
+        """Take notice that one thing lies where it is not current; sweep once they outnumber the others."""
+        self._stale += 1
+        if self._stale > _FEW and self._stale * 2 > self._size:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        kept = {
+            bucket: current
+            for bucket, things in self._buckets.items()
+            if (current := [thing for thing in things if self._is_current(thing, bucket)])
+        }
+        self._buckets = kept
+        self._heap = list(kept)
+        heapify(self._heap)
+        self._full.clear()
+        self._size = sum(map(len, kept.values()))
+        self._stale = 0

@@ -1,0 +1,126 @@
+"""What the benchmarks share: interleaved rounds, each in a process of its own; medians and same-run ratios; tables.
+
+The machine is noisy and its absolute times mean nothing. So each candidate is measured once per round, in turn, in
+CPU time of its own process, and compared with the base candidate of the same round.
+"""
+
+import json
+import subprocess
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from platform import python_version
+from resource import getpagesize
+from statistics import median, quantiles
+from time import process_time
+
+Figures = dict[str, float]
+"""What one run of one candidate gave, by the name of the measure."""
+
+
+def arguments(description: str | None, rounds: int) -> ArgumentParser:
+    """Give a parser with the options that every benchmark has."""
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="where to save all figures")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these candidates (and the base)")
+    parser.add_argument("--one", nargs="+", help=SUPPRESS)
+    return parser
+
+
+def chosen(candidates: Iterable[str], base: str, options: Namespace) -> list[str]:
+    """Give the candidates to be measured; the base is always among them."""
+    return [name for name in candidates if options.only is None or name == base or name in options.only]
+
+
+def in_own_process(*one: str) -> Figures:
+    """Run this script again, in a process of its own that only takes the measure `one`; give what it printed."""
+    command = [sys.executable, *sys.argv, "--one", *one]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - itself
+    figures: Figures = json.loads(finished.stdout.splitlines()[-1])
+    print(".", end="", file=sys.stderr, flush=True)
+    return figures
+
+
+class Rounds:
+    """The figures of all candidates, one for each round; the ratios are of the same round."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._figures: dict[str, dict[str, list[float]]] = {}
+
+    def take(self, candidates: Sequence[str], rounds: int, measure: Callable[[str], Figures]) -> None:
+        """Measure each candidate in turn, round after round."""
+        for _ in range(rounds):
+            for name in candidates:
+                for what, value in measure(name).items():
+                    self._figures.setdefault(name, {}).setdefault(what, []).append(value)
+        print(file=sys.stderr)
+
+    def median(self, name: str, what: str) -> float:
+        """Give the median of a candidate's figures."""
+        return median(self._figures[name][what])
+
+    def ratio(self, name: str, what: str, base: str | None = None) -> float:
+        """Give the median of the ratios to the base."""
+        pairs = zip(self._figures[name][what], self._figures[base or self._base][what], strict=True)
+        return median(own / max(other, 1e-12) for own, other in pairs)
+
+    def save(self, path: Path | None, **conditions: object) -> None:
+        """Save everything as JSON, when there is a `path`."""
+        if path is not None:
+            document = {"python": python_version(), **conditions, "base": self._base, "figures": self._figures}
+            path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table, its columns aligned."""
+    lines = [list(columns), *(list(row) for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    print(f"\n{title} (Python {python_version()})\n")
+    for number, line in enumerate(lines):
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line, widths, strict=True))][: len(line)]
+        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        print(f"| {' | '.join(cells)} |")
+        if number == 0:
+            rules = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+            print(f"| {' | '.join(rules)} |")
+
+
+def resident_bytes() -> int:
+    """Give how much memory this process holds in RAM."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
+
+
+class Ticker:
+    """Ticks every 10 ms, and notes how late the loop called it, and how much CPU was used since the last tick."""
+
+    EVERY = 0.01
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._late: list[float] = []
+        self._busy: list[float] = []
+        self._cpu = process_time()
+        self._due = loop.time() + self.EVERY
+        self._timer = loop.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        now, cpu = self._loop.time(), process_time()
+        self._late.append(now - self._due)
+        self._busy.append(cpu - self._cpu)
+        self._cpu = cpu
+        self._due = now + self.EVERY
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    def stop(self) -> Figures:
+        """Give the pauses in seconds: by the clock, and by the CPU time that this process used between two ticks."""
+        self._timer.cancel()
+        return {
+            "late_p99": quantiles(self._late, n=100)[98],
+            "late_worst": max(self._late),
+            "busy_p99": quantiles(self._busy, n=100)[98],
+            "busy_worst": max(self._busy),
+        }
