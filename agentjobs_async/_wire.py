@@ -36,6 +36,7 @@ from agentjobs_async.models import AgentJob, JobRef, JobSource, Paced
 __all__ = ["Codec", "Headers", "Response", "job_of", "prompt_body"]
 
 _SHOWN: Final = 200
+_LONGEST_DATE: Final = 10
 _EXCERPT_READ: Final = 65_536
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
 _WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})
@@ -292,7 +293,7 @@ def _source_or_none(value: object, _type: object) -> JobSource | None:
 
 def _moment_or_none(value: object, _type: object) -> datetime | None:
     """Take ISO 8601 with a time of day; without an offset it is UTC, as the service documents."""
-    if not isinstance(value, str) or ":" not in value:
+    if not isinstance(value, str) or len(value) <= _LONGEST_DATE:
         return None
     try:
         moment = datetime.fromisoformat(value)

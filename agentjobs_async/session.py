@@ -80,8 +80,10 @@ class AgentJobsSession:
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        key = ApiKey(_given("api_key", api_key, "AGENTJOBS_API_KEY"))
-        del api_key  # no traceback with locals shows it, should another argument be refused
+        key = _checked_key(api_key)
+        del api_key  # no traceback with locals shows it, should it or another argument be refused
+        if isinstance(key, InvalidInputError):
+            raise key
         self._base = checked_base_url(
             _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
         )
@@ -341,6 +343,13 @@ def _given(name: str, value: str | None, variable: str) -> str:
     if value is None and not found:
         raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
     return found  # type: ignore[return-value]  # the checks of each setting follow
+
+
+def _checked_key(value: str | None) -> ApiKey | InvalidInputError:
+    try:
+        return ApiKey(_given("api_key", value, "AGENTJOBS_API_KEY"))
+    except InvalidInputError as error:
+        return error.with_traceback(None)
 
 
 def _flag(name: str, value: object) -> bool:

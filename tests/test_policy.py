@@ -271,6 +271,7 @@ def test_call_state() -> None:
     assert good.outcome.done()
     assert (good.outcome.failed, good.outcome.exception(), good.outcome.result()) == (False, None, ACTIVE)
     assert (bad.outcome.failed, bad.outcome.exception(), bad.outcome.attempt_number) == (True, error, 2)
+    assert "attempt 2" in repr(bad.outcome)
     with pytest.raises(ServerError) as caught:
         bad.outcome.result()
     assert caught.value is error
@@ -290,14 +291,17 @@ def test_no_delay(delay: Any, answer: Answer) -> None:
 @pytest.mark.parametrize("answer", [ACTIVE, TransportError("reset")])
 @pytest.mark.parametrize("error", [RuntimeError("own"), ZeroDivisionError()])
 def test_faulty_strategy(error: Exception, answer: Answer) -> None:
-    """What a strategy itself raises comes out as it is."""
+    """What a strategy itself raises comes out as it is; it is not asked again about a fault."""
+    numbers: list[int] = []
 
-    def wait(_: tenacity.RetryCallState) -> float:
+    def wait(state: tenacity.RetryCallState) -> float:
+        numbers.append(state.attempt_number)
         raise error
 
     with pytest.raises(type(error)) as caught:
         decide(PollPolicy(wait=wait), START, answer, NOW)
     assert caught.value is error
+    assert numbers == [1] or (answer is ACTIVE and isinstance(error, RuntimeError))
 
 
 @pytest.mark.parametrize(
@@ -426,6 +430,7 @@ def test_identity() -> None:
         (95.0, 110.0, 95.0, 100.0, 100.0, 99.0),  # the last poll starts 1 s before it
         (95.0, 99.5, 95.0, 100.0, 100.0, 99.0),
         (0.0, 5.0, 0.0, 2.0, 2.0, 1.8),  # of a short wait, a tenth of it
+        (98.5, 104.0, 98.5, 100.0, 100.0, 99.0),
         (99.0, 104.0, 99.0, 100.0, 100.0, 104.0),  # that was the last one
         (99.5, 104.0, 99.5, 100.0, 100.0, 104.0),
         (98.9999, 104.0, 98.9999, 100.0, 100.0, 104.0),  # a clock's rounding makes no second last poll
