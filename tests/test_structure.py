@@ -27,7 +27,18 @@ ROOMS = [
     {"_version", "_text", "_timetable", "_tempo", "counters"},
     {"errors"},
     {"models", "_checks"},
-    {"telemetry", "policy", "_strict_json", "_retry_after", "_secrets", "_address", "_binding", "_scope"},
+    {
+        "telemetry",
+        "policy",
+        "_documents",
+        "_content_coding",
+        "_strict_json",
+        "_retry_after",
+        "_secrets",
+        "_address",
+        "_binding",
+        "_scope",
+    },
     {"_wire", "_tracked"},
     {"_transport"},
     {"waiting", "creating", "_queue"},
@@ -51,7 +62,7 @@ OUTER = {"testing": {""}, "cli": {"", "testing", "_text"}, "__main__": {"cli"}}
 
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
-    "cattrs": {"_wire"},
+    "cattrs": {"_documents"},
     "tenacity": {"policy"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
     "click": {"cli"},

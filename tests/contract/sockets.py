@@ -9,7 +9,7 @@ from ssl import SSLContext
 
 from tests.scripted import address, loopback_socket
 
-__all__ = ["descriptors", "full_listener", "silent_listener"]
+__all__ = ["connections", "full_listener", "silent_listener"]
 
 
 @asynccontextmanager
@@ -43,6 +43,11 @@ async def silent_listener(scheme: str, ssl: SSLContext | None = None) -> AsyncIt
         await server.wait_closed()
 
 
-def descriptors() -> int:
-    """Count the file descriptors of this process."""
-    return len(os.listdir("/dev/fd"))
+def connections() -> int:
+    """Count the ends of TCP connections, made or in the making, that this process holds."""
+    count = 0
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as held:
+            listens = held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            count += held.family == socket.AF_INET and not listens
+    return count
