@@ -17,9 +17,10 @@ from agentjobs_async._version import __version__
 from agentjobs_async._wire import Codec, prompt_body
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
+from agentjobs_async.decision import Answer
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
-from agentjobs_async.policy import Answer, PollBudget, PollPolicy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader

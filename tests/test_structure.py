@@ -29,7 +29,7 @@ ROOMS = [
     {"models", "_checks"},
     {
         "telemetry",
-        "policy",
+        "_strategies",
         "_documents",
         "_content_coding",
         "_strict_json",
@@ -39,7 +39,8 @@ ROOMS = [
         "_binding",
         "_scope",
     },
-    {"_wire", "_tracked"},
+    {"_wire", "_tracked", "policy"},
+    {"decision"},
     {"_transport"},
     {"waiting", "creating", "_queue"},
     {"_scheduler"},
@@ -63,7 +64,7 @@ OUTER = {"testing": {""}, "cli": {"", "testing", "_text"}, "__main__": {"cli"}}
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
     "cattrs": {"_documents"},
-    "tenacity": {"policy"},
+    "tenacity": {"_strategies"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
     "click": {"cli"},
     "rich": {"cli"},
