@@ -108,9 +108,9 @@ async def test_many_creates() -> None:
     assert [p for p, claim in claims.items() if claim is CreateOutcome.CREATED and started[p] != 1] == []
     assert [p for p, claim in claims.items() if claim is CreateOutcome.REJECTED and started[p]] == []
     assert Counter(claims.values()) == {
-        CreateOutcome.CREATED: 80,
+        CreateOutcome.CREATED: 60,
         CreateOutcome.REJECTED: 20,
-        CreateOutcome.UNKNOWN: 100,
+        CreateOutcome.UNKNOWN: 120,
     }
     sent = Counter(request.prompt for request in emulator.requests)
     assert {prompt for prompt, count in sent.items() if count > 1} == {p for p in prompts if p.endswith("429")}
@@ -129,20 +129,20 @@ async def _claimed(session: AgentJobsSession, prompt: str) -> CreateOutcome:
 async def test_poisoned_jobs(waiting: Waiting) -> None:
     """Of a thousand jobs a tenth is broken in every way; the others end, in time, each with its own result."""
     async with (
-        Emulator(lives=lambda _, prompt: JobLife(duration=5 + int(prompt) % 7)) as emulator,
+        Emulator(lives=lambda _, prompt: JobLife(duration=1 + int(prompt) % 4)) as emulator,
         waiting(emulator, policy=every(2), timeouts=HttpTimeouts(request=3)) as (session, wait),
     ):
         jobs = [await session.create_job(str(number)) for number in range(1000)]
         for index, job in enumerate(jobs[5::10]):
             await emulator.inject(f"{POISON[index % len(POISON)]} forever on=get", job_id=job.id)
         began = asyncio.get_running_loop().time()
-        times = await asyncio.gather(*(_seconds_until_end(wait(job.ref, timeout=60), job, began) for job in jobs))
+        times = await asyncio.gather(*(_seconds_until_end(wait(job.ref, timeout=15), job, began) for job in jobs))
     healthy = [seconds for index, seconds in enumerate(times) if index % 10 != 5]
     assert None not in healthy
-    assert max(filter(None, healthy)) <= 30
+    assert max(filter(None, healthy)) <= 12
     assert len(healthy) == 900
     requests = Counter(request.job_id for request in gets(emulator))
-    assert max(requests[job.id] for index, job in enumerate(jobs) if index % 10 != 5) <= 8
+    assert max(requests[job.id] for index, job in enumerate(jobs) if index % 10 != 5) <= 5
     assert emulator.foreign.connections == 0
 
 
@@ -163,7 +163,7 @@ async def test_chaos(waiting: Waiting) -> None:
     plan = " then ".join(f"{draw.choice(faults)} on=get then ok x{draw.randint(1, 4)} on=get" for _ in range(150))
     async with (
         Emulator(lives=lambda _, prompt: JobLife(duration=int(prompt)), faults=plan) as emulator,
-        waiting(emulator, policy=every(1), timeouts=HttpTimeouts(request=2)) as (session, wait),
+        waiting(emulator, policy=every(1, max_bad_answers=50), timeouts=HttpTimeouts(request=2)) as (session, wait),
     ):
         jobs = [await session.create_job(str(number)) for number in range(60)]
         ends = await asyncio.gather(*(wait(job.ref, timeout=600) for job in jobs))
