@@ -201,11 +201,12 @@ class PollQueue:
         if not self._jobs:
             self._resume()
             return
-        if self._probe is None or self._probe.waiters is None:
-            self._probe = next(iter(self._jobs.values()))
+        if self._probe is None or self._probe.bucket == Tracked.NOWHERE:  # gone, or its poll hangs
+            self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket != Tracked.NOWHERE), None)
         now = self._loop.time()
         self._alarms.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY)
-        self.hasten(self._probe, now)
+        if self._probe is not None:
+            self.hasten(self._probe, now)
 
     def _on_resume(self) -> None:
         until = self._tempo.resume_at

@@ -26,6 +26,7 @@ __all__ = ["Scheduler"]
 _TURN: Final = 0.002
 _GRACE_TURNS: Final = 5
 _NOTIFIED_EVERY: Final = 0.25
+_CLOCK_TOLERANCE: Final = 1e-6
 _FREEZING: Final = frozenset({429, 503})
 _CUT: Final = "no answer until the wait ended"
 
@@ -43,7 +44,7 @@ class Scheduler:
         self._hooks = hooks
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
-        self._leaving: dict[JobRef, Tracked] = {}
+        self._leaving: dict[JobRef, asyncio.Task[None]] = {}
         self._queue = PollQueue(loop, self._jobs, budget.per_second, self._pump)
         self._deadlines: Timetable[Waiter] = Timetable(lambda waiter, bucket: waiter.bucket == bucket)
         self._alarms = Alarms(loop)
@@ -70,6 +71,11 @@ class Scheduler:
         if known is not None:
             waiter.saw(known)
 
+    def spare(self, job: AgentJob) -> None:
+        """Tell of a wait that was over before it began: the job had ended."""
+        if self._hooks:
+            self._hooks.emit(WaitEnded(job.ref, job, None, 0, 0.0))
+
     def detach(self, waiter: Waiter, error: BaseException) -> None:
         """End a wait for the waiter's own reasons. The last one to leave stops the polling."""
         tracked = waiter.tracked
@@ -82,7 +88,7 @@ class Scheduler:
         self._end(waiter, tracked, error)
 
     def _end(self, waiter: Waiter, tracked: Tracked, result: AgentJob | BaseException) -> None:
-        if waiter.timeout is not None:
+        if waiter.bucket != Tracked.NOWHERE:
             waiter.bucket = Tracked.NOWHERE
             self._deadlines.note_stale()
         if self._hooks:
@@ -103,7 +109,7 @@ class Scheduler:
         tracked.task = None
         self._in_flight -= 1
         self._workers.discard(task)
-        self._leaving[tracked.ref] = tracked
+        self._leaving[tracked.ref] = task
         task.cancel()
         self._pump()
 
@@ -132,7 +138,7 @@ class Scheduler:
             if waiter.tracked is None or waiter.timeout is None:
                 continue
             deadline = waiter.started + waiter.timeout
-            if now >= deadline:
+            if now >= deadline - _CLOCK_TOLERANCE:
                 expired.append(waiter)
             else:
                 waiter.bucket = self._deadlines.add(waiter, deadline)
@@ -180,7 +186,7 @@ class Scheduler:
                 try:
                     answer: Answer | asyncio.CancelledError = await read(tracked.ref)
                 except asyncio.CancelledError as error:
-                    if tracked.task is not task or (task is not None and task.cancelling()):
+                    if tracked.task is not task:
                         raise
                     answer = error
                 if tracked.task is not task:
@@ -189,6 +195,8 @@ class Scheduler:
                 self._in_flight -= 1
                 now = clock()
                 self._answered(tracked, answer, now)
+                if isinstance(answer, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise answer  # somebody cancels all tasks of the loop
                 if now > turn_ends:
                     await asyncio.sleep(0)
                     now = clock()
@@ -196,14 +204,14 @@ class Scheduler:
         finally:
             if task is not None:
                 self._workers.discard(task)
-            if tracked is not None:
-                self._left(tracked)
+            if tracked is not None and task is not None:
+                self._left(tracked.ref, task)
 
-    def _left(self, tracked: Tracked) -> None:
+    def _left(self, ref: JobRef, task: asyncio.Task[None]) -> None:
         """A poll that was cut has ended: who has come for the same job since then may be polled."""
-        if self._leaving.get(tracked.ref) is tracked:
-            del self._leaving[tracked.ref]
-            successor = self._jobs.get(tracked.ref)
+        if self._leaving.get(ref) is task:
+            del self._leaving[ref]
+            successor = self._jobs.get(ref)
             if successor is not None:
                 self._queue.make_ready(successor)
 
@@ -271,7 +279,7 @@ class Scheduler:
             if waiter not in young:
                 self.detach(waiter, error)
                 waiter.finish(copy(error))
-        tracked.seen = max(waiter.started for waiter in young)
+        tracked.seen = min(waiter.started for waiter in young)
         return True
 
     def _again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
@@ -280,7 +288,7 @@ class Scheduler:
         due = again.due
         if tracked.again:
             tracked.again = False
-            due = again.earliest
+            due = min(due, max(again.earliest, now + _NOTIFIED_EVERY))
         if isinstance(answer, NotSentError):
             self._queue.not_reached(tracked, due, now)
         elif isinstance(answer, ResponseError) and answer.status in _FREEZING and again.earliest > now:
@@ -291,9 +299,10 @@ class Scheduler:
         waiters = tracked.each()
         tracked.waiters = None
         self._forget(tracked)
+        for waiter in waiters:
+            waiter.tracked = None  # a hook may cancel any of them
         for index, waiter in enumerate(waiters):
             own = copy(result) if index and isinstance(result, AgentJobsError) else result
-            waiter.tracked = None
             self._end(waiter, tracked, own)
             waiter.finish(own)
 
@@ -314,14 +323,13 @@ class Scheduler:
 
     def close(self, error: AgentJobsError) -> set[asyncio.Task[None]]:
         """End all waits with `error`, and cut all polls; give the tasks that are about to end."""
-        tasks = set(self._workers)
         for tracked in tuple(self._jobs.values()):
             for waiter in tracked.each():
                 own = copy(error)
                 self.detach(waiter, own)
                 waiter.finish(own)
-        for task in tasks:
+        for task in self._workers:
             task.cancel()
         self._alarms.cancel()
         self._queue.close()
-        return tasks
+        return self._workers.union(self._leaving.values())

@@ -52,8 +52,7 @@ class Timetable(Generic[T]):
         bucket = self._full.get(wanted, wanted)
         while len(self._buckets.get(bucket, ())) >= at_most:
             bucket += 1
-        if bucket != wanted:
-            self._full[wanted] = bucket
+        self._full[wanted] = bucket
         return bucket
 
     def first(self) -> int | None:

@@ -231,19 +231,20 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 while not self._has_room():
                     self._changed.clear()
                     await self._changed.wait()
-        except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the source's own; comes out of the iteration
             self._fault = error
         self._exhausted = True
         self._changed.set()
 
     def _add(self, job: object) -> None:
         target = self._target(job)
+        scheduler = self._enter()
         if isinstance(target, AgentJob) and target.is_terminal:
+            scheduler.spare(target)
             self._finished.append(WaitResult(target.ref, target))
             self._changed.set()
             return
         known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        scheduler = self._enter()
         member = _Member(self, scheduler, ref, self._timeout)
         self._members.add(member)
         scheduler.attach(member, ref, known)
@@ -267,7 +268,7 @@ class Updates(AsyncIterator[AgentJob]):
         self._job = job
         self._newest: AgentJob | None = None
         self._told: AgentJob | None = None
-        self._end: AgentJob | BaseException | None = None
+        self._end: BaseException | None = None
         self._changed = asyncio.Event()
         self.tracked: Tracked | None = None
         self.started = 0.0
@@ -280,7 +281,9 @@ class Updates(AsyncIterator[AgentJob]):
         self.started = scheduler.loop.time()
         job = self._job
         if isinstance(job, AgentJob) and job.is_terminal:
-            self._newest = self._end = job
+            self.saw(job)
+            self.finish(job)
+            scheduler.spare(job)
         elif isinstance(job, AgentJob):
             scheduler.attach(self, job.ref, job)
         else:
@@ -292,7 +295,7 @@ class Updates(AsyncIterator[AgentJob]):
     ) -> None:
         if self._scheduler is not None:
             self._scheduler.detach(self, asyncio.CancelledError())
-        self._end = self._end or asyncio.CancelledError()
+        self._end = self._end or StopAsyncIteration()
 
     async def __anext__(self) -> AgentJob:
         while True:
@@ -300,10 +303,8 @@ class Updates(AsyncIterator[AgentJob]):
             if newest is not None and newest != self._told:
                 self._told = newest
                 return newest
-            if isinstance(self._end, AgentJob):
-                raise StopAsyncIteration
             if self._end is not None:
-                end, self._end = self._end, self._told
+                end, self._end = self._end, StopAsyncIteration()
                 raise end
             self._changed.clear()
             await self._changed.wait()
@@ -315,5 +316,5 @@ class Updates(AsyncIterator[AgentJob]):
 
     def finish(self, result: AgentJob | BaseException) -> None:
         """Take the end."""
-        self._end = result
+        self._end = StopAsyncIteration() if isinstance(result, AgentJob) else result
         self._changed.set()
