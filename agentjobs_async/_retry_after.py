@@ -32,6 +32,8 @@ def _wish(value: str, date: str | None, now: float) -> float | None:
 
 
 def _moment(text: str) -> float | None:
+    if not text.isascii():
+        return None
     try:
         moment = parsedate_to_datetime(text)
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -8,6 +8,7 @@ from agentjobs_async._queue import Alarms, PollQueue
 from agentjobs_async._timetable import RESOLUTION, Timetable
 from agentjobs_async._tracked import Tracked, Waiter
 from agentjobs_async.counters import Counters, TrackerStats
+from agentjobs_async.decision import Again, Answer, Decision, Done, Failed, decide, last_poll_lead
 from agentjobs_async.errors import (
     AgentJobsError,
     NotFoundError,
@@ -17,7 +18,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
-from agentjobs_async.policy import Again, Answer, Decision, Done, Failed, PollBudget, PollPolicy, decide, last_poll_lead
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, StatusWarnings, WaitEnded
 from agentjobs_async.waiting import Read
 

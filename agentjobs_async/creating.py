@@ -6,6 +6,7 @@ from hashlib import sha256
 from yarl import URL
 
 from agentjobs_async._scope import Scope
+from agentjobs_async._strategies import create_attempts
 from agentjobs_async._transport import Progress, Transport
 from agentjobs_async._wire import Codec
 from agentjobs_async.errors import (
@@ -16,7 +17,6 @@ from agentjobs_async.errors import (
     RateLimitedError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import create_attempts
 from agentjobs_async.telemetry import CreateFailed, Hooks, JobCreated, logger
 
 __all__ = ["Create"]

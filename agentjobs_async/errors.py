@@ -243,7 +243,7 @@ class JobFailedError(AgentJobsError):
     """
 
     def __init__(self, job: "AgentJob") -> None:
-        super().__init__(f"job {job.ref.to_token()} failed; its record may say more in job.raw")
+        super().__init__(f"job {job.shown_name} failed; its record may say more in job.raw")
         self.job = job
 
 

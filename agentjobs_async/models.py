@@ -153,6 +153,11 @@ class AgentJob:
         return self.status == JobStatus.COMPLETED
 
     @property
+    def shown_name(self) -> str:
+        """Project and id as one printable line, as a ref's token is; of a hand-made job, too, that can't be polled."""
+        return "/".join(quote(str(part), safe="", errors="replace") for part in (self.project_id, self.id))
+
+    @property
     def shown_status(self) -> str:
         """The status as one printable line of at most 200 bytes, whatever the server sent."""
         return one_line(self.status, 200)

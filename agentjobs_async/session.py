@@ -17,9 +17,10 @@ from agentjobs_async._version import __version__
 from agentjobs_async._wire import Codec, prompt_body
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
+from agentjobs_async.decision import Answer
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
-from agentjobs_async.policy import Answer, PollBudget, PollPolicy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
@@ -80,8 +81,10 @@ class AgentJobsSession:
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        key = ApiKey(_given("api_key", api_key, "AGENTJOBS_API_KEY"))
-        del api_key  # no traceback with locals shows it, should another argument be refused
+        key = _checked_key(api_key)
+        del api_key  # no traceback with locals shows it, should it or another argument be refused
+        if isinstance(key, InvalidInputError):
+            raise key
         self._base = checked_base_url(
             _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
         )
@@ -341,6 +344,13 @@ def _given(name: str, value: str | None, variable: str) -> str:
     if value is None and not found:
         raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
     return found  # type: ignore[return-value]  # the checks of each setting follow
+
+
+def _checked_key(value: str | None) -> ApiKey | InvalidInputError:
+    try:
+        return ApiKey(_given("api_key", value, "AGENTJOBS_API_KEY"))
+    except InvalidInputError as error:
+        return error.with_traceback(None)
 
 
 def _flag(name: str, value: object) -> bool:

@@ -198,7 +198,7 @@ class StatusWarnings:
         """Log that the service used a status which this version does not know."""
         if type(job.status) is not JobStatus and job.status not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add(job.status)
-            logger.warning("job %s has the unknown status %s: taken as not ended", job.ref.to_token(), job.shown_status)
+            logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)
 
 
 class LoggingHook:
@@ -213,16 +213,16 @@ class LoggingHook:
 def _as_log(event: Event) -> tuple[int, str]:
     match event:
         case JobCreated(job, elapsed):
-            return logging.INFO, f"created {job.ref.to_token()} in {elapsed:.3f} s"
+            return logging.INFO, f"created {job.shown_name} in {elapsed:.3f} s"
         case CreateFailed(project_id, outcome, error):
             return (
                 logging.WARNING,
                 f"create in {JobRef(project_id, '-').to_token()[:-2]} ended as {outcome}: {_shown(error)}",
             )
         case JobPolled(job, polls):
-            return logging.DEBUG, f"poll {polls} of {job.ref.to_token()}: {job.shown_status}"
+            return logging.DEBUG, f"poll {polls} of {job.shown_name}: {job.shown_status}"
         case JobChanged(job, previous):
-            return logging.INFO, f"{job.ref.to_token()} went from {previous.shown_status} to {job.shown_status}"
+            return logging.INFO, f"{job.shown_name} went from {previous.shown_status} to {job.shown_status}"
         case PollFailed(ref, error, polls):
             return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {_shown(error)}"
         case WaitEnded(ref, job, error, polls, elapsed):

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from agentjobs_async._checks import checked_timeout
+from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
-from agentjobs_async._wire import job_of
+from agentjobs_async.decision import Again, Answer, Done, decide, moved_to_last_poll
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, Paced
-from agentjobs_async.policy import Again, Answer, Done, PollPolicy, decide, moved_to_last_poll
+from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
 __all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]

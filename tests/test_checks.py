@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async._checks import checked_count, checked_seconds, checked_timeout, is_async
+from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout, is_async
 from agentjobs_async.errors import InvalidInputError
 
 NO_SECONDS = [-1, -0.001, nan, inf, -inf, True, False, None, "5", b"5", 5j, [5], 10**400, -(10**400)]
@@ -83,6 +83,14 @@ def test_count() -> None:
     assert checked_count("places", 0, least=0) == 0
     with pytest.raises(InvalidInputError, match="at least 2, not 1"):
         checked_count("places", 1, least=2)
+
+
+def test_instance() -> None:
+    """A setting is of its kind or None; anything else is refused by its name and its type, not quoted."""
+    assert checked_instance("budget", None, dict) is None
+    assert checked_instance("budget", {}, dict) == {}
+    with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not str$"):
+        checked_instance("budget", "marmalade", dict)
 
 
 async def coroutine_function() -> None: ...

@@ -57,7 +57,7 @@ async def _tracker(
 ) -> AsyncIterator[tuple[AgentJobsSession, Wait]]:
     make: Any = agentjobs_async.JobTracker  # type: ignore[attr-defined,unused-ignore]  # only once it is there, see WAYS
     async with (
-        server.session(**{"project_id": "docs"} | settings, policy=policy, budget=budget) as session,
+        server.session(**{"project_id": "docs"} | settings, policy=policy, budget=budget, hooks=hooks) as session,
         make(session.get_job, policy=policy, budget=budget, hooks=hooks) as tracker,
     ):
         yield session, tracker.wait_for_job

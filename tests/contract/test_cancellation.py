@@ -1,0 +1,311 @@
+"""Cancelling: out at once from every step, no task and no socket left behind, and nothing sent any more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+import pytest
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    CreateFailed,
+    CreateOutcome,
+    Event,
+    HttpTimeouts,
+    JobCreated,
+    JobPolled,
+    PollBudget,
+    PollFailed,
+    WaitEnded,
+)
+from agentjobs_async.testing import Emulator, JobLife
+from tests.contract.sockets import connections, full_listener, silent_listener
+from tests.contract.ways import Waiting, every, gets
+
+pytestmark = pytest.mark.looptime
+
+PROMPT: Final = "Fix it"
+ENDLESS: Final = JobLife(duration=float("inf"))
+Call = Callable[[], Coroutine[Any, Any, object]]
+
+
+def turns_into(seconds: float) -> Callable[[], Awaitable[None]]:
+    return partial(asyncio.sleep, seconds)
+
+
+async def cancelled(call: Call, lead: Callable[[], Awaitable[None]], times: int = 1) -> bool:
+    """Cancel a call after `lead`; tell whether it was still under way. It has to leave at once, and leave nothing."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(call())
+    await lead()
+    under_way = not task.done()
+    began = loop.time()
+    for _ in range(times):
+        task.cancel()
+    if under_way:
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+    assert loop.time() - began <= 0.1
+    return under_way
+
+
+async def quiet(emulator: Emulator, sent: int, sockets: int) -> None:
+    """Check that nothing is sent any more, and that no task and no socket is left."""
+    await asyncio.sleep(300)
+    assert len(emulator.requests) == sent
+    assert connections() <= sockets
+
+
+@asynccontextmanager
+async def tasks_kept() -> AsyncIterator[None]:
+    """Check that the block leaves no task behind."""
+    before = _tasks()
+    yield
+    assert _tasks() == before
+
+
+def _tasks() -> set[asyncio.Task[Any]]:
+    """Give all tasks but those of the servers."""
+    return {task for task in asyncio.all_tasks() if not _SERVING & set(Path(_code(task).co_filename).parts)}
+
+
+_SERVING: Final = {"web_protocol.py", "testing"}
+
+
+def _code(task: asyncio.Task[Any]) -> CodeType:
+    code: CodeType = task.get_coro().cr_code  # type: ignore[union-attr]  # every task here runs a coroutine
+    return code
+
+
+CREATE_STEPS: Final = {
+    "hang": CreateOutcome.UNKNOWN,
+    "hang:headers": CreateOutcome.UNKNOWN,
+    "hang:body": CreateOutcome.UNKNOWN,
+    "drip": CreateOutcome.UNKNOWN,
+    "endless:headers every=0.5": CreateOutcome.UNKNOWN,
+    "endless:body every=0.5": CreateOutcome.UNKNOWN,
+    "endless:continues every=0.5": CreateOutcome.UNKNOWN,
+    "429 retry-after=60": CreateOutcome.REJECTED,
+    "429 then hang": CreateOutcome.UNKNOWN,
+    "refuse for=60": CreateOutcome.NOT_SENT,
+    "refuse for=2 then hang:body": CreateOutcome.UNKNOWN,
+}
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("fault", CREATE_STEPS)
+async def test_create(fault: str, times: int) -> None:
+    """A create is cancelled in the middle of whatever it does, and the hook is told what may have become of it."""
+    events: list[Event] = []
+    async with tasks_kept(), Emulator(faults=fault) as emulator:
+        async with emulator.session(project_id="docs", hooks=[events.append]) as session, tasks_kept():
+            sockets = connections()
+            assert await cancelled(lambda: session.create_job(PROMPT), turns_into(5), times)
+            await asyncio.sleep(0)
+            await quiet(emulator, len(emulator.requests), sockets)
+        assert [type(event) for event in events] == [CreateFailed]
+        assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CREATE_STEPS[fault]]
+        assert CREATE_STEPS[fault] is CreateOutcome.UNKNOWN or emulator.agents_started == {}
+
+
+@pytest.mark.parametrize("open_listener", [full_listener, lambda: silent_listener("https")])
+@pytest.mark.parametrize("name", ["create", "read", "wait"])
+async def test_connecting(open_listener: Any, name: str, waiting: Waiting) -> None:
+    """What is cancelled while it connects was not sent, and its socket is closed."""
+    events: list[Event] = []
+    async with open_listener() as base_url, Emulator() as emulator:
+        settings: dict[str, Any] = {"base_url": base_url, "timeouts": HttpTimeouts(connect=60)}
+        async with waiting(emulator, hooks=[events.append], **settings) as (session, wait):
+            job = AgentJob("job_1", "docs", "active")
+            calls: dict[str, Call] = {
+                "create": lambda: session.create_job(PROMPT),
+                "read": lambda: session.get_job(job),
+                "wait": lambda: wait(job),
+            }
+            sockets = connections()
+            async with tasks_kept():
+                assert await cancelled(calls[name], turns_into(5))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            await quiet(emulator, 0, sockets)
+    outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
+    assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
+
+
+@pytest.mark.parametrize("plan", ["ok", "500", "429", "close", "429 then ok", "short"])
+async def test_create_at_every_turn(plan: str) -> None:
+    """At whatever turn of the loop a create is cancelled, it is out at once, and what the hook is told is true."""
+    turns, under_way = 0, True
+    while under_way and turns < 60:
+        events: list[Event] = []
+        async with Emulator(faults=plan) as emulator, tasks_kept():
+            async with emulator.session(project_id="docs", hooks=[events.append]) as session:
+                under_way = await cancelled(partial(_swallowed, session), partial(_turn, turns))
+                await asyncio.sleep(300)
+        assert len(events) == 1 or turns == 0
+        if under_way and events:
+            (event,) = events
+            assert isinstance(event, CreateFailed)
+            assert event.outcome is CreateOutcome.UNKNOWN or emulator.agents_started == {}
+            assert event.outcome is not CreateOutcome.NOT_SENT or emulator.requests == ()
+        assert emulator.agents_started[PROMPT] <= 1
+        turns += 1
+    assert turns > 8
+
+
+async def _swallowed(session: AgentJobsSession) -> None:
+    try:
+        await session.create_job(PROMPT, timeout=1)
+    except Exception:  # noqa: BLE001, S110 - how it ends by itself is not the question here
+        pass
+
+
+async def _turn(turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+WAIT_STEPS: Final = (
+    "hang",
+    "hang:headers",
+    "hang:body",
+    "drip",
+    "endless:headers every=0.5",
+    "endless:body every=0.5",
+    "endless:continues every=0.5",
+    "ok",
+    "429 retry-after=60",
+    "503",
+    "body:html",
+    "refuse for=60",
+)
+
+
+@pytest.mark.parametrize("fault", WAIT_STEPS)
+async def test_wait(fault: str, waiting: Waiting) -> None:
+    """A wait is cancelled in the middle of a poll or between two; a connection in use is closed, nobody polls on."""
+    events: list[Event] = []
+    async with tasks_kept(), Emulator(lives=ENDLESS) as emulator:
+        async with waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait):
+            created = await session.create_job(PROMPT)
+            await session.get_job(created)
+            await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
+            sockets = connections()
+            async with tasks_kept():
+                assert await cancelled(lambda: wait(created.ref), turns_into(25))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            await quiet(emulator, len(emulator.requests), sockets)
+    ended = [event for event in events if isinstance(event, WaitEnded)]
+    assert all(isinstance(event.error, asyncio.CancelledError) for event in ended)
+    polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
+    if ended:
+        assert len(ended) == 1
+        assert len(polled) == ended[0].polls
+
+
+@pytest.mark.parametrize("fault", WAIT_STEPS)
+async def test_read(fault: str) -> None:
+    """A read is cancelled in the middle of whatever it does."""
+    async with tasks_kept(), Emulator(lives=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
+        created = await session.create_job(PROMPT)
+        await session.get_job(created)
+        await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
+        sockets = connections()
+        async with tasks_kept():
+            await cancelled(partial(_read, session, created), turns_into(0.7))
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await quiet(emulator, len(emulator.requests), sockets)
+
+
+async def _read(session: AgentJobsSession, created: AgentJob) -> None:
+    try:
+        await session.get_job(created)
+    except Exception:  # noqa: BLE001, S110 - how it ends by itself is not the question here
+        pass
+
+
+@pytest.mark.parametrize("plan", ["ok", "500 on=get", "close on=get", "body:html on=get", "short on=get"])
+async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
+    """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
+    turns, under_way = 0, True
+    async with Emulator(lives=JobLife(duration=0)) as emulator:
+        async with waiting(emulator, policy=every(1)) as (session, wait):
+            created = await session.create_job(PROMPT)
+            while under_way and turns < 60:
+                await emulator.inject(plan)
+                async with tasks_kept():
+                    under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                sent = len(emulator.requests)
+                await asyncio.sleep(50)
+                assert len(emulator.requests) == sent
+                emulator._plans._running.clear()
+                turns += 3
+    assert turns > 8
+
+
+async def test_waiting_for_a_place(waiting: Waiting) -> None:
+    """A wait that is cancelled before it got a place never asks, and takes nobody's place with it."""
+    async with Emulator(lives=JobLife(duration=60), faults="hang for=30 on=get") as emulator:
+        async with waiting(emulator, policy=every(5), budget=PollBudget(in_flight=1)) as (session, wait):
+            refs = [(await session.create_job(str(number))).ref for number in range(3)]
+            first = asyncio.ensure_future(wait(refs[0]))
+            await asyncio.sleep(1)
+            assert await cancelled(lambda: wait(refs[1]), turns_into(5))
+            third = asyncio.ensure_future(wait(refs[2]))
+            assert [job.succeeded for job in await asyncio.gather(first, third)] == [True, True]
+    assert {request.job_id for request in gets(emulator)} == {refs[0].job_id, refs[2].job_id}
+
+
+async def test_cancelling_never_ends_the_remote_job(waiting: Waiting) -> None:
+    """Cancelling sends nothing: the job goes on, and can be waited for again by its ref."""
+    async with Emulator(lives=JobLife(duration=60)) as emulator, waiting(emulator) as (session, wait):
+        created = await session.create_job(PROMPT)
+        assert await cancelled(lambda: wait(created), turns_into(10))
+        assert (await wait(created.ref)).succeeded
+    assert {request.method for request in emulator.requests} == {"POST", "GET"}
+
+
+async def test_one_of_many_waits(waiting: Waiting) -> None:
+    """Cancelling one wait for a job leaves the others to it."""
+    async with Emulator(lives=JobLife(duration=60)) as emulator, waiting(emulator) as (session, wait):
+        created = await session.create_job(PROMPT)
+        others = [asyncio.ensure_future(wait(created.ref)) for _ in range(5)]
+        assert await cancelled(lambda: wait(created.ref), turns_into(10))
+        assert all(job.succeeded for job in await asyncio.gather(*others))
+
+
+async def test_group_that_fails(waiting: Waiting) -> None:
+    """A task group whose member fails cancels creates and waits alike, and their hooks hear of it."""
+    events: list[Event] = []
+    async with (
+        Emulator(lives=ENDLESS, faults="ok on=create then hang on=create") as emulator,
+        waiting(emulator, hooks=[events.append]) as (session, wait),
+    ):
+        created = await session.create_job(PROMPT)
+        async with tasks_kept():
+            with pytest.raises(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(session.create_job(PROMPT))
+                    group.create_task(wait(created))
+                    group.create_task(_fail_after(30))
+        sent = len(emulator.requests)
+        await asyncio.sleep(100)
+        assert len(emulator.requests) == sent
+    assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CreateOutcome.UNKNOWN]
+    assert len([event for event in events if isinstance(event, JobCreated)]) == 1
+
+
+async def _fail_after(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    raise ValueError
