@@ -9,6 +9,7 @@ from agentjobs_async.errors import ProtocolError
 __all__ = ["parse"]
 
 _DEEPEST: Final = 64
+_MOST_VALUES: Final = 50_000
 
 
 class _DefectError(ValueError):
@@ -20,9 +21,12 @@ def parse(body: bytes) -> Any:
 
     Raises:
         ProtocolError: `encoding` when it is not UTF-8; `not_json` when it does not parse; `bad_json` for NaN and
-            infinities, a key twice, a lone surrogate, more than 64 levels or a number of thousands of digits.
+            infinities, a key twice, a lone surrogate, more than 64 levels or 50,000 values, or a number of thousands
+            of digits.
     """
     text = _text(body)
+    if text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
+        raise ProtocolError("bad_json", f"more than {_MOST_VALUES} values")
     try:
         document = _DECODER.decode(text)
         defect = _hidden_defect(text, document)

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from attrs import frozen
 
 from agentjobs_async._scheduler import Scheduler
+from agentjobs_async._scope import let_leave
 from agentjobs_async._tracked import Tracked
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
@@ -156,7 +157,10 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._finished: deque[WaitResult] = deque()
         self._fault: BaseException | None = None
         self._exhausted = False
+        self._entered = False
         self._changed = asyncio.Event()
+        if isinstance(jobs, str | bytes):
+            raise InvalidInputError("jobs must be an iterable of jobs, not one id: put it into a list")
         if isinstance(jobs, Iterable):
             self._iterator = iter(jobs)
             if isinstance(jobs, Sized):
@@ -167,6 +171,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
 
     async def __aenter__(self) -> Self:
         loop = self._enter().loop
+        self._entered = True
         if self._iterator is None:
             self._feeder = loop.create_task(self._feed())
         else:
@@ -181,12 +186,15 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._members.clear()
         self._exhausted = True
         if self._feeder is not None:
-            self._feeder.cancel()
-            await asyncio.wait([self._feeder])
-            if inspect.isasyncgen(self._source):
+            feeder = self._feeder
+            feeder.cancel()
+            await let_leave(lambda: not feeder.done())
+            if feeder.done() and inspect.isasyncgen(self._source):
                 await self._source.aclose()
 
     async def __anext__(self) -> WaitResult:
+        if not self._entered:
+            raise InvalidInputError("iterate within the block: async with as_completed(...) as finished")
         while not self._finished:
             if self._fault is not None:
                 fault, self._fault = self._fault, None
@@ -298,6 +306,8 @@ class Updates(AsyncIterator[AgentJob]):
         self._end = self._end or StopAsyncIteration()
 
     async def __anext__(self) -> AgentJob:
+        if self._scheduler is None:
+            raise InvalidInputError("iterate within the block: async with updates(...) as changes")
         while True:
             newest = self._newest
             if newest is not None and newest != self._told:

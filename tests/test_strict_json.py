@@ -76,9 +76,16 @@ def test_repeated_key_is_not_quoted() -> None:
 
 def test_many_members() -> None:
     """A wide document with one key twice is refused with work in proportion to its length."""
-    members = b",".join(b'"%d":0' % number for number in range(100_000))
+    members = b",".join(b'"%d":0' % number for number in range(40_000))
     with pytest.raises(ProtocolError, match="a key twice"):
-        parse(b"{%s,%s}" % (members, b'"99999":0'))
+        parse(b"{%s,%s}" % (members, b'"39999":0'))
+
+
+@pytest.mark.parametrize("value", [b"0", b"[]", b"{}", b'{"":0}'])
+def test_too_many_values(value: bytes) -> None:
+    """A document of ever so many values, which would cost a multiple of its length, is refused before it is read."""
+    with pytest.raises(ProtocolError, match="more than 50000 values"):
+        parse(b"[%s]" % b",".join([value] * 60_000))
 
 
 @pytest.mark.parametrize(

@@ -73,3 +73,5 @@ def test_pace() -> None:
     assert not tempo.free
     assert [tempo.start(now) for now in (10, 10, 10.2, 10.25, 10.26)] == [0, 10.25, 10.25, 0, 10.5]
     assert [tempo.start(now) for now in (100, 100.1)] == [0, 100.25]
+    assert tempo.start(100.25 - 1e-9) == 0
+    assert tempo.start(100.3) == 100.5
