@@ -175,7 +175,7 @@ async def test_left_alone() -> None:
     for job in polling.jobs[50:]:
         polling.queue.make_ready(job)
     polling.queue.hasten(polling.jobs[99], clock())
-    assert (polling.queue.backlog(), polling.queue.waiting()) == (0, 51)
+    assert (polling.queue.backlog(), polling.queue.waiting()) == (0, 50)
     await asyncio.sleep(3.9)
     assert polling.taken() == []
     await asyncio.sleep(6)
@@ -210,8 +210,11 @@ async def test_placed_while_left_alone() -> None:
     assert polling.taken() == [(4, 0), (7, 1)]
 
 
+ENOUGH: Final = 10
+
+
 def outage(polling: Polling, jobs: Iterable[Tracked], delay: float = 5) -> None:
-    """Let polls of `jobs` find nobody listening."""
+    """Let polls of `jobs` find nobody listening; of so many it takes `ENOUGH`."""
     now = clock()
     for job in jobs:
         polling.queue.not_reached(job, now + delay, now)
@@ -219,31 +222,43 @@ def outage(polling: Polling, jobs: Iterable[Tracked], delay: float = 5) -> None:
 
 
 async def test_one_probe_for_all() -> None:
-    """When nobody listens, one job is polled for all, at its own pace; once the server answers, all go on."""
-    polling = Polling(10)
-    polling.place(1, polling.jobs[3:])
-    outage(polling, polling.jobs[:3])
-    for _ in range(3):
+    """When nobody listens, one job is polled for all, at a job's own pace; once the server answers, all go on."""
+    polling = Polling(30)
+    polling.place(1, polling.jobs[ENOUGH:])
+    outage(polling, polling.jobs[:ENOUGH])
+    probes = []
+    for _ in range(10):
         await asyncio.sleep(5.01)
         ((_, number),) = polling.taken()
-        assert number == 2
+        probes.append(number)
         outage(polling, [polling.jobs[number]])
+    assert all(gaps(probes))  # never the one that has just failed
     polling.queue.reached()
     assert polling.taken() == []
     await asyncio.sleep(20)
-    assert sorted(number for _, number in polling.taken()) == list(range(10))
+    assert sorted(number for _, number in polling.taken()) == list(range(30))
 
 
-@pytest.mark.parametrize("failed", [1, 2])
-async def test_no_outage_yet(failed: int) -> None:
-    """A poll or two that find nobody don't make an outage, nor do more with answers between them."""
-    polling = Polling(10)
-    polling.place(1, polling.jobs[6:])
-    outage(polling, polling.jobs[:failed])
+@pytest.mark.parametrize("failed", [[*range(ENOUGH - 1)], [5] * 50])
+async def test_no_outage_yet(failed: list[int]) -> None:
+    """A few that find nobody don't make an outage, nor does one job alone, nor more with answers between them."""
+    polling = Polling(30)
+    polling.place(1, polling.jobs[20:])
+    outage(polling, [polling.jobs[number] for number in failed])
     polling.queue.reached()
-    outage(polling, polling.jobs[3 : 3 + failed])
+    outage(polling, polling.jobs[ENOUGH : 2 * ENOUGH - 1])
     await asyncio.sleep(4)
-    assert [number for _, number in polling.taken()] == [6, 7, 8, 9]
+    assert [number for _, number in polling.taken()] == list(range(20, 30))
+
+
+async def test_outage_of_few() -> None:
+    """Where there are fewer jobs than it takes otherwise, all of them make an outage."""
+    polling = Polling(3)
+    outage(polling, polling.jobs[:2])
+    assert polling.queue.backlog() == 0
+    outage(polling, polling.jobs[2:])
+    await asyncio.sleep(6)
+    assert len(polling.taken()) == 1
 
 
 async def test_lone_job_is_its_own_probe() -> None:
@@ -255,24 +270,41 @@ async def test_lone_job_is_its_own_probe() -> None:
     assert [at for at, _ in polling.taken()] == pytest.approx([5, 10.01, 15.02, 20.03, 25.04], abs=0.02)
 
 
+async def test_last_job_is_the_probe() -> None:
+    """When all others have left in an outage, the last job goes on as the probe, at its own pace."""
+    polling = Polling(2)
+    outage(polling, polling.jobs)
+    for other in polling.jobs[:1]:
+        polling.queue._jobs.pop(other.ref)
+        polling.queue.remove(other)
+    for at in (1, 6, 11):
+        await asyncio.sleep(polling.made + at + 0.02 - clock())
+        assert [number for _, number in polling.taken()] == [1]
+        outage(polling, polling.jobs[1:])
+
+
 async def test_probe_leaves() -> None:
-    """When the job that is the probe leaves, another takes its part, soon; others may leave."""
+    """When the job that is the probe leaves, another takes its part, soon."""
     polling = Polling(5)
-    outage(polling, polling.jobs[:3], delay=20)
-    for gone in polling.jobs[1:3]:
-        del polling.queue._jobs[gone.ref]
-        polling.queue.remove(gone)
+    outage(polling, polling.jobs, delay=20)
+    gone = polling.queue._probe
+    assert gone is not None
+    polling.queue._jobs.pop(gone.ref)
+    polling.queue.remove(gone)
     await asyncio.sleep(15)
-    assert polling.taken() == [(1, 0)]
+    ((at, number),) = polling.taken()
+    assert at == 1
+    assert polling.jobs[number] is not gone
 
 
 async def test_probe_whose_poll_hangs() -> None:
     """A probe whose poll does not come back is replaced by another job after half a minute."""
     polling = Polling(5)
-    outage(polling, polling.jobs[:3])
-    outage(polling, polling.jobs[3:])
+    outage(polling, polling.jobs)
     await asyncio.sleep(100)
-    assert polling.taken() == [(5, 2), (35, 0), (65, 1), (95, 3)]
+    taken = polling.taken()
+    assert [at for at, _ in taken] == [5, 35, 65, 95]
+    assert len({number for _, number in taken}) == 4
 
 
 async def test_nobody_to_probe() -> None:
@@ -303,24 +335,23 @@ async def test_all_leave_in_an_outage() -> None:
 
 async def test_deadline_in_an_outage() -> None:
     """A deadline's last poll goes out in an outage, and may find the server back."""
-    polling = Polling(5)
-    outage(polling, polling.jobs[:3], delay=20)
-    polling.place(1, polling.jobs[3:])
+    polling = Polling(20)
+    outage(polling, polling.jobs[:ENOUGH], delay=20)
+    polling.place(1, polling.jobs[ENOUGH:])
     await asyncio.sleep(3)
     assert polling.taken() == []
-    polling.queue.hasten(polling.jobs[3], clock())
-    assert polling.taken() == [(3, 3)]
+    polling.queue.hasten(polling.jobs[15], clock())
+    assert polling.taken() == [(3, 15)]
     polling.queue.reached()
     await asyncio.sleep(5)
-    assert polling.taken() == [(4.01, 4)]
+    assert sorted(number for _, number in polling.taken()) == [10, 11, 12, 13, 14, 16, 17, 18, 19]
 
 
 async def test_wish_in_an_outage() -> None:
     """A wish that comes in an outage holds; what is asked then is asked after it."""
     polling = Polling(4)
-    outage(polling, polling.jobs[:3], delay=2)
+    outage(polling, polling.jobs, delay=2)
     polling.queue.leave_alone(clock() + 7, clock())
-    polling.queue.make_ready(polling.jobs[3])
     await asyncio.sleep(6.9)
     assert polling.taken() == []
     await asyncio.sleep(20)
@@ -330,16 +361,33 @@ async def test_wish_in_an_outage() -> None:
 async def test_release_takes_no_longer_than_10_s() -> None:
     """After a long outage, what has waited goes out over 10 s, and does not wait as long again."""
     polling = Polling(100)
-    outage(polling, polling.jobs[:3], delay=1000)
-    for job in polling.jobs[3:]:
+    outage(polling, polling.jobs[:ENOUGH], delay=1000)
+    for job in polling.jobs[ENOUGH:]:
         polling.queue.make_ready(job)
     await asyncio.sleep(500)
     polling.queue.reached()
     await asyncio.sleep(11)
     times = [at for at, _ in polling.taken()]
-    assert len(times) == 97
+    assert len(times) == 90
     assert times[-1] - times[0] == pytest.approx(10, abs=0.2)
     assert peak(times) <= 11
+
+
+async def test_ghosts() -> None:
+    """What was removed or moved while it was ready does not fill the memory, nor count as waiting."""
+    polling = Polling(1000)
+    polling.queue.leave_alone(clock() + 10, clock())
+    for job in polling.jobs[:900]:
+        polling.queue.make_ready(job)
+        polling.queue.remove(job)
+    for job in polling.jobs[900:]:
+        polling.queue.make_ready(job)
+        polling.queue.hasten(job, clock())
+    assert polling.queue.waiting() == 100
+    assert len(polling.queue._ready) + len(polling.queue._urgent) <= 300
+    await asyncio.sleep(30)
+    assert [number for _, number in polling.taken()] == list(range(900, 1000))
+    assert polling.queue.waiting() == polling.queue._ghosts == 0
 
 
 async def test_closed() -> None:
@@ -347,6 +395,8 @@ async def test_closed() -> None:
     polling = Polling(3)
     polling.place(1)
     polling.queue.leave_alone(clock() + 5, clock())
+    polling.queue.make_ready(polling.jobs[0])
     polling.queue.close()
+    pumps = polling.pumps
     await asyncio.sleep(10)
-    assert (polling.taken(), polling.pumps) == ([], 0)
+    assert (polling.taken(), polling.pumps, polling.queue.backlog(), polling.queue.waiting()) == ([], pumps, 0, 0)

@@ -53,8 +53,8 @@ def failed(status: int, seconds: float | None = None) -> ServerError:
     return ServerError(status, None, seconds, "no")
 
 
-def not_found() -> NotFoundError:
-    return NotFoundError(404, None, None, "no such job")
+async def missing(_ref: JobRef) -> object:
+    raise NotFoundError(404, None, None, "no such job")
 
 
 async def never(_ref: JobRef) -> object:
@@ -117,16 +117,29 @@ async def test_places() -> None:
     assert clock() - get_job._made == pytest.approx(20, abs=0.2)
 
 
-async def test_places_of_slow_polls_are_shared_out() -> None:
-    """A poll that never ends holds its own place only: the others go on through the rest."""
-    get_job = Polled("active", "completed", jobs={"job_0": [never]}, latency=1)
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
-        hanging = tracker.watch(refs(1)[0], timeout=100)
-        waits = [tracker.watch(ref) for ref in refs(10)[1:]]
-        await ended(*waits)
-        assert clock() - get_job._made == pytest.approx(18, abs=0.2)
-        assert not hanging.done()
-        hanging.cancel()
+@pytest.mark.parametrize("hanging", [1, 2, 3])
+async def test_polls_that_hang(hanging: int) -> None:
+    """Polls that never end don't stop the other jobs, though there are as many as places; each attempt is told."""
+    events: list[Any] = []
+    get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
+        stuck = [tracker.watch(ref, timeout=200) for ref in refs(hanging)]
+        waits = [tracker.watch(ref) for ref in refs(10)[hanging:]]
+        assert all(isinstance(result, AgentJob) for result in await ended(*waits))
+        assert clock() - get_job._made <= 18 + 30 * hanging
+        assert {type(error) for error in await ended(*stuck)} == {WaitTimeoutError}
+    assert len(get_job.asked) == kinds(events).count("JobPolled") + kinds(events).count("PollFailed")
+    assert get_job.doubled == set()
+
+
+async def test_polls_that_are_slow_for_all() -> None:
+    """A server that is slow for all is left its time: polls that wait for a place cut none of those in flight."""
+    events: list[Any] = []
+    get_job = Polled("completed", latency=25)
+    async with JobTracker(get_job, budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
+        await ended(*(tracker.watch(ref) for ref in refs(10)))
+    assert kinds(events) == ["JobPolled", "WaitEnded"] * 10
+    assert clock() - get_job._made == pytest.approx(125)
 
 
 @pytest.mark.parametrize("pace", [0.1, 5.0])
@@ -204,19 +217,14 @@ async def test_each_its_own_deadline() -> None:
     """Waiters of one job time out each at its own deadline, each with the polls that served it."""
     get_job = Polled()
     async with JobTracker(get_job, policy=every(4)) as tracker:
-        began = clock()
         waits = [tracker.watch(REF, timeout=seconds) for seconds in (5, 10, 20.5)]
         await asyncio.sleep(7)
-        late = tracker.watch(REF, timeout=10)
-        errors: list[Any] = []
-        for wait in (waits[0], waits[1], late, waits[2]):
-            errors += await ended(wait)
-            assert clock() - began == pytest.approx(errors[-1].elapsed + 7 * (wait is late), abs=0.02)
-        assert [type(error) for error in errors] == [WaitTimeoutError] * 4
-        assert [error.elapsed for error in errors] == pytest.approx([5, 10, 10, 20.5], abs=0.02)
-        # Asked at 0, 4, 8, 9 (a last poll), 13, 16 (a last poll), 19.5 (as 20 is after the last one)
-        assert get_job.at() == pytest.approx([0, 4, 4.5, 8.5, 9, 13, 16, 19.5], abs=0.03)
-        assert [error.polls for error in errors] == [3, 5, 4, 8]
+        waits.append(tracker.watch(REF, timeout=10))
+        errors: list[Any] = await ended(*waits)
+    assert [type(error) for error in errors] == [WaitTimeoutError] * 4
+    assert [error.elapsed for error in errors] == pytest.approx([5, 10, 20.5, 10], abs=0.02)
+    assert get_job.at() == pytest.approx([0, 4, 4.5, 8.5, 9, 13, 16, 19.5], abs=0.03)  # last polls among them
+    assert [error.polls for error in errors] == [3, 5, 8, 3]
 
 
 async def test_leaving_touches_nobody_else() -> None:
@@ -234,7 +242,8 @@ async def test_leaving_touches_nobody_else() -> None:
         *(asyncio.CancelledError, AgentJob, AgentJob),
         *(asyncio.CancelledError, AgentJob, AgentJob),
     ]
-    assert get_job.at() == get_job.at("job_0") == pytest.approx([0, 5, 10], abs=0.02)
+    assert get_job.at() == pytest.approx([0, 5, 10], abs=0.02)
+    assert get_job.at("job_0") == pytest.approx([0, 5, 10], abs=0.02)
 
 
 @pytest.mark.parametrize("amid", [True, False])
@@ -261,7 +270,7 @@ async def test_last_one_leaving_stops_the_polls(amid: bool) -> None:  # noqa: FB
 
 async def test_comes_back() -> None:
     """Who comes after the last one left is polled at once, and gets the whole of its own time and grace."""
-    get_job = Polled("active", not_found(), "completed")
+    get_job = Polled("active", missing, "completed")
     async with JobTracker(get_job, policy=every(20)) as tracker:
         tracker.watch(REF).cancel()
         await asyncio.sleep(40)
@@ -316,7 +325,7 @@ async def test_last_polls_under_saturation() -> None:
         await ended(*crowd)
     assert {type(error) for error in errors} == {WaitTimeoutError}
     for job_id, deadline in deadlines.items():
-        assert deadline - 1 <= get_job.at(job_id)[-1] <= deadline - 0.5
+        assert deadline - 1.001 <= get_job.at(job_id)[-1] <= deadline - 0.5
 
 
 async def test_last_poll_finds_the_end_under_saturation() -> None:
@@ -408,7 +417,7 @@ async def test_finished_waits_of_long_deadlines() -> None:
                 tracker.watch(ref, timeout=5_000).cancel()
         held = sum(map(len, scheduler._deadlines._buckets.values()))
         assert held <= 2 * 1024 + 200
-        assert len(scheduler._queue._ready) <= 1
+        assert len(scheduler._queue._ready) <= 2 * 64
         with pytest.raises(WaitTimeoutError):
             await living
         assert (scheduler._deadlines._size, scheduler._deadlines._stale) == (0, 0)
@@ -490,17 +499,17 @@ class Suffering(Polled):
         return await super().__call__(ref)
 
 
-async def _suffered(fault: BaseException | None, count: int, pace: float) -> Suffering:
-    """Let jobs be watched for 30 s of health, 100 s of `fault`, and 60 s of health."""
+async def _suffered(fault: BaseException | None, count: int) -> Suffering:
+    """Let jobs be watched for 20 s of health, 60 s of `fault`, and 60 s of health."""
     get_job = Suffering(latency=0.05)
-    async with JobTracker(get_job, policy=every(pace)) as tracker:
+    async with JobTracker(get_job, policy=every(3)) as tracker:
         waits = []
         for ref in refs(count):
             waits.append(tracker.watch(ref, timeout=None))
-            await asyncio.sleep(10 / count)
-        await asyncio.sleep(get_job._made + 30 - clock())
+            await asyncio.sleep(5 / count)
+        await asyncio.sleep(get_job._made + 20 - clock())
         get_job.fault = fault
-        await asyncio.sleep(100)
+        await asyncio.sleep(60)
         get_job.fault = None
         await asyncio.sleep(60)
         for wait in waits:
@@ -509,8 +518,7 @@ async def _suffered(fault: BaseException | None, count: int, pace: float) -> Suf
     return get_job
 
 
-@pytest.mark.parametrize("count", [1, 2, 200])
-@pytest.mark.parametrize("pace", [1.0, 5.0])
+@pytest.mark.parametrize("count", [1, 2, 50])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -524,22 +532,24 @@ async def _suffered(fault: BaseException | None, count: int, pace: float) -> Suf
     ],
     ids=lambda fault: f"{type(fault).__name__}-{getattr(fault, 'retry_after', None)}",
 )
-async def test_failure_never_makes_it_faster(fault: BaseException, pace: float, count: int) -> None:
+async def test_failure_never_makes_it_faster(fault: BaseException, count: int) -> None:
     """An outage has no more polls than health over the same time, and no second of it or after it stands out."""
-    healthy, suffering = await _suffered(None, count, pace), await _suffered(fault, count, pace)
-    assert 0 < len(suffering.within(30, 130)) <= 1.1 * len(healthy.within(30, 130))
-    assert peak(suffering.within(30, 131)) <= 1.1 * peak(healthy.within(30, 131)) + 1
-    assert peak(suffering.within(130, 190)) <= 2 * peak(healthy.within(130, 190)) + 1
-    assert len(suffering.within(150, 190)) >= 0.9 * len(healthy.within(150, 190)) - count * (fault is not None)
+    healthy, suffering = await _suffered(None, count), await _suffered(fault, count)
+    assert 0 < len(suffering.within(20, 80)) <= 1.1 * len(healthy.within(20, 80))
+    assert peak(suffering.within(20, 81)) <= 1.1 * peak(healthy.within(20, 81)) + 1
+    assert peak(suffering.within(80, 140)) <= 2 * peak(healthy.within(80, 140)) + 1
+    released = 80 + (getattr(fault, "retry_after", None) or 0) + 20
+    assert len(suffering.within(released, 140)) >= 0.9 * len(healthy.within(released, 140)) - 1
+    assert suffering.most <= healthy.most + 10
 
 
 async def test_outage_is_probed_for_all() -> None:
     """When nobody listens, one poll asks for all jobs, at a job's own pace; all are polled when it is over."""
-    suffering = await _suffered(NotSentError("refused"), 200, 5)
-    assert len(suffering.within(31, 130)) <= 100 / 5 + 1
-    probes = suffering.within(31, 130)
-    assert min(gaps(probes)) >= 5
-    assert len({job_id for at, job_id in suffering.asked if at >= 130}) == 200
+    suffering = await _suffered(NotSentError("refused"), 50)
+    probes = suffering.within(21, 80)
+    assert 15 <= len(probes) <= 21
+    assert min(gaps(probes)) >= 2.9
+    assert len({job_id for at, job_id in suffering.asked if at >= 80}) == 50
 
 
 async def test_errors_of_one_job_are_its_own() -> None:
@@ -649,7 +659,7 @@ async def test_notify_does_not_break_a_wish() -> None:
 
 async def test_grace_of_each_waiter() -> None:
     """A 404 is ridden out for each waiter's own grace, though others of the same job came earlier."""
-    get_job = Polled(not_found())
+    get_job = Polled(missing)
     async with JobTracker(get_job, policy=every(2, not_found_grace=9)) as tracker:
         waits, began = [], clock()
         for start in (0, 3, 5, 15.5):
@@ -666,7 +676,7 @@ async def test_grace_of_each_waiter() -> None:
 
 async def test_grace_after_an_answer() -> None:
     """The grace counts from the last answer that showed the job; a waiter that comes after it has its own."""
-    get_job = Polled("active", "active", not_found())
+    get_job = Polled("active", "active", missing)
     async with JobTracker(get_job, policy=every(2, not_found_grace=5)) as tracker:
         first = tracker.watch(REF)
         await asyncio.sleep(4.5)
@@ -726,19 +736,20 @@ async def test_cancelled_by_the_callable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "kind"),
+    ("first", "policy", "kind"),
     [
-        (PollPolicy(wait=lambda _: float("nan")), InvalidInputError),
-        (PollPolicy(wait=lambda _: -1), InvalidInputError),
-        (PollPolicy(wait=lambda state: 1 / (state.attempt_number - 1)), ZeroDivisionError),
-        (every(1, retry=lambda state: 1 / 0), ZeroDivisionError),  # noqa: ARG005 - a strategy's signature
+        ("active", PollPolicy(wait=lambda _: float("nan")), InvalidInputError),
+        (OSError(), PollPolicy(wait=lambda _: -1), InvalidInputError),
+        ("active", PollPolicy(wait=lambda state: 1 / (state.attempt_number - 1)), ZeroDivisionError),
+        (LookupError(), every(1, retry=lambda state: state.attempt_number / 0), ZeroDivisionError),
     ],
 )
-async def test_strategies_that_fail(policy: PollPolicy, kind: type[Exception]) -> None:
+async def test_strategies_that_fail(first: object, policy: PollPolicy, kind: type[Exception]) -> None:
     """A strategy that raises or gives no delay ends the waits of the job that it was asked for, and no others."""
-    get_job = Polled(jobs={"job_0": [LookupError()] if kind is ZeroDivisionError else ["active"], "job_2": ["completed"]})
+    get_job = Polled("completed", jobs={"job_1": [first]})
     async with JobTracker(get_job, policy=policy) as tracker:
-        results = await ended(*(tracker.watch(ref) for ref in (*refs(1), *refs(1), *refs(3)[2:])))
+        results = await ended(*(tracker.watch(ref) for ref in (REF, REF, *refs(1))))
+        assert tracker.stats().jobs == 0
     assert isinstance(results[0], kind)
     assert isinstance(results[1], kind)
     assert isinstance(results[2], AgentJob)

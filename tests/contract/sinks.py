@@ -29,10 +29,11 @@ import attrs
 
 from agentjobs_async import AgentJob, AgentJobsError
 
-__all__ = ["Log", "end_of", "forms_of", "leaks"]
+__all__ = ["Log", "echoes_of", "end_of", "forms_of", "leaks"]
 
 _TESTS: Final = str(Path(__file__).parents[1])
 _EMULATOR: Final = "agentjobs_async.testing"
+_BEFORE: Final = (b"", b"x", b"xx", b"Bearer ")
 _NOT_WALKED: Final = (
     type,
     ModuleType,
@@ -45,17 +46,27 @@ _NOT_WALKED: Final = (
 )
 
 
+def echoes_of(key: str) -> str:
+    """Give a text that says a key in each of its forms."""
+    coded = (base64.b64encode(before + key.encode()).decode() for before in _BEFORE)
+    return " ".join((*_written(key), *coded))
+
+
 def forms_of(key: str) -> tuple[str, ...]:
-    """Give what a key looks like: plain, percent, JSON and base64, alone or within `Bearer KEY`."""
+    """Give what a key looks like: plain, percent, JSON and base64, alone or behind something else."""
+    forms = _written(key)
+    for before in _BEFORE:
+        coded = base64.b64encode(before + key.encode()).decode()[len(before) * 4 // 3 + 1 : -4]
+        forms += [coded, coded.replace("+", "-").replace("/", "_")]
+    return tuple(dict.fromkeys(forms))
+
+
+def _written(key: str) -> list[str]:
     raw = key.encode()
     hexed = "".join(f"%{byte:02X}" for byte in raw)
     escaped = "".join(f"\\u{byte:04x}" for byte in raw)
     forms = [key, quote(key, safe=""), hexed, hexed.lower(), escaped, escaped.replace("\\", "\\\\")]
-    forms += [json.dumps(key)[1:-1], key.replace("/", "\\/"), key[::-1], raw.hex()]
-    for before in (b"", b"x", b"xx", b"Bearer "):
-        coded = base64.b64encode(before + raw).decode()[len(before) * 4 // 3 + 1 : -4]
-        forms += [coded, coded.replace("+", "-").replace("/", "_")]
-    return tuple(dict.fromkeys(forms))
+    return [*forms, json.dumps(key)[1:-1], key.replace("/", "\\/")]
 
 
 class Finder:
@@ -103,14 +114,14 @@ async def end_of(awaitable: Awaitable[object]) -> object:
 def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:
     """Give every place in which a form of the key is: in what calls ended with, and in the log."""
     found = Finder(key)
-    places: list[str] = []
-    for end in ends:
-        places += [f"{type(end).__name__}: {sink}" for sink, text in _shown(end) if found(text)]
-        places += [f"{type(end).__name__}: {path}" for path, text in _texts(end) if found(text)]
+    ends = list(ends)
+    places = [f"{type(end).__name__}: {sink}" for end in ends for sink, text in _shown(end) if found(text)]
+    places += [path for path, text in _texts(ends) if found(text)]
     for record in log.records:
-        said = [record.getMessage(), logging.Formatter().format(record)]
-        places += [f"log of {record.name}" for text in said if found(text)]
-        places += [f"log of {record.name}: {path}" for path, text in _texts(vars(record)) if found(text)]
+        told = logging.Formatter().format(record)
+        places += [f"log of {record.name}" for text in (told, repr(record.args)) if found(text)]
+        ours = record.args if record.name.startswith("agentjobs_async") else None
+        places += [f"log of {record.name}{path}" for path, text in _texts((ours, record.exc_info)) if found(text)]
     return places
 
 
@@ -126,8 +137,16 @@ def _shown(end: object) -> Iterator[tuple[str, str]]:
         yield "pickle of old", pickle.dumps(end, protocol=0).decode("latin-1")
     if isinstance(end, BaseException):
         yield "args", repr(end.args)
-        told = traceback.TracebackException.from_exception(end, capture_locals=True)
-        yield "traceback", "".join(told.format())
+        yield "traceback", "".join(_told(end).format())
+
+
+def _told(error: BaseException) -> traceback.TracebackException:
+    """Give what a careful report says of an error, less the locals of the tests: they know the key by right."""
+    told = first = traceback.TracebackException.from_exception(error, capture_locals=True)
+    while told is not None:
+        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_TESTS)]
+        told = told.__cause__ or told.__context__  # type: ignore[assignment]  # None ends it
+    return first
 
 
 def _texts(root: object) -> Iterator[tuple[str, str]]:
