@@ -128,7 +128,7 @@ def create_attempts(clock: Callable[[], float], deadline: float, max_retry_after
     def worth_repeating(error: BaseException) -> bool:
         if isinstance(error, RateLimitedError):
             return (error.retry_after or 0.0) <= max_retry_after
-        return isinstance(error, NotSentError) and error.reason != "certificate"
+        return isinstance(error, NotSentError) and error.reason not in {"certificate", "proxy"}
 
     return tenacity.AsyncRetrying(
         wait=lambda state: max(wish(state), _CREATE_WAIT(state)),

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-__all__ = ["Tempo"]
+__all__ = ["ROUNDING", "Tempo"]
 
-_EARLY: Final = 1e-6
-"""By how much a timer may fire before its time: asyncio rounds, by less."""
+ROUNDING: Final = 1e-6
+"""How early a timer may ring, in seconds: its time and the clock's are rounded apart."""
 
 
 class Tempo:
@@ -72,7 +72,7 @@ class Tempo:
 
     def start(self, now: float) -> float:
         """Take the right to start one poll; give the loop time at which to ask again instead, or 0.0 when taken."""
-        if now < self._next_start - _EARLY:
+        if now < self._next_start - ROUNDING:
             return self._next_start
         self._next_start = max(now, self._next_start) + self._interval
         return 0.0

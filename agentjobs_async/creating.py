@@ -96,7 +96,8 @@ class Create:
         error = scope.reason if isinstance(scope.reason, AgentJobsError) else self._last
         error = error or NotSentError(f"nothing was sent: no connection within {self._timeout:g} s", "timeout")
         error.outcome = outcome
-        return error
+        error.__context__ = None
+        return error.with_traceback(None)
 
     def _outcome(self) -> CreateOutcome:
         """Tell how it ends if it ends now without an answer."""
