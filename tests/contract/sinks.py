@@ -22,7 +22,7 @@ from types import (
     ModuleType,
     TracebackType,
 )
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import attrs
@@ -89,7 +89,7 @@ class Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
 
-    def __enter__(self) -> "Log":
+    def __enter__(self) -> Self:
         names = [None, *logging.root.manager.loggerDict, "agentjobs_async", "aiohttp.client", "asyncio"]
         self._levels = {logger: logger.level for logger in map(logging.getLogger, names)}
         for logger in self._levels:

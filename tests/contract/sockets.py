@@ -6,6 +6,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from ssl import SSLContext
 
 from tests.scripted import address, loopback_socket
@@ -41,7 +42,8 @@ async def silent_listener(scheme: str, ssl: SSLContext | None = None) -> AsyncIt
 def connections() -> int:
     """Count the ends of TCP connections, made or in the making, that this process holds."""
     count = 0
-    for number in map(int, os.listdir("/dev/fd")):
+    for name in Path("/dev/fd").iterdir():
+        number = int(name.name)
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(number).st_mode):
                 with socket.socket(fileno=os.dup(number)) as held:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import CodeType
@@ -12,6 +12,7 @@ import pytest
 
 from agentjobs_async import (
     AgentJob,
+    AgentJobsError,
     AgentJobsSession,
     CreateFailed,
     CreateOutcome,
@@ -145,10 +146,13 @@ async def test_create_at_every_turn(plan: str) -> None:
     turns, under_way = 0, True
     while under_way and turns < 60:
         events: list[Event] = []
-        async with Emulator(faults=plan) as emulator, tasks_kept():
-            async with emulator.session(project_id="docs", hooks=[events.append]) as session:
-                under_way = await cancelled(partial(_swallowed, session), partial(_turn, turns))
-                await asyncio.sleep(300)
+        async with (
+            Emulator(faults=plan) as emulator,
+            tasks_kept(),
+            emulator.session(project_id="docs", hooks=[events.append]) as session,
+        ):
+            under_way = await cancelled(partial(_swallowed, session), partial(_turn, turns))
+            await asyncio.sleep(300)
         assert len(events) == 1 or turns == 0
         if under_way and events:
             (event,) = events
@@ -161,10 +165,8 @@ async def test_create_at_every_turn(plan: str) -> None:
 
 
 async def _swallowed(session: AgentJobsSession) -> None:
-    try:
+    with suppress(AgentJobsError):  # how it ends by itself is not the question here
         await session.create_job(PROMPT, timeout=1)
-    except Exception:  # noqa: BLE001, S110 - how it ends by itself is not the question here
-        pass
 
 
 async def _turn(turns: int) -> None:
@@ -192,17 +194,20 @@ WAIT_STEPS: Final = (
 async def test_wait(fault: str, waiting: Waiting) -> None:
     """A wait is cancelled in the middle of a poll or between two; a connection in use is closed, nobody polls on."""
     events: list[Event] = []
-    async with tasks_kept(), Emulator(lives=ENDLESS) as emulator:
-        async with waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait):
-            created = await session.create_job(PROMPT)
-            await session.get_job(created)
-            await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
-            sockets = connections()
-            async with tasks_kept():
-                assert await cancelled(lambda: wait(created.ref), turns_into(25))
-                for _ in range(5):
-                    await asyncio.sleep(0)
-            await quiet(emulator, len(emulator.requests), sockets)
+    async with (
+        tasks_kept(),
+        Emulator(lives=ENDLESS) as emulator,
+        waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait),
+    ):
+        created = await session.create_job(PROMPT)
+        await session.get_job(created)
+        await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
+        sockets = connections()
+        async with tasks_kept():
+            assert await cancelled(lambda: wait(created.ref), turns_into(25))
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await quiet(emulator, len(emulator.requests), sockets)
     ended = [event for event in events if isinstance(event, WaitEnded)]
     assert all(isinstance(event.error, asyncio.CancelledError) for event in ended)
     polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
@@ -227,43 +232,45 @@ async def test_read(fault: str) -> None:
 
 
 async def _read(session: AgentJobsSession, created: AgentJob) -> None:
-    try:
+    with suppress(AgentJobsError):  # how it ends by itself is not the question here
         await session.get_job(created)
-    except Exception:  # noqa: BLE001, S110 - how it ends by itself is not the question here
-        pass
 
 
 @pytest.mark.parametrize("plan", ["ok", "500 on=get", "close on=get", "body:html on=get", "short on=get"])
 async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
     """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
     turns, under_way = 0, True
-    async with Emulator(lives=JobLife(duration=0)) as emulator:
-        async with waiting(emulator, policy=every(1)) as (session, wait):
-            created = await session.create_job(PROMPT)
-            while under_way and turns < 60:
-                await emulator.inject(plan)
-                async with tasks_kept():
-                    under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
-                    for _ in range(5):
-                        await asyncio.sleep(0)
-                sent = len(emulator.requests)
-                await asyncio.sleep(50)
-                assert len(emulator.requests) == sent
-                emulator._plans._running.clear()
-                turns += 3
+    async with (
+        Emulator(lives=JobLife(duration=0)) as emulator,
+        waiting(emulator, policy=every(1)) as (session, wait),
+    ):
+        created = await session.create_job(PROMPT)
+        while under_way and turns < 60:
+            await emulator.inject(plan)
+            async with tasks_kept():
+                under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            sent = len(emulator.requests)
+            await asyncio.sleep(50)
+            assert len(emulator.requests) == sent
+            emulator._plans._running.clear()
+            turns += 3
     assert turns > 8
 
 
 async def test_waiting_for_a_place(waiting: Waiting) -> None:
     """A wait that is cancelled before it got a place never asks, and takes nobody's place with it."""
-    async with Emulator(lives=JobLife(duration=60), faults="hang for=30 on=get") as emulator:
-        async with waiting(emulator, policy=every(5), budget=PollBudget(in_flight=1)) as (session, wait):
-            refs = [(await session.create_job(str(number))).ref for number in range(3)]
-            first = asyncio.ensure_future(wait(refs[0]))
-            await asyncio.sleep(1)
-            assert await cancelled(lambda: wait(refs[1]), turns_into(5))
-            third = asyncio.ensure_future(wait(refs[2]))
-            assert [job.succeeded for job in await asyncio.gather(first, third)] == [True, True]
+    async with (
+        Emulator(lives=JobLife(duration=60), faults="hang for=30 on=get") as emulator,
+        waiting(emulator, policy=every(5), budget=PollBudget(in_flight=1)) as (session, wait),
+    ):
+        refs = [(await session.create_job(str(number))).ref for number in range(3)]
+        first = asyncio.ensure_future(wait(refs[0]))
+        await asyncio.sleep(1)
+        assert await cancelled(lambda: wait(refs[1]), turns_into(5))
+        third = asyncio.ensure_future(wait(refs[2]))
+        assert [job.succeeded for job in await asyncio.gather(first, third)] == [True, True]
     assert {request.job_id for request in gets(emulator)} == {refs[0].job_id, refs[2].job_id}
 
 
@@ -295,10 +302,7 @@ async def test_group_that_fails(waiting: Waiting) -> None:
         created = await session.create_job(PROMPT)
         async with tasks_kept():
             with pytest.raises(ExceptionGroup):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(session.create_job(PROMPT))
-                    group.create_task(wait(created))
-                    group.create_task(_fail_after(30))
+                await _fail_together(session.create_job(PROMPT), wait(created))
         sent = len(emulator.requests)
         await asyncio.sleep(100)
         assert len(emulator.requests) == sent
@@ -306,6 +310,9 @@ async def test_group_that_fails(waiting: Waiting) -> None:
     assert len([event for event in events if isinstance(event, JobCreated)]) == 1
 
 
-async def _fail_after(seconds: float) -> None:
-    await asyncio.sleep(seconds)
-    raise ValueError
+async def _fail_together(*calls: Coroutine[Any, Any, object]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
+        await asyncio.sleep(30)
+        raise ValueError

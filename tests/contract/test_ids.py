@@ -44,7 +44,22 @@ AWKWARD: Final = (
     "x" * 512,
     "€" * 400,
 )
-REFUSED: Final = ("", ".", "..", "a\x00b", "a\nb", "a\r\nX: y", "a\tb", "\x7f", "\x85", "\ud800", "x" * 513, None, 7, b"x")
+REFUSED: Final = (
+    "",
+    ".",
+    "..",
+    "a\x00b",
+    "a\nb",
+    "a\r\nX: y",
+    "a\tb",
+    "\x7f",
+    "\x85",
+    "\ud800",
+    "x" * 513,
+    None,
+    7,
+    b"x",
+)
 
 
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name)[:30])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from agentjobs_async.testing import Emulator
 from tests.contract.sinks import Log, echoes_of, end_of, forms_of, leaks
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import BAD_ANSWERS, BREAKS, UNSURE_CREATES
-from tests.contract.ways import Wait, Waiting, every
+from tests.contract.ways import Waiting, every
 from tests.scripted import KEY, Reply, Scripted, http
 
 pytestmark = pytest.mark.looptime
@@ -263,23 +264,27 @@ async def test_debug_mode(waiting: Waiting) -> None:
         assert await _swept(session, calls, events) == []
 
 
-async def test_the_sweep_finds_keys(waiting: Waiting) -> None:
+def test_the_sweep_finds_keys() -> None:
     """The sweep itself: a key in a log, in an argument, in a context, in a local or in a field is found."""
-
-    def _raise(detail: str) -> None:
-        raise ValueError(detail)
-
     with Log() as log:
         assert leaks(KEY, [AgentJob("x", "docs", "active", raw={"k": [KEY]})], log) != []
         assert leaks(KEY, [ValueError({"headers": {"Authorization": f"Bearer {KEY}"}})], log) != []
         for form in forms_of(KEY):
             assert leaks(KEY, [ValueError(f"x{form}x")], log) != []
+        assert leaks(KEY, [_caught(lambda: json.loads(f'{{"{KEY}'))], log) != []
+        logging.getLogger("aiohttp.client").debug("a key: %s", KEY)
+        assert leaks(KEY, [], log) != []
+
+
+def _caught(call: Callable[[], object]) -> BaseException:
+    """Give the error of a call, with the locals of its frames and what it was raised from, but without its words."""
+    try:
         try:
-            try:
-                _raise(f"a {KEY}")
-            finally:
-                _raise("b")
-        except ValueError as error:
-            error.args = ()
-            assert leaks(KEY, [error], log) != []
-    assert waiting is not Wait
+            call()
+        finally:
+            raise LookupError
+    except LookupError as error:
+        assert error.__context__ is not None  # noqa: PT017 - what is looked through is made here
+        error.__context__.args = ()
+        del vars(error.__context__)["doc"]
+        return error
