@@ -118,13 +118,13 @@ async def test_every_error_status(waiting: Waiting) -> None:
         refs = {status: (await session.create_job(str(status))).ref for status in range(300, 600)}
         for status, ref in refs.items():
             await emulator.inject(f"{status} forever on=get", job_id=ref.job_id)
-        ends = await asyncio.gather(*(wait(ref, timeout=12) for ref in refs.values()), return_exceptions=True)
+        ends = await asyncio.gather(*(wait(ref, timeout=7) for ref in refs.values()), return_exceptions=True)
         await asyncio.sleep(100)
     kinds = {status: type(end) for status, end in zip(refs, ends, strict=True)}
     assert kinds == {**dict.fromkeys(transient, WaitTimeoutError), **permanent}
     asked = [request.job_id for request in gets(emulator)]
     polls = {status: asked.count(ref.job_id) for status, ref in refs.items()}
-    assert polls == {**dict.fromkeys(transient, 4), **dict.fromkeys(permanent, 1)}
+    assert polls == {**dict.fromkeys(transient, 3), **dict.fromkeys(permanent, 1)}
     assert emulator.foreign.connections == 0
 
 
