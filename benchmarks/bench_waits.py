@@ -84,7 +84,7 @@ async def azure_core(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wai
     from azure.core.polling import AsyncLROPoller, AsyncPollingMethod  # noqa: PLC0415 - weighs on its own process only
 
     class Polling(AsyncPollingMethod[AgentJob]):
-        def initialize(self, client: Any, initial_response: Any, deserialization_callback: Any) -> None:
+        def initialize(self, client: Any, initial_response: Any, deserialization_callback: Any) -> None:  # noqa: ARG002 - the base class names it
             self._get_job, self._ref = client.get_job, initial_response
             self._job: AgentJob | None = None
 

@@ -66,7 +66,9 @@ class Polled:
         doubled: The jobs of which two polls were in flight at once.
     """
 
-    def __init__(self, *steps: object, jobs: Mapping[str, Sequence[object]] | None = None, latency: float = 0.0) -> None:
+    def __init__(
+        self, *steps: object, jobs: Mapping[str, Sequence[object]] | None = None, latency: float = 0.0
+    ) -> None:
         self.steps: Sequence[object] = steps or ("active",)
         self.jobs = dict(jobs or {})
         self.latency = latency

@@ -23,9 +23,7 @@ class Polling:
         self.out: list[tuple[float, Tracked]] = []
         self.pumps = 0
         self.jobs = [Tracked(ref, None, self.made, 0) for ref in refs(count)]
-        self.queue = PollQueue(
-            asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, per_second, self._pump
-        )
+        self.queue = PollQueue(asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, per_second, self._pump)
 
     def _pump(self) -> None:
         self.pumps += 1

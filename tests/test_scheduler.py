@@ -263,9 +263,9 @@ async def test_last_one_leaving_stops_the_polls(amid: bool) -> None:  # noqa: FB
         await asyncio.sleep(100)
     assert get_job.at() == [0]
     assert kinds(events) == ["WaitEnded"] * 2 + ["PollFailed"] * amid + ["WaitEnded"] if amid else True
-    assert [type(event.error) for event in events if not isinstance(event, JobPolled)] == [
-        asyncio.CancelledError
-    ] * (3 + amid)
+    assert [type(event.error) for event in events if not isinstance(event, JobPolled)] == [asyncio.CancelledError] * (
+        3 + amid
+    )
 
 
 async def test_comes_back() -> None:
@@ -486,7 +486,7 @@ async def test_capped_wish(wish: float) -> None:
     get_job = Polled(jobs={"job_0": [limited(wish), "completed"]}, latency=0.1)
     async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
         await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
-    assert [at for at in get_job.times if at > 0.2][0] == pytest.approx(40.1, abs=0.02)
+    assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
 
 
 class Suffering(Polled):
@@ -713,7 +713,7 @@ async def test_bad_answers_in_a_row() -> None:
 
 
 async def test_same_exception_for_all() -> None:
-    """What the callable raises, and the policy does not accept, comes out of every wait of its job: the object itself."""
+    """What the callable raises, and the policy does not accept, comes out of all waits of its job: the object itself."""
     error = LookupError("mine")
     get_job = Polled(jobs={"job_1": ["active", error], "job_0": ["active", "active", "completed"]})
     async with JobTracker(get_job, policy=every(1)) as tracker:
@@ -960,7 +960,7 @@ async def test_hook_that_begins_a_wait(caplog: pytest.LogCaptureFixture) -> None
     get_job = Polled("completed")
     async with JobTracker(get_job, hooks=[begins]) as tracker:
         results = await ended(tracker.watch(REF), tracker.watch(REF))
-        while not all(wait.done() for wait in more):
+        while not all(wait.done() for wait in more):  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
     assert all(isinstance(result, AgentJob) for result in results)
     assert len(more) == 3
