@@ -204,7 +204,7 @@ class Scheduler:
             self._starting += 1
             # Never an eager task: one that ends before it is counted would take a place for ever.
             self._workers.add(asyncio.Task(self._work(), loop=self.loop))
-        if backlog and self._flying and len(self._workers) >= self._places:
+        if backlog and len(self._workers) >= self._places:
             self._alarms.set(self._relieve, self.loop.time() + _PATIENCE)
 
     def _relieve(self) -> None:
