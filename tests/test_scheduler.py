@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import tenacity
@@ -31,6 +31,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._scheduler import Scheduler
+from agentjobs_async.telemetry import Contained
 from agentjobs_async.testing import Emulator, JobLife
 from tests.polled import REF, Polled, clock, every, gaps, peak, refs, stand_still
 
@@ -575,7 +576,7 @@ async def test_outage_over_http() -> None:
     ):
         created = [await session.create_job(f"Fix {number}") for number in range(30)]
         events: list[Any] = []
-        session._hooks._hooks += (events.append,)  # type: ignore[assignment]  # only the polls are counted
+        session._hooks._hooks += (Contained("a hook", events.append),)  # only the polls are counted
         waits = [session.watch(job) for job in created]
         await asyncio.sleep(7)
         polls = len(events)
@@ -710,7 +711,7 @@ async def test_bad_answers_in_a_row() -> None:
 
 
 async def test_same_exception_for_all() -> None:
-    """What the callable raises, and the policy does not accept, comes out of all waits of its job: the object itself."""
+    """What the callable raises, and the policy does not accept, comes out of all its job's waits: the object itself."""
     error = LookupError("mine")
     get_job = Polled(jobs={"job_1": ["active", error], "job_0": ["active", "active", "completed"]})
     async with JobTracker(get_job, policy=every(1)) as tracker:
@@ -856,7 +857,7 @@ async def test_hooks() -> None:
         done = await first
         await second
     reviewing = AgentJob("job_1", "docs", "reviewing")
-    fault, left, *ends = (event for event in events if isinstance(event, PollFailed | WaitEnded))
+    fault, left, *ends = [cast("Any", event) for event in events if isinstance(event, PollFailed | WaitEnded)]
     assert (type(fault.error), fault.polls) == (ServerError, 2)
     assert (type(left.error), left.polls, left.elapsed) == (asyncio.CancelledError, 1, 2)
     assert [event for event in events if event not in (fault, left)] == [

@@ -787,13 +787,13 @@ async def _lived(answers: dict[str, list[object]], budget: PollBudget, steps: li
 
 @settings(max_examples=150)
 @given(
-    answers=st.fixed_dictionaries({f"job_{number}": st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=8) for number in range(4)}),
+    answers=st.fixed_dictionaries(
+        {f"job_{number}": st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=8) for number in range(4)}
+    ),
     budget=st.sampled_from([PollBudget(), PollBudget(in_flight=1), PollBudget(in_flight=2, per_second=3)]),
     steps=st.lists(STEPS, max_size=25),
 )
-def test_any_history(
-    answers: dict[str, list[object]], budget: PollBudget, steps: list[tuple[str, Any, Any]]
-) -> None:
+def test_any_history(answers: dict[str, list[object]], budget: PollBudget, steps: list[tuple[str, Any, Any]]) -> None:
     """In any history one poll per job is in flight, and only for a waiter; every wait ends in time; nothing leaks."""
     with asyncio.Runner(loop_factory=lambda: looptime.patch_event_loop(asyncio.new_event_loop(), start=0)) as runner:
         runner.run(_lived(answers, budget, steps))

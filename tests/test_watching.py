@@ -250,7 +250,7 @@ async def test_failures_are_values(source: Source) -> None:
 
 
 async def test_what_is_known_already() -> None:
-    """Jobs that have ended come first, without a poll, each wait told to the hooks; duplicates are waits of their own."""
+    """Jobs that have ended come first, without a poll, each told to the hooks; duplicates are waits of their own."""
     events: list[Any] = []
     get_job = Polled("active", "completed")
     jobs = [REF, DONE, ACTIVE, REF, refs(1)[0], DONE]
@@ -297,7 +297,7 @@ async def test_leaving_early(source: Source, leave: str) -> None:
 
 
 async def test_endless_source() -> None:
-    """An async source without end is taken a bounded number ahead, and on as results are taken; it is closed at the end."""
+    """An async source without end is taken a bounded number ahead of the results, and closed at the end."""
     taken, closed = 0, False
 
     async def endless() -> AsyncIterator[JobRef]:
@@ -586,7 +586,7 @@ async def test_error_of_updates(first: list[object], step: object, kind: type[Ex
         seen = []
         with pytest.raises(kind):
             async for job in changes:
-                seen.append(job)  # noqa: PERF401 - the error is to come after it
+                seen.append(job)
         assert seen == [ACTIVE] * (bool(first) or step == "active")
         assert [job async for job in changes] == []
 
