@@ -315,6 +315,8 @@ class Scheduler:
         decision = decide(self._policy, tracked, answer, now)
         if type(decision) is Failed and self._outlived(tracked, decision.error, now):
             decision = decide(self._policy, tracked, answer, now)
+        if tracked.waiters is None:
+            return  # they left when a strategy was asked
         if type(decision) is Again:
             self._again(tracked, answer, decision, now)
         elif isinstance(decision, Done):
