@@ -59,13 +59,12 @@ from agentjobs_async.telemetry import (
 )
 from agentjobs_async.tracker import JobTracker
 from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
-from agentjobs_async.watching import AsCompleted, Updates, WaitResult
+from agentjobs_async.watching import WaitResult
 
 __all__ = [
     "AgentJob",
     "AgentJobsError",
     "AgentJobsSession",
-    "AsCompleted",
     "AuthError",
     "CreateFailed",
     "CreateOutcome",
@@ -99,7 +98,6 @@ __all__ = [
     "SessionClosedError",
     "TrackerStats",
     "TransportError",
-    "Updates",
     "WaitEnded",
     "WaitResult",
     "WaitTimeoutError",

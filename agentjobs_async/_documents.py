@@ -32,7 +32,7 @@ def job_of(document: object, project_id: str) -> AgentJob:
     try:
         fields = _structure(document, _Fields)
     except cattrs.BaseValidationError as error:
-        defect = "; ".join(cattrs.transform_error(error, format_exception=_described))
+        defect = "; ".join(map(_named_first, cattrs.transform_error(error, format_exception=_described)))
     else:
         return AgentJob(
             fields.id,
@@ -61,9 +61,9 @@ class _Fields:
 
 def _vital(value: object, _type: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a string is needed, not {type(value).__name__}")
+        raise TypeError(f"must be a string, not {type(value).__name__}")
     if not value:
-        raise TypeError("a non-empty string is needed")
+        raise TypeError("must not be empty")
     return value
 
 
@@ -101,7 +101,13 @@ def _link_or_none(value: object, _type: object) -> str | None:
 
 
 def _described(error: BaseException, _type: object) -> str:
-    return "it is missing" if isinstance(error, KeyError) else str(error)
+    return "is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _named_first(defect: str) -> str:
+    """Turn cattrs' order: `is missing @ $.id` becomes `id is missing`."""
+    words, _, path = defect.partition(" @ $.")
+    return f"{path} {words}"
 
 
 _structure: Final = make_dict_structure_fn(

@@ -17,6 +17,7 @@ from agentjobs_async.errors import (
     ResponseError,
     TransportError,
     WaitTimeoutError,
+    about,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
 from agentjobs_async.policy import PollBudget, PollPolicy
@@ -116,6 +117,8 @@ class Scheduler:
         if waiter.bucket != Tracked.NOWHERE:
             waiter.bucket = Tracked.NOWHERE
             self._deadlines.note_stale()
+        if isinstance(result, Exception):
+            about(result, tracked.ref)
         if self._hooks:
             job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
             polls = tracked.polls - waiter.polls_before

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 import tenacity
 from tenacity.wait import wait_base
 
-from agentjobs_async._checks import checked_seconds
-from agentjobs_async.errors import NotSentError, RateLimitedError
+from agentjobs_async._checks import checked_seconds, is_async
+from agentjobs_async.errors import InvalidInputError, NotSentError, RateLimitedError
 
 __all__ = [
     "DEFAULT_RETRY",
@@ -17,6 +17,7 @@ __all__ = [
     "RetryStrategy",
     "WaitStrategy",
     "accepts",
+    "checked_strategy",
     "create_attempts",
     "delay_of",
 ]
@@ -42,6 +43,26 @@ class History(Protocol):
     seen: float
     polls: int
     bad_answers: int
+
+
+def checked_strategy(name: str, value: object) -> None:
+    """Refuse what is no strategy for `name`, which is `wait` or `retry`.
+
+    Raises:
+        InvalidInputError: Not callable, async, a class instead of an instance, or a strategy of another kind.
+    """
+    if not callable(value):
+        raise InvalidInputError(f"{name} must be a tenacity strategy, not {type(value).__name__}")
+    if isinstance(value, type):
+        wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
+        raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: give {wanted}")
+    if is_async(value):
+        raise InvalidInputError(f"{name} must be a plain strategy: nobody awaits an async one")
+    if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
+        raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")
+
+
+_KINDS: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
 
 
 def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) -> float:

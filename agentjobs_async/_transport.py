@@ -136,7 +136,7 @@ class Transport:
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, may_have_left=True)
+            return self._fault(error, url, may_have_left=True)
         raise _bare(interrupted)
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
@@ -157,7 +157,7 @@ class Transport:
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, may_have_left=progress.may_have_left)
+            return self._fault(error, url, may_have_left=progress.may_have_left)
         raise _bare(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
@@ -180,11 +180,11 @@ class Transport:
             response.close()
         return Response(response.status, response.headers, body, whole)
 
-    def _fault(self, error: Exception, *, may_have_left: bool) -> AgentJobsError:
+    def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
         words = one_line(self._key.mask(_words(error)), _SHOWN)
         reason = _not_sent_reason(error)
         if reason is not None or not may_have_left:
-            return NotSentError(f"nothing was sent: {words}", reason or "connect")
+            return NotSentError(f"nothing was sent to {url.host}: {words}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", words)
         return TransportError(f"the exchange broke: {words}")

@@ -106,7 +106,7 @@ class JobSource:
     ref: str | None = None
 
 
-def _known_status(value: Any) -> JobStatus | str:
+def _known_status(value: JobStatus | str) -> JobStatus | str:
     if not isinstance(value, str):
         raise InvalidInputError(f"status must be a string, not {type(value).__name__}")
     return _KNOWN.get(value, value)

@@ -4,19 +4,15 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentjobs_async._checks import checked_count, checked_seconds, is_async
-from agentjobs_async._strategies import DEFAULT_RETRY, DEFAULT_WAIT, RetryStrategy, WaitStrategy
-from agentjobs_async.errors import InvalidInputError
+from agentjobs_async._checks import checked_count, checked_seconds
+from agentjobs_async._strategies import DEFAULT_RETRY, DEFAULT_WAIT, RetryStrategy, WaitStrategy, checked_strategy
 
 __all__ = ["PollBudget", "PollPolicy"]
 
 
 def _plain_strategy(instance: object, attribute: Any, value: object) -> None:
     del instance
-    if not callable(value):
-        raise InvalidInputError(f"{attribute.name} must be a tenacity strategy, not {type(value).__name__}")
-    if is_async(value):
-        raise InvalidInputError(f"{attribute.name} must be a plain strategy: nobody awaits an async one")
+    checked_strategy(attribute.name, value)
 
 
 def _grace(value: float) -> float:

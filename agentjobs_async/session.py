@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from ssl import SSLContext
 from types import TracebackType
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn, Self, TypeVar
 
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
@@ -18,19 +19,21 @@ from agentjobs_async._wire import Codec, prompt_body
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
 from agentjobs_async.decision import Answer
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
-from agentjobs_async.watching import AsCompleted, Updates
+from agentjobs_async.watching import WaitResult
 
 __all__ = ["AgentJobsSession"]
 
 _MEBIBYTE: Final = 1_048_576
 _GIBIBYTE: Final = 1_073_741_824
 _LONGEST_CREATE: Final = 120.0
+T = TypeVar("T")
+
 _CLOSED: Final = "the session was closed meanwhile"
 
 
@@ -87,11 +90,15 @@ class AgentJobsSession:
         del api_key  # no traceback with locals shows it, should it or another argument be refused
         if isinstance(key, InvalidInputError):
             raise key
-        self._base = checked_base_url(
-            _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
+        insecure = _flag("allow_insecure", allow_insecure)
+        self._base = _setting(
+            "base_url", base_url, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure)
         )
-        given_project = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
-        self._project_id = None if given_project is None else checked_id("project_id", given_project)
+        self._project_id = None
+        if project_id is not None or os.environ.get("AGENTJOBS_PROJECT_ID"):
+            self._project_id = _setting(
+                "project_id", project_id, "AGENTJOBS_PROJECT_ID", lambda project: checked_id("project_id", project)
+            )
         project, job = "project_id", "job_id"
         self._create_path = PathTemplate("create_path", create_path, self._base, allowed=frozenset({project}))
         self._get_path = PathTemplate(
@@ -157,7 +164,10 @@ class AgentJobsSession:
             max_retry_after=self._policy.max_retry_after,
             hooks=self._hooks,
         )
-        return _raised(await create.run(self._transport, self._codec, self._scopes))
+        result = await create.run(self._transport, self._codec, self._scopes)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
         """Read a job once, without any retry.
@@ -178,7 +188,9 @@ class AgentJobsSession:
             answer = await self._read(ref)
         if answer is None:
             answer = scope.reason or SessionClosedError(_CLOSED)
-        return _raised(answer.job if isinstance(answer, Paced) else answer)
+        if isinstance(answer, Exception):
+            raise about(answer, ref)
+        return answer.job if isinstance(answer, Paced) else answer
 
     async def wait_for_job(
         self,
@@ -217,7 +229,7 @@ class AgentJobsSession:
         jobs: Iterable[AgentJob | JobRef | str] | AsyncIterable[AgentJob | JobRef | str],
         *,
         timeout: float | None = 1800.0,
-    ) -> AsCompleted:
+    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
         """Give an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
@@ -227,7 +239,9 @@ class AgentJobsSession:
         """
         return self._tracker.as_completed(jobs, timeout)
 
-    def updates(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> Updates:
+    def updates(
+        self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
         Who reads slowly gets the newest state. The wait's error comes out of the iteration.
@@ -334,23 +348,23 @@ class AgentJobsSession:
         return response if isinstance(response, AgentJobsError) else self._codec.polled(response, ref)
 
 
-def _raised(result: AgentJob | Exception) -> AgentJob:
-    if isinstance(result, AgentJob):
-        return result
-    raise result
-
-
-def _given(name: str, value: str | None, variable: str) -> str:
-    """Give an argument, or what the environment has for it; an empty variable counts as none."""
-    found = value if value is not None else os.environ.get(variable)
-    if value is None and not found:
+def _setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
+    """Give an argument, or what the environment has for it, as `checked` does; an empty variable counts as none."""
+    if value is not None:
+        return checked(value)
+    found = os.environ.get(variable)
+    if not found:
         raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
-    return found  # type: ignore[return-value]  # the checks of each setting follow
+    try:
+        return checked(found)
+    except InvalidInputError as error:
+        defect = error.message
+    raise InvalidInputError(f"{defect} (it was taken from {variable})")
 
 
 def _checked_key(value: str | None) -> ApiKey | InvalidInputError:
     try:
-        return ApiKey(_given("api_key", value, "AGENTJOBS_API_KEY"))
+        return _setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
     except InvalidInputError as error:
         return error.with_traceback(None)
 

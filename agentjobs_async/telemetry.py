@@ -1,5 +1,6 @@
 """What happens, told to whoever asks: hooks and their events, and the logger of the package."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
@@ -8,7 +9,7 @@ from attrs import frozen
 
 from agentjobs_async._checks import is_async
 from agentjobs_async._text import words_of
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
 __all__ = [
@@ -128,6 +129,8 @@ def checked_observer(name: str, observer: object) -> None:
     Raises:
         InvalidInputError: `observer` is either.
     """
+    if isinstance(observer, type):
+        raise InvalidInputError(f"{name} must be an instance, not the class itself: {observer.__name__}()")
     if not callable(observer):
         raise InvalidInputError(f"{name} must be callable, not {type(observer).__name__}")
     if is_async(observer):
@@ -206,7 +209,7 @@ class StatusWarnings:
 
 
 class LoggingHook:
-    """A hook that logs under `agentjobs_async`: polls at DEBUG, what changes at INFO, failed ends at WARNING."""
+    """A hook that logs under `agentjobs_async`: polls at DEBUG, changes and ends at INFO, failures at WARNING."""
 
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
@@ -231,10 +234,12 @@ def _as_log(event: Event) -> tuple[int, str]:
             return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {_shown(error)}"
         case WaitEnded(ref, job, error, polls, elapsed):
             end = job.shown_status if job is not None else _shown(error)
-            level = logging.INFO if job is not None else logging.WARNING
-            return level, f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}"
+            expected = job is not None or isinstance(error, WaitTimeoutError | asyncio.CancelledError)
+            return (
+                logging.INFO if expected else logging.WARNING,
+                f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}",
+            )
 
 
 def _shown(error: BaseException | None) -> str:
-    text = words_of(error)
-    return text if isinstance(error, AgentJobsError) and text else f"{type(error).__name__}: {text}"
+    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {words_of(error)}"

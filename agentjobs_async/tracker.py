@@ -1,7 +1,8 @@
 """Many waits on one event loop: one poll stream for each job, one budget for all."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +16,7 @@ from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Contained, Hook, Hooks
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_or_ref, reader
-from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchWithUpdates
+from agentjobs_async.watching import AsCompleted, Target, Updates, WaitResult, Watch, WatchWithUpdates
 
 __all__ = ["JobTracker", "Tracker"]
 
@@ -153,7 +154,7 @@ class JobTracker:
         jobs: Iterable[AgentJob | JobRef] | AsyncIterable[AgentJob | JobRef],
         *,
         timeout: float | None = 1800.0,
-    ) -> AsCompleted:
+    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
         """Give an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
@@ -163,7 +164,9 @@ class JobTracker:
         """
         return self._tracker.as_completed(jobs, timeout)
 
-    def updates(self, job: AgentJob | JobRef, *, timeout: float | None = 1800.0) -> Updates:
+    def updates(
+        self, job: AgentJob | JobRef, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
         Who reads slowly gets the newest state. The wait's error comes out of the iteration.

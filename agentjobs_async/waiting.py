@@ -8,7 +8,7 @@ from agentjobs_async._checks import checked_timeout
 from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
 from agentjobs_async.decision import Answer, Done, Failed, decide, moved_to_last_poll
-from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
+from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
@@ -102,7 +102,7 @@ def _checked_answer(found: object, ref: JobRef) -> Answer:
     except ProtocolError as error:
         return error.with_traceback(None)
     if job.id != ref.job_id:
-        return ProtocolError("wrong_id", f"get_job gave another job than {ref.to_token()}")
+        return ProtocolError("wrong_id", "get_job gave another job than this one")
     return job
 
 
@@ -168,7 +168,7 @@ class Wait:
         if result is None:
             elapsed = asyncio.get_running_loop().time() - self.started
             result = WaitTimeoutError(self._ref, self._job, self._last_error, self.polls, elapsed)
-        raise result
+        raise about(result, self._ref)
 
     async def _result(self, read: Read, scope: Scope) -> AgentJob | Exception | None:
         """Give the job or the error that ends the wait; `None` when the scope was cut."""

@@ -170,6 +170,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
             raise InvalidInputError(f"jobs must be an iterable or an async iterable, not {type(jobs).__name__}")
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise InvalidInputError("this as_completed was used already: call as_completed again")
         loop = self._enter().loop
         self._entered = True
         if self._iterator is None:
@@ -285,6 +287,8 @@ class Updates(AsyncIterator[AgentJob]):
         self.bucket = Tracked.NOWHERE
 
     async def __aenter__(self) -> Self:
+        if self._scheduler is not None:
+            raise InvalidInputError("this updates was used already: call updates again")
         scheduler = self._scheduler = self._enter()
         self.started = scheduler.loop.time()
         job = self._job

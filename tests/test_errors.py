@@ -29,6 +29,7 @@ from agentjobs_async.errors import (
     SessionClosedError,
     TransportError,
     WaitTimeoutError,
+    about,
 )
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -108,6 +109,29 @@ def test_picklable_last_error() -> None:
     assert isinstance(twin, WaitTimeoutError)
     assert isinstance(twin.last_error, ServerError)
     assert (twin.last_error.status, twin.last_error.retry_after) == (503, 2.0)
+
+
+def test_names_its_job() -> None:
+    """An error that came of a read or a wait names the job first, then what happened, then what to do."""
+    error = NotFoundError(404, "r-1", None, "no such job")
+    assert str(error) == "HTTP 404: no such job; request id r-1; check base_url, the project id and the job id"
+    assert about(error, REF) is error
+    assert str(error) == f"job docs/job%201: HTTP 404: no such job; request id r-1; {error.advice}"
+    assert about(error, JobRef("docs", "other")).ref == REF
+    assert pickled(error).ref == REF
+
+
+def test_foreign_errors_name_nothing() -> None:
+    """An exception that is not ours is left as it is."""
+    error = ValueError("mine")
+    assert about(error, REF) is error
+    assert not hasattr(error, "ref")
+
+
+@pytest.mark.parametrize(("last_job", "advice"), [(JOB, "it goes on remotely: "), (None, "if it exists, it goes on")])
+def test_advice_after_a_timeout(last_job: AgentJob | None, advice: str) -> None:
+    """A wait that ran out of time says that the job goes on, or that nobody has seen it so far."""
+    assert f"; {advice}" in str(WaitTimeoutError(REF, last_job, None, 3, 5.0))
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,19 @@ def test_missing(name: str, value: str | None, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("base_url", "api.example.com"), ("api_key", "marmalade jar"), ("project_id", "..")]
+)
+def test_environment_that_makes_no_sense(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting from the environment that makes no sense is refused with the variable's name, a key never quoted."""
+    variable = f"AGENTJOBS_{name.upper()}"
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInputError, match=rf"^{name} must .*\(it was taken from {variable}\)$") as caught:
+        session_of(**{name: None})
+    assert "marmalade" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
     "call", [lambda s: s.create_job("Fix it"), lambda s: s.get_job("job_1"), lambda s: s.run_job("x")]
 )
 async def test_missing_project(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +360,25 @@ async def test_own_get_job() -> None:
                 await call("job_2")
             assert caught.value is error
     assert emulator.requests == ()
+
+
+@pytest.mark.parametrize("call", [lambda s: s.get_job("job_1"), lambda s: s.wait_for_job("job_1")])
+async def test_errors_name_their_job(call: Call) -> None:
+    """What a read or a wait raises says which job it is about, in its text and as a ref."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        await emulator.inject("403 forever")
+        with pytest.raises(AuthError, match=r"^job docs/job_1: HTTP 403") as caught:
+            await call(session)
+    assert caught.value.ref == REF
+
+
+async def test_documents_that_are_no_job() -> None:
+    """What is wrong with a document is said by the names of its fields."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        job = await session.create_job("Fix it")
+        await emulator.inject("document id=7 status=null on=get")
+        with pytest.raises(ProtocolError, match="id must be a string, not int; status must be a string, not NoneType"):
+            await session.get_job(job)
 
 
 # Running and waiting.

@@ -234,7 +234,7 @@ async def test_surprise_while_connecting(monkeypatch: pytest.MonkeyPatch) -> Non
     async with opened() as transport:
         answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", Progress())
     assert isinstance(answer, NotSentError)
-    assert (answer.reason, str(answer)) == ("connect", "nothing was sent: label too long")
+    assert (answer.reason, str(answer)) == ("connect", "nothing was sent to 127.0.0.1: label too long")
 
 
 @pytest.mark.looptime

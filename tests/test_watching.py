@@ -447,6 +447,17 @@ async def test_iterated_outside_of_its_block(made: Source) -> None:
             await anext(tracker.updates(REF))
 
 
+@pytest.mark.parametrize("face", ["as_completed", "updates"])
+async def test_used_twice(face: str) -> None:
+    """A block is entered once: to go through it again, another one is made."""
+    async with JobTracker(Polled("completed")) as tracker:
+        made: Any = tracker.as_completed([REF]) if face == "as_completed" else tracker.updates(REF)
+        async with made as results:
+            assert len([result async for result in results]) == 1
+        with pytest.raises(InvalidInputError, match=f"used already: call {face} again"):
+            await made.__aenter__()
+
+
 async def test_source_that_does_not_leave() -> None:
     """A source that swallows its cancellation does not hold up leaving."""
     released = asyncio.Event()

@@ -104,8 +104,7 @@ def _summed_up(context: Context, order: Order, report: Report, results: Sequence
     stopped_with = context.interruption.exit_code
     code = exit_code(results) if stopped_with is None else stopped_with
     report.summed_up(results, code)
-    if code != ExitCode.BROKEN_PIPE:
-        tell_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
+    tell_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
     return code
 
 

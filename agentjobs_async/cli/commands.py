@@ -150,6 +150,8 @@ def _run(order: Order, prompts: tuple[str, ...], file: str | None, max_active: i
     Each change is a line, and a table comes at the end. One that fails disturbs no other.
     """
     checked = prompts_of(prompts, file)
+    if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
+        _tell(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
     return executed(lambda context: actions.run_prompts(context, order, checked, max_active))
 
 

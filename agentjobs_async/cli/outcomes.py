@@ -129,8 +129,12 @@ def exit_code_of(error: Exception) -> ExitCode:
 
 
 def described(error: Exception) -> str:
-    """Give an error as one line. Here a session is closed only because the command is told to stop."""
+    """Give an error as one line that leaves its job unnamed: what it is shown beside names it.
+
+    Here a session is closed only because the command is told to stop.
+    """
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"
-    text = str(error) if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {error}"
-    return one_line(text)
+    if isinstance(error, AgentJobsError):
+        return one_line("; ".join(filter(None, (error.message, error.advice))))
+    return one_line(f"{type(error).__name__}: {error}")

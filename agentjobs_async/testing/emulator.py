@@ -121,9 +121,15 @@ class Emulator:
         return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
 
     def session(self, **settings: Any) -> "AgentJobsSession":
-        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key."""
+        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key.
+
+        Raises:
+            RuntimeError: The emulator does not run yet, and has no address.
+        """
         from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator stands without the client
 
+        if self.port == 0:
+            raise RuntimeError("the emulator does not run yet: make the session within async with Emulator()")
         return AgentJobsSession(**{"base_url": self.base_url, "api_key": self.api_key} | settings)
 
     def script(self, life: JobLife, *, prompt: str | None = None, project_id: str | None = None) -> None:
