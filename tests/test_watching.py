@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -93,7 +93,7 @@ async def test_watch() -> None:
         assert asyncio.isfuture(watch)
         watch.add_done_callback(called.append)
         results = await asyncio.gather(watch, watch, asyncio.wait_for(watch, 10))
-        assert results == [DONE] * 3
+        assert list(results) == [DONE] * 3
         assert (called, watch.result()) == ([watch], DONE)
         assert not watch.cancel()
         assert_nothing_left(tracker)
@@ -232,7 +232,7 @@ async def test_no_jobs(source: Source) -> None:
 async def test_failures_are_values(source: Source) -> None:
     """A job that fails, in whatever way, disturbs no other: its error is a value."""
     error = LookupError("mine")
-    steps = {"job_0": [error], "job_1": [forbidden], "job_2": ["failed"], "job_3": ["active"]}
+    steps: dict[str, Any] = {"job_0": [error], "job_1": [forbidden], "job_2": ["failed"], "job_3": ["active"]}
     steps |= {"job_4": [asyncio.CancelledError()], "job_5": [never]}
     get_job = Polled("completed", jobs=steps)
     async with (
@@ -253,7 +253,7 @@ async def test_what_is_known_already() -> None:
     """Jobs that have ended come first, without a poll, each told to the hooks; duplicates are waits of their own."""
     events: list[Any] = []
     get_job = Polled("active", "completed")
-    jobs = [REF, DONE, ACTIVE, REF, refs(1)[0], DONE]
+    jobs: list[AgentJob | JobRef] = [REF, DONE, ACTIVE, REF, refs(1)[0], DONE]
     async with (
         JobTracker(get_job, policy=every(3), hooks=[events.append]) as tracker,
         tracker.as_completed(jobs) as finished,
@@ -442,9 +442,9 @@ async def test_iterated_outside_of_its_block(made: Source) -> None:
     """To iterate without the block would leak, or hang: it is refused."""
     async with JobTracker(Polled()) as tracker:
         with pytest.raises(InvalidInputError, match="within the block"):
-            await anext(tracker.as_completed(made([REF])))
+            await anext(cast("Any", tracker.as_completed(made([REF]))))
         with pytest.raises(InvalidInputError, match="within the block"):
-            await anext(tracker.updates(REF))
+            await anext(cast("Any", tracker.updates(REF)))
 
 
 @pytest.mark.parametrize("face", ["as_completed", "updates"])
