@@ -13,8 +13,10 @@
 #   _scope        interrupting the current task; _binding: one loop, one process
 #   waiting       wait_for_job: one wait, in the caller's task
 #   counters      TrackerStats
-#   watching      the faces of a tracked wait; over _scheduler, _tracked, _timetable and _tempo
+#   watching      a tracked wait as a future, and its changes; over _scheduler, _tracked, _timetable and _tempo
+#   completion    many tracked waits: their results as they come
 #   tracker       JobTracker: many jobs on one loop
+#   _settings     a session's settings, from arguments or the environment
 #   creating      one create and its outcome
 #   session       AgentJobsSession
 #   testing       the emulator of the service
@@ -23,6 +25,7 @@
 
 from agentjobs_async._transport import HttpTimeouts
 from agentjobs_async._version import __version__
+from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -59,7 +62,6 @@ from agentjobs_async.telemetry import (
 )
 from agentjobs_async.tracker import JobTracker
 from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
-from agentjobs_async.watching import WaitResult
 
 __all__ = [
     "AgentJob",

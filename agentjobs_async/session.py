@@ -1,21 +1,20 @@
 """The session: one service, one key, one event loop. Creates jobs, reads them, waits for them."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from ssl import SSLContext
 from types import TracebackType
-from typing import Final, NoReturn, Self, TypeVar
+from typing import Final, NoReturn, Self
 
 from agentjobs_async._address import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
 from agentjobs_async._scope import Scope, let_leave
-from agentjobs_async._secrets import ApiKey
+from agentjobs_async._settings import checked_flag, checked_key, checked_user_agent, default_project, setting
 from agentjobs_async._transport import HttpTimeouts, Transport
-from agentjobs_async._version import __version__
 from agentjobs_async._wire import Codec, prompt_body
+from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
 from agentjobs_async.decision import Answer
@@ -25,15 +24,12 @@ from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
-from agentjobs_async.watching import WaitResult
 
 __all__ = ["AgentJobsSession"]
 
 _MEBIBYTE: Final = 1_048_576
 _GIBIBYTE: Final = 1_073_741_824
 _LONGEST_CREATE: Final = 120.0
-T = TypeVar("T")
-
 _CLOSED: Final = "the session was closed meanwhile"
 
 
@@ -86,19 +82,15 @@ class AgentJobsSession:
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        key = _checked_key(api_key)
+        key = checked_key(api_key)
         del api_key  # no traceback with locals shows it, should it or another argument be refused
         if isinstance(key, InvalidInputError):
             raise key
-        insecure = _flag("allow_insecure", allow_insecure)
-        self._base = _setting(
+        insecure = checked_flag("allow_insecure", allow_insecure)
+        self._base = setting(
             "base_url", base_url, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure)
         )
-        self._project_id = None
-        if project_id is not None or os.environ.get("AGENTJOBS_PROJECT_ID"):
-            self._project_id = _setting(
-                "project_id", project_id, "AGENTJOBS_PROJECT_ID", lambda project: checked_id("project_id", project)
-            )
+        self._project_id = default_project(project_id)
         project, job = "project_id", "job_id"
         self._create_path = PathTemplate("create_path", create_path, self._base, allowed=frozenset({project}))
         self._get_path = PathTemplate(
@@ -112,7 +104,7 @@ class AgentJobsSession:
             timeouts=checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
             ssl=checked_instance("ssl", ssl, SSLContext),
             proxy=checked_proxy(proxy, self._base, allow_insecure=allow_insecure),
-            user_agent=_checked_user_agent(user_agent),
+            user_agent=checked_user_agent(user_agent),
             max_document_bytes=self._codec.max_document_bytes,
         )
         self._read: Read = self._read_over_http if get_job is None else reader(get_job)
@@ -346,38 +338,3 @@ class AgentJobsSession:
         url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})
         response = await self._transport.read(url)
         return response if isinstance(response, AgentJobsError) else self._codec.polled(response, ref)
-
-
-def _setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
-    """Give an argument, or what the environment has for it, as `checked` does; an empty variable counts as none."""
-    if value is not None:
-        return checked(value)
-    found = os.environ.get(variable)
-    if not found:
-        raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
-    try:
-        return checked(found)
-    except InvalidInputError as error:
-        defect = error.message
-    raise InvalidInputError(f"{defect} (it was taken from {variable})")
-
-
-def _checked_key(value: str | None) -> ApiKey | InvalidInputError:
-    try:
-        return _setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
-    except InvalidInputError as error:
-        return error.with_traceback(None)
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
-    return value
-
-
-def _checked_user_agent(value: object) -> str:
-    if value is None:
-        return f"agentjobs-async/{__version__}"
-    if not isinstance(value, str) or not value.strip() or not (value.isascii() and value.isprintable()):
-        raise InvalidInputError("user_agent must be printable ASCII on one line")
-    return value

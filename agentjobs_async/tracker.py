@@ -10,13 +10,14 @@ from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._scheduler import Scheduler
 from agentjobs_async._scope import let_leave
+from agentjobs_async.completion import AsCompleted, Target, WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Contained, Hook, Hooks
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_or_ref, reader
-from agentjobs_async.watching import AsCompleted, Target, Updates, WaitResult, Watch, WatchWithUpdates
+from agentjobs_async.watching import Updates, Watch, WatchWithUpdates
 
 __all__ = ["JobTracker", "Tracker"]
 

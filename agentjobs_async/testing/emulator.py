@@ -54,11 +54,11 @@ class Emulator:
         host: str = "127.0.0.1",
         port: int = 0,
         api_key: str = DEFAULT_API_KEY,
-        lives: JobLife | LifeOf = JobLife(),  # noqa: B008 - frozen
+        lives: JobLife | LifeOf = JobLife(),  # noqa: B008 - a frozen value
         rate_limit: RateLimit | None = None,
         latency: float = 0.0,
         speed: float = 1.0,
-        faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - frozen
+        faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - a frozen value
     ) -> None:
         self.host = host
         self.foreign = ForeignOrigin(host=host)
