@@ -6,7 +6,7 @@ what was due in that time comes due afterwards in the same rhythm.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from random import choice
 from typing import Final
@@ -24,6 +24,7 @@ _UNREACHABLE_AFTER: Final = 10
 _FEW: Final = 64
 _PROBE_AFTER_LEAVING: Final = 1.0
 _PROBE_AT_LEAST_EVERY: Final = 30.0
+_SILENCE: Final = 1.0
 
 
 class Alarms:
@@ -78,6 +79,7 @@ class PollQueue:
         self._timetable: Timetable[Tracked] = Timetable(lambda tracked, bucket: tracked.bucket == bucket)
         self._ready: deque[Tracked] = deque()
         self._urgent: deque[Tracked] = deque()
+        self._waiting_since = -inf
         self._armed: float = inf
         self._ghosts = 0
         self._failed_to_reach: set[JobRef] = set()
@@ -96,9 +98,15 @@ class PollQueue:
     def make_ready(self, tracked: Tracked) -> None:
         """Have it polled as soon as it is its turn."""
         self._lift(tracked)
-        tracked.bucket = Tracked.READY
-        self._ready.append(tracked)
+        self._line_up([tracked])
         self._pump()
+
+    def _line_up(self, tracked: Iterable[Tracked]) -> None:
+        if not self._ready:
+            self._waiting_since = self._loop.time()
+        for one in tracked:
+            one.bucket = Tracked.READY
+            self._ready.append(one)
 
     def place(self, tracked: Tracked, when: float, now: float) -> None:
         """Have it polled at the loop time `when`, or as soon as the clock of the polls comes to it.
@@ -181,9 +189,7 @@ class PollQueue:
         self._armed = inf
         if self._tempo.stopped:
             return
-        for tracked in self._timetable.take_due(self._tempo.time(self._loop.time())):
-            tracked.bucket = Tracked.READY
-            self._ready.append(tracked)
+        self._line_up(self._timetable.take_due(self._tempo.time(self._loop.time())))
         self._arm()
         self._pump()
 
@@ -238,18 +244,28 @@ class PollQueue:
     def _resume(self) -> None:
         """Let polls go out again: what has become due in the meantime spread over as long a time as was lost."""
         now = self._loop.time()
-        spread = min(self._tempo.resume(now), _LONGEST_RELEASE)
+        lost = self._tempo.resume(now)
         self._failed_to_reach.clear()
         self._probe = None
-        released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY]
-        released += self._timetable.take_due(self._tempo.time(now))
+        self._spread(self._timetable.take_due(self._tempo.time(now)), lost, now)
+        self._arm()
+        self._pump()
+
+    def relax(self, silence: float, now: float) -> None:
+        """Spread what has been due since the server fell silent, for so many seconds: it all waits for its answers."""
+        lost = min(silence, now - self._waiting_since)
+        if self._ready and lost >= _SILENCE:
+            self._spread([], lost, now)
+
+    def _spread(self, due: list[Tracked], lost: float, now: float) -> None:
+        """Let what waits for its turn, and then `due`, come due again in as long a time as was lost."""
+        spread = min(lost, _LONGEST_RELEASE)
+        released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY] + due
         self._ready.clear()
         self._ghosts = sum(tracked.bucket != Tracked.URGENT for tracked in self._urgent)
         for index, tracked in enumerate(released):
             tracked.bucket = Tracked.NOWHERE
             self.place(tracked, now + spread * index / len(released), now)
-        self._arm()
-        self._pump()
 
     def close(self) -> None:
         """Stop all timers, and forget what was due."""

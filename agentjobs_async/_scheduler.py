@@ -61,6 +61,7 @@ class Scheduler:
         self._wishes: dict[JobRef, float] = {}
         self._flying: dict[Tracked, float] = {}
         self._starting = 0
+        self._answered_at = loop.time()
         self._typical = 0.0
         self._warnings = StatusWarnings()
 
@@ -266,6 +267,7 @@ class Scheduler:
                 now = clock()
                 self._answered(tracked, answer, now)
                 if isinstance(answer, KeyboardInterrupt | SystemExit):
+                    task.add_done_callback(asyncio.Task.exception)  # else the loop complains that nobody asked for it
                     raise answer
                 if task.cancelling():  # all tasks of the loop are: no new ones now; or the callable cancelled its own
                     self._alarms.set(self._pump, now + _PATIENCE)
@@ -329,6 +331,9 @@ class Scheduler:
 
     def _saw(self, tracked: Tracked, job: AgentJob, now: float) -> None:
         self._queue.reached()
+        if now - self._answered_at >= _PATIENCE:
+            self._queue.relax(now - self._answered_at, now)
+        self._answered_at = now
         previous, tracked.job, tracked.error = tracked.job, job, None
         tracked.observed = self._counters.move(tracked.observed)
         tracked.seen = now

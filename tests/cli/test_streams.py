@@ -41,7 +41,7 @@ def test_token_is_not_lost(service: EmulatorThread) -> None:
 def test_closed_stream() -> None:
     """A stream that the process was started without takes everything."""
     stream = guarded(None)
-    stream.write("text")
+    assert stream.write("text") == 4
     stream.flush()
 
 

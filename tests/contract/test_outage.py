@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs_async import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.testing import Emulator, JobLife
-from tests.contract.ways import Waiting, gets
+from tests.contract.ways import Waiting, gets, waiting_by
 
 pytestmark = pytest.mark.looptime
 
@@ -64,9 +64,7 @@ async def test_outages(count: int, waiting: Waiting) -> None:
     assert {fault: peak for fault, peak in peaks.items() if not 0 < peak <= 1.5 * _busiest(healthy, CALM) + 2} == {}
 
 
-@pytest.mark.xfail(
-    reason="the backlog of a hanging service drains as fast as the places allow, 25 polls in a second instead of 13"
-)
+@pytest.mark.parametrize("waiting", [*map(waiting_by, ("session", "tracker"))])
 async def test_more_waits_than_places(waiting: Waiting) -> None:
     """When more polls hang than there are places, those that wait for one are not all let go in one second."""
     healthy = await _asked(waiting, 30, "ok", places=5)
