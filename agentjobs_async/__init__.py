@@ -4,7 +4,7 @@
 #   models        AgentJob, JobRef, JobStatus, JobSource
 #   telemetry     Hook, event records, LoggingHook
 #   _strategies   tenacity's strategies, called on our terms                          (tenacity)
-#   policy        PollPolicy, PollBudget
+#   policy        PollPolicy, PollBudget, HttpTimeouts
 #   decision      decide(): what each answer means, for one wait and for ten thousand
 #   _documents    a job's document to a job                                           (cattrs)
 #   _wire         answers to jobs or errors; over _strict_json, _content_coding, _retry_after and _secrets
@@ -23,7 +23,6 @@
 #   cli           the command line                                                    (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
-from agentjobs_async._transport import HttpTimeouts
 from agentjobs_async._version import __version__
 from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
@@ -47,7 +46,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
 from agentjobs_async.telemetry import (
     CreateFailed,

@@ -26,7 +26,7 @@ WaitStrategy = wait_base | Callable[[tenacity.RetryCallState], float]
 RetryStrategy = tenacity.retry_base | Callable[[tenacity.RetryCallState], bool]
 
 DEFAULT_WAIT: Final = tenacity.wait_exponential(multiplier=1, exp_base=1.1, max=15) + tenacity.wait_random(0, 1)
-DEFAULT_RETRY: Final = tenacity.retry_if_exception_type((OSError, TimeoutError))
+DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # TimeoutError is one of them
 
 
 class History(Protocol):

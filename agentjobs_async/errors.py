@@ -112,6 +112,8 @@ class NotSentError(AgentJobsError, ConnectionError):
         reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (it refused), `timeout` or `connect`.
     """
 
+    advice = "check base_url and the network, or try again"
+
     def __init__(self, message: str, reason: str = "connect") -> None:
         super().__init__(message)
         self.reason = reason
@@ -119,6 +121,8 @@ class NotSentError(AgentJobsError, ConnectionError):
 
 class TransportError(AgentJobsError, ConnectionError):
     """The exchange broke after the first byte of the request left: reset, closed, timed out."""
+
+    advice = "a read may be tried again"
 
 
 class CreateOutcomeUnknownError(AgentJobsError):
@@ -144,7 +148,7 @@ class ResponseError(AgentJobsError):
     Attributes:
         status: The HTTP status.
         request_id: The service's own name for the exchange, where it gave one, else `None`.
-        retry_after: The seconds after which the service wishes to be asked again; `None` without a valid wish.
+        retry_after: The seconds of its Retry-After; `None` without a valid one.
         excerpt: The beginning of what it said: one line, at most 2 KiB, the key masked.
     """
 
@@ -153,7 +157,7 @@ class ResponseError(AgentJobsError):
     ) -> None:
         answer = f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}"
         named = f"request id {request_id}" if request_id else ""
-        wish = "" if retry_after is None else f"the service asks for {retry_after:g} s of patience"
+        wish = "" if retry_after is None else f"Retry-After: {retry_after:g} s"
         super().__init__("; ".join(filter(None, (answer, named, wish))))
         self.status = status
         self.request_id = request_id
@@ -221,7 +225,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
     ) -> None:
         seen = f"last seen {last_job.shown_status}" if last_job is not None else "never seen"
-        trouble = f", last error: {_said_by(last_error)}" if last_error is not None else ""
+        trouble = f", last error: {said_by(last_error)}" if last_error is not None else ""
         super().__init__(f"it did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble})")
         self.ref: JobRef = ref
         self.advice = _AFTER_TIMEOUT if last_job is not None else _AFTER_SILENCE
@@ -234,7 +238,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         """Pickle; a foreign `last_error` that doesn't pickle becomes an `AgentJobsError` of the same words."""
         rebuild, (cls, args, state) = super().__reduce__()
         if not _survives_pickling(self.last_error):
-            state["last_error"] = AgentJobsError(f"{type(self.last_error).__name__}: {words_of(self.last_error)}")
+            state["last_error"] = AgentJobsError(said_by(self.last_error))
         return rebuild, (cls, args, state)
 
 
@@ -249,8 +253,9 @@ def about(error: E, ref: "JobRef") -> E:
     return error
 
 
-def _said_by(error: Exception) -> str:
-    return error.message if isinstance(error, AgentJobsError) else words_of(error)
+def said_by(error: BaseException | None) -> str:
+    """Give what an error says as one line: ours without its job and advice, a foreign one with its type."""
+    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {words_of(error)}"
 
 
 def _survives_pickling(value: object) -> bool:
@@ -271,7 +276,7 @@ class JobFailedError(AgentJobsError):
     advice = "its record may say more in job.raw"
 
     def __init__(self, job: "AgentJob") -> None:
-        super().__init__(f"job {job.shown_name} failed")
+        super().__init__(f"the job {job.shown_name} failed")
         self.job = job
 
 

@@ -12,7 +12,7 @@ from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
 from agentjobs_async._scope import Scope, let_leave
 from agentjobs_async._settings import checked_flag, checked_key, checked_user_agent, default_project, setting
-from agentjobs_async._transport import HttpTimeouts, Transport
+from agentjobs_async._transport import Transport
 from agentjobs_async._wire import Codec, prompt_body
 from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
@@ -20,7 +20,7 @@ from agentjobs_async.creating import Create
 from agentjobs_async.decision import Answer
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
@@ -43,15 +43,15 @@ class AgentJobsSession:
         base_url: Address of the service: https, or plain http to loopback. `None` takes `AGENTJOBS_BASE_URL`.
         api_key: The secret, visible ASCII. `None` takes `AGENTJOBS_API_KEY`. It goes to `base_url` only.
         project_id: The project of calls that name none. `None` takes `AGENTJOBS_PROJECT_ID`, where that is set.
-        create_path: Template of the path that creates; may know `{project_id}`, and carry a query string.
-        get_path: Template of the path that reads; must know `{job_id}`, may know `{project_id}`.
+        create_path: Template of the path that creates; may contain `{project_id}`, and carry a query string.
+        get_path: Template of the path that reads; must contain `{job_id}`, may contain `{project_id}`.
         get_job: An async callable that reads a job some other way; it gets a `JobRef`, and gives an `AgentJob` or the
             service's document as a mapping. `get_path` and `timeouts.request` don't matter then.
         policy: When a wait asks again, and what it puts up with.
-        budget: What all polls of this session may use together; your own `get_job` calls come on top, as many at
-            once.
+        budget: What all polls of this session may use together; calls of the `get_job` method come on top, as
+            many at once.
         timeouts: How long one exchange may take.
-        ssl: An own context, for private authorities or client certificates; `None` is the system's.
+        ssl: Your own context, for private authorities or client certificates; `None` is the system's.
         proxy: Address of an http(s) proxy; `None` goes directly. Never taken from the environment.
         max_document_bytes: How long an answer may be, compressed or not, up to 1 GiB; beyond it is a `ProtocolError`.
         allow_insecure: Allows plain http to other hosts than loopback: the key crosses the network readable.
@@ -119,7 +119,7 @@ class AgentJobsSession:
         prompt: str,
         *,
         project_id: str | None = None,
-        timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - the settled face; it tells what was not sent from what is unknown
+        timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - a public signature; it tells what was not sent from what is unknown
     ) -> AgentJob:
         """Start one agent, at most, whatever the network does, and give its job.
 
@@ -134,11 +134,11 @@ class AgentJobsSession:
         Raises:
             InvalidInputError: An argument makes no sense; nothing was sent.
             NotSentError: No connection could be made in time; nothing was sent.
-            RateLimitedError: 429, and the patience asked for exceeds `policy.max_retry_after` or the time left.
+            RateLimitedError: 429, and its Retry-After exceeds `policy.max_retry_after` or the time left.
             AuthError, NotFoundError, RejectedError: Refused; no agent was started.
             CreateOutcomeUnknownError: An agent may have been started: it broke after the first byte left, or the
                 answer was a 5xx, 408, 303, or no usable job.
-            SessionClosedError: The session is closed, or was while nothing was under way.
+            SessionClosedError: The session is closed, or is closed before the request is sent.
         """
         try:
             project = self._project(project_id)
@@ -188,7 +188,7 @@ class AgentJobsSession:
         self,
         job: AgentJob | JobRef | str,
         *,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Give the job once it is completed, archived or failed. `failed` is a result, not an exception.
@@ -198,11 +198,11 @@ class AgentJobsSession:
         Args:
             job: A bare id is a job of the session's project. An `AgentJob` that has ended comes back without a poll.
             timeout: Seconds above 0; `None` waits for ever.
-            on_update: A plain function, called with the job at first sight and at each change, the last included.
-                What it raises is logged once.
+            on_update: A plain function, called with the job at first sight and at each change (of what is not only in
+                `raw`), the last included. What it raises is logged once.
 
         Raises:
-            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave no delay.
+            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave an invalid delay.
             WaitTimeoutError: The time ran out.
             ProtocolError: `policy.max_bad_answers` unusable answers in a row.
             NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
@@ -213,7 +213,12 @@ class AgentJobsSession:
         return await self._tracker.watch(job, timeout, on_update)
 
     def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
-        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it ends the wait.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
+        """
         return self._tracker.watch(job, timeout)
 
     def as_completed(
@@ -226,8 +231,13 @@ class AgentJobsSession:
 
         Args:
             jobs: A list is taken at once; any other iterable, an async one without end too, at most 1,000 ahead of
-                the results that were taken. What it raises itself comes out of the iteration.
-            timeout: Seconds for each job, from when it is taken.
+                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
+                two results.
+            timeout: Seconds for each job, from when it is taken; `None` for ever.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         return self._tracker.as_completed(jobs, timeout)
 
@@ -236,7 +246,11 @@ class AgentJobsSession:
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
-        Who reads slowly gets the newest state. The wait's error comes out of the iteration.
+        A slow reader gets the newest state. The wait's error comes out of the iteration.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         return self._tracker.updates(job, timeout)
 
@@ -244,11 +258,19 @@ class AgentJobsSession:
         """Say that something happened to the job: it is polled soon, once, however often this is called.
 
         Nothing happens for a job that nobody waits for.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         self._tracker.notify(job)
 
     def stats(self) -> TrackerStats:
-        """Give a snapshot of what the waits of this session are doing."""
+        """Give a snapshot of what the waits of this session are doing.
+
+        Raises:
+            SessionClosedError: The session is closed, or this is not its event loop.
+        """
         return self._tracker.stats()
 
     async def run_job(
@@ -256,7 +278,7 @@ class AgentJobsSession:
         prompt: str,
         *,
         project_id: str | None = None,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; it spans the create and the wait
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; it spans the create and the wait
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Create a job, then wait for it, all within `timeout` seconds; the create takes 120 s at the most.

@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from attrs import frozen
 
 from agentjobs_async._checks import is_async
-from agentjobs_async._text import words_of
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, WaitTimeoutError
+from agentjobs_async.errors import CreateOutcome, InvalidInputError, WaitTimeoutError, said_by
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
 __all__ = [
@@ -70,7 +70,7 @@ class JobPolled:
 
 @frozen
 class JobChanged:
-    """A poll showed the job other than it was known before.
+    """A poll showed a change of the job. What only `raw` holds does not count.
 
     Attributes:
         previous: The job as it was known.
@@ -113,6 +113,7 @@ class WaitEnded:
 
 
 Event = JobCreated | CreateFailed | JobPolled | JobChanged | PollFailed | WaitEnded
+"""What a hook is told."""
 
 
 class Hook(Protocol):
@@ -224,22 +225,18 @@ def _as_log(event: Event) -> tuple[int, str]:
         case CreateFailed(project_id, outcome, error):
             return (
                 logging.WARNING,
-                f"create in {JobRef(project_id, '-').to_token()[:-2]} ended as {outcome}: {_shown(error)}",
+                f"create in {quote(project_id, safe='')} ended as {outcome}: {said_by(error)}",
             )
         case JobPolled(job, polls):
             return logging.DEBUG, f"poll {polls} of {job.shown_name}: {job.shown_status}"
         case JobChanged(job, previous):
             return logging.INFO, f"{job.shown_name} went from {previous.shown_status} to {job.shown_status}"
         case PollFailed(ref, error, polls):
-            return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {_shown(error)}"
+            return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {said_by(error)}"
         case WaitEnded(ref, job, error, polls, elapsed):
-            end = job.shown_status if job is not None else _shown(error)
+            end = job.shown_status if job is not None else said_by(error)
             expected = job is not None or isinstance(error, WaitTimeoutError | asyncio.CancelledError)
             return (
                 logging.INFO if expected else logging.WARNING,
                 f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}",
             )
-
-
-def _shown(error: BaseException | None) -> str:
-    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {words_of(error)}"

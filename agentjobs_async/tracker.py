@@ -131,7 +131,7 @@ class JobTracker:
         self,
         job: AgentJob | JobRef,
         *,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Give the job once it is completed, archived or failed; as the free `wait_for_job` does, with its errors.
@@ -147,7 +147,12 @@ class JobTracker:
         *,
         timeout: float | None = 1800.0,
     ) -> asyncio.Future[AgentJob]:
-        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it ends the wait.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
+        """
         return self._tracker.watch(job, timeout)
 
     def as_completed(
@@ -160,8 +165,13 @@ class JobTracker:
 
         Args:
             jobs: A list is taken at once; any other iterable, an async one without end too, at most 1,000 ahead of
-                the results that were taken. What it raises itself comes out of the iteration.
-            timeout: Seconds for each job, from when it is taken.
+                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
+                two results.
+            timeout: Seconds for each job, from when it is taken; `None` for ever.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         return self._tracker.as_completed(jobs, timeout)
 
@@ -170,7 +180,11 @@ class JobTracker:
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
-        Who reads slowly gets the newest state. The wait's error comes out of the iteration.
+        A slow reader gets the newest state. The wait's error comes out of the iteration.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         return self._tracker.updates(job, timeout)
 
@@ -178,11 +192,19 @@ class JobTracker:
         """Say that something happened to the job: it is polled soon, once, however often this is called.
 
         Nothing happens for a job that nobody waits for.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         self._tracker.notify(job)
 
     def stats(self) -> TrackerStats:
-        """Give a snapshot of what the tracker is doing."""
+        """Give a snapshot of what the tracker is doing.
+
+        Raises:
+            SessionClosedError: The tracker is closed, or this is not its event loop.
+        """
         return self._tracker.stats()
 
     async def aclose(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
-from agentjobs_async._checks import checked_timeout
+from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
 from agentjobs_async.decision import Answer, Done, Failed, decide, moved_to_last_poll
@@ -16,7 +16,9 @@ from agentjobs_async.telemetry import Contained, StatusWarnings
 __all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
+"""Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
 OnUpdate = Callable[[AgentJob], object]
+"""Is called with the job at first sight and at each change, the last included; what it returns is ignored."""
 Read = Callable[[JobRef], Awaitable[Answer]]
 
 _CUT: Final = "no answer until the wait ended"
@@ -29,7 +31,7 @@ async def wait_for_job(
     *,
     get_job: GetJob,
     policy: PollPolicy | None = None,
-    timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+    timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
     on_update: OnUpdate | None = None,
 ) -> AgentJob:
     """Give the job once it is completed, archived or failed. `failed` is a result, not an exception.
@@ -45,7 +47,7 @@ async def wait_for_job(
             it raises is logged once.
 
     Raises:
-        InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave no delay.
+        InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave an invalid delay.
         WaitTimeoutError: The time ran out.
         ProtocolError: `policy.max_bad_answers` unusable answers in a row.
         NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
@@ -62,11 +64,7 @@ def checked_policy(policy: object) -> PollPolicy:
     Raises:
         InvalidInputError: It is no `PollPolicy`.
     """
-    if policy is None:
-        return _DEFAULT_POLICY
-    if not isinstance(policy, PollPolicy):
-        raise InvalidInputError(f"policy must be a PollPolicy, not {type(policy).__name__}")
-    return policy
+    return checked_instance("policy", policy, PollPolicy) or _DEFAULT_POLICY
 
 
 _DEFAULT_POLICY: Final = PollPolicy()

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from agentjobs_async._scheduler import Scheduler
 from agentjobs_async._tracked import Tracked
-from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.errors import InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = ["Updates", "Watch", "WatchWithUpdates"]
@@ -40,6 +40,8 @@ class Watch(asyncio.Future[AgentJob]):
             super().cancel()
         else:
             self.set_exception(result)
+            if isinstance(result, SessionClosedError):
+                self.exception()  # whoever closes knows: asyncio need not complain when nobody awaits it
 
     def cancel(self, msg: Any = None) -> bool:
         """Stop waiting, at once. The job goes on remotely."""
@@ -69,7 +71,7 @@ class WatchWithUpdates(Watch):
 class Updates(AsyncIterator[AgentJob]):
     """One job's state now and each change; an async context manager that is its own iterator.
 
-    Who reads slowly gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
+    A slow reader gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
     of the iteration.
     """
 

@@ -196,9 +196,7 @@ def test_by_status(status: int, kind: type[ResponseError]) -> None:
 def test_response_message() -> None:
     """A response error says the status, the server's words, the request id, its wish, and what to do next."""
     text = str(RateLimitedError(429, "r-1", 2.0, "slow down"))
-    assert text == (
-        "HTTP 429: slow down; request id r-1; the service asks for 2 s of patience; nothing was done; ask again later"
-    )
+    assert text == ("HTTP 429: slow down; request id r-1; Retry-After: 2 s; nothing was done; ask again later")
     assert str(ResponseError(418)) == "HTTP 418"
 
 

@@ -106,15 +106,16 @@ async def test_web_backend(emulator: Emulator) -> None:
         finally:
             await runner.cleanup()
 
-    status, document = await call("POST", "/jobs", json={"prompt": "From a request"})
+    status, document = await call("POST", "/jobs", data={"prompt": "From a request"})
     assert status == web.HTTPAccepted.status_code
     status, document = await call("GET", "/jobs", params={"token": document["token"]})
     assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
     assert emulator.agents_started["From a request"] == 1
-    assert (await call("POST", "/jobs", json={}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("POST", "/jobs", data={}))[0] == web.HTTPBadRequest.status_code
     assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("GET", "/jobs"))[0] == web.HTTPBadRequest.status_code
     await emulator.inject("500", prompt="Unlucky")
-    status, document = await call("POST", "/jobs", json={"prompt": "Unlucky"})
+    status, document = await call("POST", "/jobs", data={"prompt": "Unlucky"})
     assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
 
 

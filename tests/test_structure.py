@@ -76,7 +76,7 @@ ONE_FILE = ["cattrs", "tenacity", "click", "rich", "pytest", "pytest_asyncio"]
 
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
-    "errors": {"BY_STATUS", "about"},
+    "errors": {"BY_STATUS", "about", "said_by"},
     "models": {"Paced", "checked_id"},
     "telemetry": {"Contained", "Hooks", "StatusWarnings", "checked_observer", "logger"},
 }

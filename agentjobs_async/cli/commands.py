@@ -14,8 +14,8 @@ from agentjobs_async._text import one_line
 from agentjobs_async.cli import actions
 from agentjobs_async.cli.actions import DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.emulation import emulate
-from agentjobs_async.cli.execution import executed, in_option_words
-from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.execution import executed
+from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.prompts import checked_prompts, prompts_of
 from agentjobs_async.cli.service import Service
 
@@ -25,18 +25,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _EXIT_CODES: Final = """\b
 Exit codes:
-  0    all completed
+  0    {success}
   1    some failed, were archived, or were refused by the service
   2    wrong usage, nothing was sent
   3    the API key was refused
   4    some are unfinished (timed out, unreadable), unsure, or were not sent
   130  stopped by Ctrl-C; 143 by SIGTERM; the jobs go on remotely
-Of several the key counts most, then 4, then 1.
+  141  nobody reads the output any more, as after | head
+If several apply: 3, then 4, then 1.
 """
+_ALL_COMPLETED: Final = _EXIT_CODES.format(success="all completed")
+_CREATED_LINE: Final = "  created  number job status prompt\n"
 _JSON_LINES: Final = """\b
 With --json each line of output is one JSON object:
-  created  number job status prompt
-  status   number job status               at first sight, and when it changes
+{created}  status   number job status               at first sight, and when it changes
   trouble  job error                       it can't be read for the time being
   ended    number job status prompt outcome pr_link error
   summary  outcomes exit_code              the last line
@@ -56,7 +58,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except click.Abort:
         return 130
     except InvalidInputError as error:
-        _tell(f"Error: {in_option_words(error)}")
+        _tell(f"Error: {described(error)}")
         return ExitCode.USAGE
     except SystemExit:
         # click replaces the stream whose reader left, and would end with 1, which means something else here.
@@ -127,13 +129,17 @@ _SERVICE_OPTIONS: Final = (
 _JSON_OPTION: Final = click.option("--json", "machine", is_flag=True, help="Write JSON, for machines.")
 
 
-@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(epilog=_ALL_COMPLETED, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def _agentjobs() -> None:
     """Create background agent jobs and wait for them."""
 
 
-@_agentjobs.command("run", short_help="Create jobs and wait for all of them.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@_agentjobs.command(
+    "run",
+    short_help="Create jobs and wait for all of them.",
+    epilog=f"{_JSON_LINES.format(created=_CREATED_LINE)}\n{_ALL_COMPLETED}",
+)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--file", metavar="FILE", help="One prompt per line; blank lines don't count. - is standard input.")
 @click.option(
@@ -155,16 +161,20 @@ def _run(order: Order, prompts: tuple[str, ...], file: str | None, max_active: i
     return executed(lambda context: actions.run_prompts(context, order, checked, max_active))
 
 
-@_agentjobs.command("create", short_help="Create a job and print its token project/job.", epilog=_EXIT_CODES)
+@_agentjobs.command(
+    "create",
+    short_help="Create a job and print its token project/job.",
+    epilog=_EXIT_CODES.format(success="the job was created"),
+)
 @click.argument("prompt")
-@_order_options(120.0, "In which the create ends, repetitions included.")
+@_order_options(120.0, "Give up after this long, retries included.")
 def _create(order: Order, prompt: str) -> int:
     """Create a job for PROMPT and print its token project/job, without waiting for it."""
     (checked,) = checked_prompts((prompt,))
     return executed(lambda context: actions.create_job(context, order, checked))
 
 
-@_agentjobs.command("get", short_help="Read one job once.", epilog=_EXIT_CODES)
+@_agentjobs.command("get", short_help="Read one job once.", epilog=_EXIT_CODES.format(success="the job was read"))
 @click.argument("job")
 @_order_options(30.0, "For the answer.")
 def _get(order: Order, job: str) -> int:
@@ -175,7 +185,9 @@ def _get(order: Order, job: str) -> int:
     return executed(lambda context: actions.get_job(context, order, job))
 
 
-@_agentjobs.command("wait", short_help="Wait until jobs have ended.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@_agentjobs.command(
+    "wait", short_help="Wait until jobs have ended.", epilog=f"{_JSON_LINES.format(created='')}\n{_ALL_COMPLETED}"
+)
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @_order_options(DEFAULT_TIMEOUT, "For each job; none is for ever.", endless=True)
 def _wait(order: Order, jobs: tuple[str, ...]) -> int:
