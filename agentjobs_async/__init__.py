@@ -13,7 +13,7 @@
 #   _scope        interrupting the current task; _binding: one loop, one process
 #   waiting       wait_for_job: one wait, in the caller's task
 #   counters      TrackerStats
-#   watching      the faces of a tracked wait; over _scheduler, _tracked, _timetable and _tempo
+#   watching      the faces of a tracked wait; over _scheduler, _workers, _queue and what they are made of
 #   tracker       JobTracker: many jobs on one loop
 #   creating      one create and its outcome
 #   session       AgentJobsSession

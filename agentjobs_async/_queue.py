@@ -19,6 +19,8 @@ from agentjobs_async.models import JobRef
 __all__ = ["Alarms", "PollQueue"]
 
 _BUCKETS_OF_SPREAD: Final = RESOLUTION / 0.1
+_LONG: Final = 100.0
+_COARSEST: Final = 100
 _LONGEST_RELEASE: Final = 10.0
 _UNREACHABLE_AFTER: Final = 10
 _FEW: Final = 64
@@ -103,11 +105,14 @@ class PollQueue:
     def place(self, tracked: Tracked, when: float, now: float) -> None:
         """Have it polled at the loop time `when`, or as soon as the clock of the polls comes to it.
 
-        What would all be due at once is spread over a tenth of its delay.
+        What would all be due at once is spread over a tenth of its delay. A long delay needs no fine time.
         """
-        self._lift(tracked)
-        at_most = 1 + int(len(self._jobs) * _BUCKETS_OF_SPREAD / max(when - now, RESOLUTION))
-        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most)
+        if tracked.bucket != Tracked.NOWHERE:
+            self._lift(tracked)
+        delay = when - now
+        step = 1 if delay < _LONG else min(int(delay / _LONG), _COARSEST)
+        at_most = 1 + int(len(self._jobs) * step * _BUCKETS_OF_SPREAD / (delay + RESOLUTION))
+        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most, step)
         if bucket < self._armed:
             self._arm()
 
@@ -151,10 +156,19 @@ class PollQueue:
     def next(self, now: float) -> Tracked | None:
         """Take out what is polled now: deadlines first, then who has been due for longest. `None`: nothing may go."""
         if self._tempo.free and not self._urgent:
-            return self._first(self._ready, Tracked.READY, now)
+            return self._oldest()
         if self._tempo.stopped:
             return self._first(self._urgent, Tracked.URGENT, now) if self._tempo.unreachable else None
         return self._first(self._urgent, Tracked.URGENT, now) or self._first(self._ready, Tracked.READY, now)
+
+    def _oldest(self) -> Tracked | None:
+        while self._ready:
+            tracked = self._ready.popleft()
+            if tracked.bucket == Tracked.READY:
+                tracked.bucket = Tracked.NOWHERE
+                return tracked
+            self._ghosts -= 1
+        return None
 
     def _first(self, queue: deque[Tracked], place: int, now: float) -> Tracked | None:
         while queue:

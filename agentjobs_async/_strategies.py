@@ -1,6 +1,7 @@
 """Tenacity's strategies, called on our terms: with the loop's time, one answer at a time. Its only importer."""
 
 from collections.abc import Callable
+from functools import cached_property
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -93,23 +94,32 @@ class _Outcome(tenacity.Future):
 
 
 class _CallState(tenacity.RetryCallState):
-    """What strategies are called with: times are the loop's, and there is no function that is called again."""
+    """What strategies are called with: times are the loop's, and there is no function that is called again.
+
+    One is made at each poll, so what is always the same is the class's, and few ask for the outcome.
+    """
+
+    retry_object = tenacity.AsyncRetrying()
+    fn = None
+    args = ()
+    idle_for = 0.0
+    next_action = None
+    upcoming_sleep = 0.0
 
     def __init__(self, history: History, held: object, now: float) -> None:
         self.start_time = history.started
-        self.retry_object = _RETRYING
-        self.fn = None
-        self.args = ()
-        self.kwargs = {}
         self.attempt_number = history.polls
-        self.outcome = _Outcome(history.polls, held)
         self.outcome_timestamp = now
-        self.idle_for = 0.0
-        self.next_action = None
-        self.upcoming_sleep = 0.0
+        self._held = held
 
+    @cached_property
+    def kwargs(self) -> dict[str, Any]:
+        return {}
 
-_RETRYING: Final = tenacity.AsyncRetrying()
+    @cached_property
+    def outcome(self) -> tenacity.Future:  # type: ignore[override]  # made when asked for, and may be set as well
+        return _Outcome(self.attempt_number, self._held)
+
 
 _CREATE_WAIT: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
 

@@ -83,7 +83,8 @@ def reader(get_job: GetJob) -> Read:
 
     async def read(ref: JobRef) -> Answer:
         try:
-            return _checked_answer(await _awaitable(get_job(ref)), ref)
+            found = await _awaitable(get_job(ref))
+            return found if isinstance(found, AgentJob) and found.id == ref.job_id else _checked_answer(found, ref)
         except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
             return error
 
@@ -112,9 +113,12 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
     Raises:
         InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
     """
-    if not isinstance(job, AgentJob | JobRef):
+    if not isinstance(job, _KINDS):
         raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
     return job
+
+
+_KINDS: Final = (JobRef, AgentJob)
 
 
 class Wait:
