@@ -39,7 +39,8 @@ async def wait_for_job(
     Args:
         job: An `AgentJob` that has ended already comes back without a poll.
         get_job: Reads the job: an async callable that gives an `AgentJob` or the service's document as a mapping.
-        policy: When to ask again; by default more slowly the longer it takes, up to every 16 s.
+        policy: When to ask again; by default after 3.3 s, and more slowly the longer it takes, up to every 9 s,
+            all that give or take a tenth.
         timeout: Seconds above 0; `None` waits for ever.
         on_update: A plain function, called with the job at first sight and at each change, the last included. What
             it raises is logged once.
