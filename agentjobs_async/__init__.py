@@ -13,7 +13,7 @@
 #   _scope        interrupting the current task; _binding: one loop, one process
 #   waiting       wait_for_job: one wait, in the caller's task
 #   counters      TrackerStats
-#   watching      a tracked wait as a future, and its changes; over _scheduler, _tracked, _timetable and _tempo
+#   watching      a tracked wait as a future, and its changes; over _scheduler, _workers and _queue
 #   completion    many tracked waits: their results as they come
 #   tracker       JobTracker: many jobs on one loop
 #   _settings     a session's settings, from arguments or the environment

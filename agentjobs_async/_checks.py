@@ -34,8 +34,8 @@ def checked_timeout(value: Any) -> float | None:
     Raises:
         InvalidInputError: It is something else.
     """
-    if value is None:
-        return None
+    if value is None or (type(value) is float and 0.0 < value < inf):
+        return value
     if isinstance(value, float) and value == inf:
         raise InvalidInputError("timeout must be finite; None waits for ever")
     return checked_seconds("timeout", value)

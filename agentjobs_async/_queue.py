@@ -19,6 +19,8 @@ from agentjobs_async.models import JobRef
 __all__ = ["Alarms", "PollQueue"]
 
 _BUCKETS_OF_SPREAD: Final = RESOLUTION / 0.1
+_LONG: Final = 100.0
+_COARSEST: Final = 100
 _LONGEST_RELEASE: Final = 10.0
 _UNREACHABLE_AFTER: Final = 10
 _FEW: Final = 64
@@ -80,6 +82,7 @@ class PollQueue:
         self._ready: deque[Tracked] = deque()
         self._urgent: deque[Tracked] = deque()
         self._waiting_since = -inf
+        self._answered_at = loop.time()
         self._armed: float = inf
         self._ghosts = 0
         self._failed_to_reach: set[JobRef] = set()
@@ -111,11 +114,14 @@ class PollQueue:
     def place(self, tracked: Tracked, when: float, now: float) -> None:
         """Have it polled at the loop time `when`, or as soon as the clock of the polls comes to it.
 
-        What would all be due at once is spread over a tenth of its delay.
+        What would all be due at once is spread over a tenth of its delay. A long delay needs no fine time.
         """
-        self._lift(tracked)
-        at_most = 1 + int(len(self._jobs) * _BUCKETS_OF_SPREAD / max(when - now, RESOLUTION))
-        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most)
+        if tracked.bucket != Tracked.NOWHERE:
+            self._lift(tracked)
+        delay = when - now
+        step = 1 if delay < _LONG else min(int(delay / _LONG), _COARSEST)
+        at_most = 1 + int(len(self._jobs) * step * _BUCKETS_OF_SPREAD / (delay + RESOLUTION))
+        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most, step)
         if bucket < self._armed:
             self._arm()
 
@@ -159,10 +165,19 @@ class PollQueue:
     def next(self, now: float) -> Tracked | None:
         """Take out what is polled now: deadlines first, then who has been due for longest. `None`: nothing may go."""
         if self._tempo.free and not self._urgent:
-            return self._first(self._ready, Tracked.READY, now)
+            return self._oldest()
         if self._tempo.stopped:
             return self._first(self._urgent, Tracked.URGENT, now) if self._tempo.unreachable else None
         return self._first(self._urgent, Tracked.URGENT, now) or self._first(self._ready, Tracked.READY, now)
+
+    def _oldest(self) -> Tracked | None:
+        while self._ready:
+            tracked = self._ready.popleft()
+            if tracked.bucket == Tracked.READY:
+                tracked.bucket = Tracked.NOWHERE
+                return tracked
+            self._ghosts -= 1
+        return None
 
     def _first(self, queue: deque[Tracked], place: int, now: float) -> Tracked | None:
         while queue:
@@ -251,11 +266,16 @@ class PollQueue:
         self._arm()
         self._pump()
 
-    def relax(self, silence: float, now: float) -> None:
-        """Spread what has been due since the server fell silent, for so many seconds: it all waits for its answers."""
-        lost = min(silence, now - self._waiting_since)
-        if self._ready and lost >= _SILENCE:
-            self._spread([], lost, now)
+    def answered(self, now: float) -> None:
+        """Take notice of a good answer. What has been due ever since the last one is spread, not let go at once."""
+        if self._failed_to_reach:
+            self.reached()
+        lost = now - self._answered_at
+        self._answered_at = now
+        if lost >= _SILENCE and self._ready:
+            lost = min(lost, now - self._waiting_since)
+            if lost >= _SILENCE:
+                self._spread([], lost, now)
 
     def _spread(self, due: list[Tracked], lost: float, now: float) -> None:
         """Let what waits for its turn, and then `due`, come due again in as long a time as was lost."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
 
 from attrs import frozen
@@ -165,28 +165,25 @@ class Contained:
                 )
 
 
-class Hooks:
+class Hooks(tuple[Contained, ...]):
     """All hooks of one session or tracker, each contained. Falsy without hooks, so that no event is made for nobody.
 
     Raises:
         InvalidInputError: A hook is no plain callable, or `hooks` no sequence of them.
     """
 
-    __slots__ = ("_hooks",)
+    __slots__ = ()
 
-    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+    def __new__(cls, hooks: Sequence[Hook] = ()) -> Self:
         if not isinstance(hooks, Iterable):
             raise InvalidInputError(
                 f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
             )
-        self._hooks = tuple(Contained("a hook", hook) for hook in hooks)
-
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
+        return super().__new__(cls, (Contained("a hook", hook) for hook in hooks))
 
     def emit(self, event: Event) -> None:
         """Tell every hook."""
-        for hook in self._hooks:
+        for hook in self:
             hook(event)
 
 

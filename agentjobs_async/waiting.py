@@ -41,7 +41,8 @@ async def wait_for_job(
     Args:
         job: An `AgentJob` that has ended already comes back without a poll.
         get_job: Reads the job: an async callable that gives an `AgentJob` or the service's document as a mapping.
-        policy: When to ask again; by default more slowly the longer it takes, up to every 16 s.
+        policy: When to ask again; by default after 3.3 s, and more slowly the longer it takes, up to every 9 s,
+            all that give or take a tenth.
         timeout: Seconds above 0; `None` waits for ever.
         on_update: A plain function, called with the job at first sight and at each change, the last included. What
             it raises is logged once.
@@ -81,7 +82,8 @@ def reader(get_job: GetJob) -> Read:
 
     async def read(ref: JobRef) -> Answer:
         try:
-            return _checked_answer(await _awaitable(get_job(ref)), ref)
+            found = await _awaitable(get_job(ref))
+            return found if isinstance(found, AgentJob) and found.id == ref.job_id else _checked_answer(found, ref)
         except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
             return error
 
@@ -110,9 +112,12 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
     Raises:
         InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
     """
-    if not isinstance(job, AgentJob | JobRef):
+    if not isinstance(job, _KINDS):
         raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
     return job
+
+
+_KINDS: Final = (JobRef, AgentJob)
 
 
 class Wait:

@@ -43,6 +43,7 @@ ROOMS = [
     {"decision"},
     {"_transport"},
     {"waiting", "creating", "_queue"},
+    {"_workers"},
     {"_scheduler"},
     {"watching", "completion"},
     {"tracker"},

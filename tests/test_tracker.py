@@ -763,17 +763,13 @@ class History:
         scheduler = self.scheduler
         queue = scheduler._queue
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        held: list[Sized] = [
-            scheduler._jobs,
-            scheduler._leaving,
-            scheduler._flying,
-            scheduler._workers,
-            scheduler._alarms._timers,
-        ]
+        workers = scheduler._workers
+        held: list[Sized] = [scheduler._jobs, scheduler._notified, workers._workers, workers._leaving]
+        held += [scheduler._alarms._timers, workers._alarms._timers]
         held += [queue._alarms._timers, queue._ready, queue._urgent]
         held += [scheduler._deadlines._buckets, queue._timetable._buckets]
         assert [len(holder) for holder in held] == [0] * len(held)
-        assert (scheduler._starting, queue._ghosts) == (0, 0)
+        assert (workers._starting, queue._ghosts) == (None, 0)
         assert sum(scheduler._counters._observed.values()) == 0
 
 
