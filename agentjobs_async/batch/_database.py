@@ -1,0 +1,140 @@
+"""The connection to a journal: reads, and writes that share their commits."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from attrs import field, frozen
+from sqlalchemy import Executable, Row, event, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from agentjobs_async.batch._file import faults
+
+__all__ = ["Database"]
+
+_MOST_TOGETHER: Final = 200
+_BUSY_PATIENCE: Final = 10.0
+
+T = TypeVar("T")
+
+Rows = Sequence[Row[Any]]
+
+
+@frozen
+class _Order:
+    """A statement that waits for its commit."""
+
+    statement: Executable
+    done: asyncio.Future[tuple[int, Rows]] = field(factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Database:
+    """An open journal's database.
+
+    What is written at the same time shares one transaction, so that many writers cost one commit. SQLite runs in
+    threads of aiosqlite; the loop never waits for the disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._engine = _engine(path)
+        self._orders: asyncio.Queue[_Order | None] = asyncio.Queue()
+        self._writer: asyncio.Task[None] | None = None
+        self._writing: AsyncConnection | None = None
+
+    async def read(self, statement: Executable) -> Rows:
+        """Give the rows of a query.
+
+        Raises:
+            JournalError: It can't be read.
+        """
+
+        async def rows() -> Rows:
+            async with self._engine.connect() as connection:
+                return (await connection.execute(statement)).fetchall()
+
+        return await self._ours(rows())
+
+    async def write(self, statement: Executable) -> tuple[int, Rows]:
+        """Execute a statement durably; give how many rows it touched, and what it returned.
+
+        Cancelling it leaves at once, and the statement may or may not be carried out.
+
+        Raises:
+            JournalError: It was not carried out.
+        """
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write_all())
+        order = _Order(statement)
+        self._orders.put_nowait(order)
+        return await order.done
+
+    async def close(self) -> None:
+        """Carry out what was ordered, and close."""
+        if self._writer is not None:
+            self._orders.put_nowait(None)
+            await self._writer
+        await self._engine.dispose()
+
+    async def _write_all(self) -> None:
+        """Carry out orders until `None` comes: all that wait, together."""
+        ending = False
+        while not ending:
+            orders = [await self._orders.get()]
+            while not self._orders.empty() and len(orders) < _MOST_TOGETHER:
+                orders.append(self._orders.get_nowait())
+            ending = None in orders
+            await self._carry_out([order for order in orders if order is not None])
+        if self._writing is not None:
+            await self._writing.close()
+
+    async def _carry_out(self, orders: list[_Order]) -> None:
+        try:
+            results = await self._ours(self._committed(orders))
+        except Exception as error:  # noqa: BLE001 - whatever it is, who ordered has to hear of it
+            if len(orders) > 1:
+                # One by one: what still fits on a full disk gets there, and no order fails for another's sake.
+                for order in orders:
+                    await self._carry_out([order])
+            elif not orders[0].done.done():
+                orders[0].done.set_exception(error)
+            return
+        for order, result in zip(orders, results, strict=True):
+            if not order.done.done():
+                order.done.set_result(result)
+
+    async def _committed(self, orders: list[_Order]) -> list[tuple[int, Rows]]:
+        if self._writing is None:
+            self._writing = await self._engine.connect()
+        async with self._writing.begin():
+            return [await _executed(self._writing, order.statement) for order in orders]
+
+    async def _ours(self, work: Awaitable[T]) -> T:
+        """Await `work`, whose errors become ours; theirs would show prompts."""
+        try:
+            return await work
+        except DBAPIError as error:
+            fault = faults(self._path, error.orig or error)
+        raise fault
+
+
+async def _executed(connection: AsyncConnection, statement: Executable) -> tuple[int, Rows]:
+    result = await connection.execute(statement)
+    rows = result.fetchall() if result.returns_rows else []
+    return (len(rows) if result.returns_rows else result.rowcount), rows
+
+
+def _engine(path: Path) -> AsyncEngine:
+    url = make_url("sqlite+aiosqlite://").set(database=str(path))
+    engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_PATIENCE})
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _durable(connection: Any, record: object) -> None:
+        del record
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    return engine

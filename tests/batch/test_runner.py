@@ -1,0 +1,433 @@
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    InvalidInputError,
+    JournalError,
+    NotFoundError,
+    NotSentError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch import BatchItem, Journal, Rate, State, run_batch
+from tests.batch.stage import (
+    FOREVER,
+    FakeSession,
+    items,
+    not_sent,
+    outcomes,
+    rate_limited,
+    refused_key,
+    rejected,
+    rows_of,
+    run,
+    states,
+    unsure,
+)
+
+
+async def test_all_completed(journal: Journal) -> None:
+    """Every item gets one agent and one result, and its row knows the job, the pull request and the project."""
+    session = FakeSession()
+    results = await run(session, items(30), journal)
+    assert outcomes(results) == {f"k{number}": "completed" for number in range(30)}
+    assert set(session.agents.values()) == {1}
+    rows = [row async for row in journal.rows()]
+    assert {row.state for row in rows} == {State.COMPLETED}
+    assert all(row.job_id and row.pr_link and row.project_id == "docs" and row.error is None for row in rows)
+
+
+async def test_each_its_own_fate(journal: Journal) -> None:
+    """Rejected, unsure, failed, archived and unreadable items disturb nobody, and rows say why."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()], "p1": [unsure()], "p2": [ValueError("a bug")], "p7": [refused_key(403)]}
+    session.ends = {"p3": "failed", "p4": "archived", "p5": NotFoundError(410), "p6": OSError("my get_job")}
+    results = await run(session, items(10), journal)
+    assert outcomes(results) == {
+        **dict.fromkeys(["k0", "k7"], "rejected"),
+        **dict.fromkeys(["k1", "k2"], "unknown"),
+        "k3": "failed",
+        "k4": "archived",
+        **dict.fromkeys(["k5", "k6"], "unfinished"),
+        **dict.fromkeys(["k8", "k9"], "completed"),
+    }
+    rows = {row.key: row async for row in journal.rows()}
+    assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("created", "rejected", None)
+    assert str(rows["k0"].error).startswith("RejectedError: HTTP 422: no")
+    assert [row.key for row in await journal.unknown()] == ["k1", "k2"]
+    assert rows["k6"].error == "OSError: my get_job"
+
+
+async def test_duplicates_and_bad_items(journal: Journal) -> None:
+    """A key met before in the run, and an item that can't be sent, give rejected results and leave no trace."""
+    session = FakeSession()
+    one = BatchItem("a", "first")
+    bad = [BatchItem("", "x"), BatchItem("b", " "), BatchItem("c", "\ud800"), BatchItem("d", "x", "..")]
+    bad += [BatchItem("e", 7), BatchItem(7, "x"), BatchItem("f\n", "x"), BatchItem("g" * 513, "x")]  # type: ignore[arg-type]  # what a user may get wrong
+    results = await run(session, [one, one, *bad, BatchItem("a", "second")], journal, max_active=2)
+    rejections = [result for result in results if result.outcome == "rejected"]
+    assert len(rejections) == 2 + len(bad)
+    assert {type(result.error) for result in rejections} == {InvalidInputError}
+    assert session.agents == {"first": 1}
+    assert states([row async for row in journal.rows()]) == {"a": "completed"}
+
+
+async def test_no_item_at_all(journal: Journal) -> None:
+    """Something that is no BatchItem ends the run with a TypeError, after the items before it."""
+    with pytest.raises(TypeError, match="BatchItems, not str"):
+        await run(FakeSession(), ["prompt"], journal)
+
+
+async def test_lazy_reading(journal: Journal) -> None:
+    """A source is read only as there is room, and not before results are taken."""
+    read: list[int] = []
+
+    def source() -> Iterator[BatchItem]:
+        for item in items(1000):
+            read.append(1)
+            yield item
+
+    async with run_batch(FakeSession().session, source(), journal=journal, max_active=3, create_rate=None) as results:
+        assert (await anext(results)).outcome == "completed"
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        assert len(read) <= 10
+    assert len(read) <= 10
+
+
+async def test_async_source(journal: Journal) -> None:
+    """An async source is read one by one and closed in the end; its own fault comes out after the results."""
+    closed = False
+
+    async def source() -> AsyncIterator[BatchItem]:
+        nonlocal closed
+        try:
+            for item in items(3):
+                yield item
+            raise LookupError("no more")
+        finally:
+            closed = True
+
+    results = []
+    async with run_batch(FakeSession().session, source(), journal=journal, create_rate=None) as batch:
+        with pytest.raises(LookupError):
+            async for result in batch:
+                results.append(result)  # noqa: PERF401 - the error must not lose them
+    assert closed
+    assert states([row async for row in journal.rows()]) == dict.fromkeys(["k0", "k1", "k2"], "completed")
+
+
+async def test_fault_of_a_plain_source(journal: Journal) -> None:
+    """What a plain iterable raises comes out, and the items before it are not lost."""
+
+    def source() -> Iterator[BatchItem]:
+        yield from items(2)
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError):
+        await run(FakeSession(), source(), journal)
+    assert states([row async for row in journal.rows()]).keys() == {"k0", "k1"}
+
+
+async def test_going_on(path: Path) -> None:
+    """A second run sends what was planned, polls what was created, and leaves out what has ended."""
+    session = FakeSession()
+    session.ends = {"p0": NotFoundError(410)}
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        await run(session, items(1), journal, limit=1)
+        assert states([row async for row in journal.rows()]) == {"k0": "created", "k1": "planned", "k2": "planned"}
+    session.ends.clear()
+    async with Journal.open(path) as journal:
+        results = await run(session, items(5), journal)
+        assert outcomes(results) == {f"k{number}": "completed" for number in range(5)}
+        assert await run(session, items(5), journal) == []
+    assert session.agents == {f"p{number}": 1 for number in range(5)}
+
+
+async def test_another_prompt_under_a_known_key(journal: Journal) -> None:
+    """A key of an earlier run with another prompt or project is refused; the row stays as it is."""
+    session = FakeSession()
+    await run(session, [BatchItem("a", "one", "docs")], journal)
+    changed = [BatchItem("a", "two"), BatchItem("a", "one", "web")]
+    results = await run(session, changed, journal)
+    assert [result.outcome for result in results] == ["rejected", "rejected"]
+    assert session.agents == {"one": 1}
+
+
+@pytest.mark.looptime
+async def test_timeout_leaves_the_row_resumable(journal: Journal) -> None:
+    """An item whose time ran out gives timed_out with the job, and its row stays created; the next run waits again."""
+    session = FakeSession(duration=100)
+    (result,) = await run(session, items(1), journal, timeout=10)
+    assert (result.outcome, isinstance(result.error, WaitTimeoutError)) == ("timed_out", True)
+    assert result.job is not None
+    (row,) = [row async for row in journal.rows()]
+    assert (row.state, row.job_id) == ("created", "job_0")
+    (result,) = await run(session, (), journal, timeout=None)
+    assert (result.outcome, session.agents) == ("completed", {"p0": 1})
+
+
+@pytest.mark.looptime
+async def test_not_sent_is_tried_again(journal: Journal) -> None:
+    """What was not sent goes again in the same run, after growing pauses of all creates."""
+    session = FakeSession()
+    session.answers = {"p0": [not_sent(), not_sent(), not_sent()]}
+    results = await run(session, items(2), journal, max_active=1)
+    assert outcomes(results) == {"k0": "completed", "k1": "completed"}
+    times = [at for at, prompt in session.sent if prompt == "p0"]
+    assert [round(later - earlier) for earlier, later in zip(times, times[1:], strict=False)] == [1, 2, 4]
+
+
+@pytest.mark.looptime
+async def test_never_sent(journal: Journal) -> None:
+    """An item that could not be sent in its time gives timed_out and stays planned."""
+
+    class Unreachable(FakeSession):
+        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> Any:
+            del prompt, project_id
+            await asyncio.sleep(timeout)
+            raise not_sent()
+
+    (result,) = await run(Unreachable(), items(1), journal, timeout=300)
+    assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
+    assert states([row async for row in journal.rows()]) == {"k0": "planned"}
+
+
+@pytest.mark.looptime
+async def test_a_wish_pauses_all_creates(journal: Journal) -> None:
+    """A 429 holds back every create as long as it asks for, and its item goes again however often that happens."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500), rate_limited(500)]}
+    results = await run(session, items(4), journal, gate=1, timeout=30)
+    assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
+    times = [at for at, _ in session.sent]
+    assert times[1] - times[0] >= 500
+    assert len([gap for gap in (b - a for a, b in zip(times, times[1:], strict=False)) if gap >= 499]) == 2
+
+
+async def test_invalid_input_of_the_session(journal: Journal) -> None:
+    """What the session refuses before any I/O is a rejected result; its row stays planned for a session that takes it."""
+    session = FakeSession()
+    error = InvalidInputError("project_id is missing")
+    error.outcome = not_sent().outcome
+    session.answers = {"p0": [error]}
+    (result,) = await run(session, items(1), journal)
+    assert (result.outcome, result.error) == ("rejected", error)
+    assert outcomes(await run(session, (), journal)) == {"k0": "completed"}
+
+
+@pytest.mark.parametrize("where", ["create", "wait"])
+async def test_a_refused_key_ends_the_run(journal: Journal, where: str) -> None:
+    """401 comes out of the iteration, nothing more is sent, and what was sent in vain is planned again."""
+    session = FakeSession()
+    if where == "create":
+        session.answers = {"p0": [refused_key()]}
+    else:
+        session.ends = {"p0": AuthError(401)}
+    with pytest.raises(AuthError):
+        await run(session, items(100), journal, max_active=1)
+    assert len(session.sent) == 1
+    assert states([row async for row in journal.rows()])["k0"] == ("planned" if where == "create" else "created")
+
+
+async def test_a_closed_session_ends_the_run(journal: Journal) -> None:
+    """A session that was closed meanwhile ends the run with its error."""
+    session = FakeSession()
+    session.ends = {"p0": SessionClosedError("closed")}
+    with pytest.raises(SessionClosedError):
+        await run(session, items(5), journal, max_active=1)
+
+
+async def test_max_failures(journal: Journal) -> None:
+    """After so many failures nothing more is begun, and those under way are waited for."""
+    session = FakeSession()
+    session.ends = dict.fromkeys(["p1", "p3"], "failed")
+    async with run_batch(
+        session.session, items(500), journal=journal, max_active=2, max_failures=2, create_rate=None
+    ) as batch:
+        results = [result async for result in batch]
+        assert batch.stats().stopped
+    assert [result.outcome for result in results].count("failed") == 2
+    assert len(results) < 20
+
+
+async def test_max_failures_by_refusals(journal: Journal) -> None:
+    """Refused items count as failures too, and end the reading."""
+    results = await run(FakeSession(), [BatchItem("", "x")] * 100, journal, max_failures=3)
+    assert len(results) == 3
+
+
+async def test_limit(journal: Journal) -> None:
+    """No more items are begun than the limit allows; the rest stays planned."""
+    session = FakeSession()
+    await journal.add(items(10))
+    assert len(await run(session, (), journal, limit=4)) == 4
+    assert (await journal.counts())[State.PLANNED] == 6
+
+
+async def test_gate(journal: Journal) -> None:
+    """No more creates are under way at once than the gate lets through."""
+    session = FakeSession()
+    session.answers = {f"p{number}": [0.01] for number in range(40)}
+    await run(session, items(40), journal, max_active=40, gate=3)
+    assert session.most_under_way == 3
+
+
+@pytest.mark.looptime
+async def test_leaving_keeps_ids(path: Path) -> None:
+    """Leaving the block waits for the answers of creates under way, begins nothing more and ends no wait as an end."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p1": [5.0]}
+    async with Journal.open(path) as journal:
+        async with run_batch(session.session, items(9), journal=journal, max_active=2, create_rate=None) as batch:
+            while len(session.sent) < 2:
+                await asyncio.sleep(0.01)
+            assert {item.key for item in batch.active()} == {"k0", "k1"}
+        assert states([row async for row in journal.rows()])["k1"] == "created"
+    assert len(session.sent) == 2
+
+
+@pytest.mark.looptime
+async def test_leaving_cuts_what_hangs(journal: Journal) -> None:
+    """A create that gives no answer within ten seconds of the leaving is unknown."""
+    session = FakeSession()
+    session.answers = {"p0": [FOREVER]}
+    loop = asyncio.get_running_loop()
+    async with run_batch(session.session, items(1), journal=journal, create_rate=None):
+        while not session.sent:
+            await asyncio.sleep(0.01)
+        left = loop.time()
+    assert loop.time() - left == pytest.approx(10, abs=1)
+    assert [row.key for row in await journal.unknown()] == ["k0"]
+
+
+async def test_leaving_early_leaves_no_task(journal: Journal) -> None:
+    """Leaving with an error, or without a single look at the results, leaves no task of the run."""
+    before = asyncio.all_tasks()
+    batch = run_batch(FakeSession().session, items(50), journal=journal, create_rate=None)
+    with pytest.raises(LookupError):
+        async with batch:
+            raise LookupError
+    assert [task for task in asyncio.all_tasks() - before if "_write_all" not in repr(task)] == []
+    assert [result async for result in batch] == []
+    await batch.aclose()
+
+
+async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that can't be written sends nothing, and comes out as a JournalError."""
+
+    async def full(key: str) -> bool:
+        raise JournalError(f"no room for {key}", "full")
+
+    monkeypatch.setattr(journal.entries, "claim", full)
+    session = FakeSession()
+    with pytest.raises(JournalError) as caught:
+        await run(session, items(50), journal, max_active=1)
+    assert (caught.value.reason, session.sent) == ("full", [])
+
+
+async def test_an_id_is_never_dropped_silently(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An id that the journal can't take is in the error and in the log, with the item's key; nothing more is sent."""
+
+    async def full(key: str, ref: object) -> bool:
+        raise JournalError(f"no room for {key} {ref}", "full")
+
+    monkeypatch.setattr(journal.entries, "created", full)
+    session = FakeSession()
+    with pytest.raises(JournalError, match="'k0' is docs/job_0"):
+        await run(session, items(50), journal, max_active=1)
+    assert "'k0' is docs/job_0" in caplog.text
+    assert session.agents == {"p0": 1}
+
+
+@pytest.mark.looptime
+async def test_rate_over_restarts(path: Path) -> None:
+    """The create rate counts what earlier runs sent, by the journal's own times."""
+    session, wall, rate = FakeSession(), 1_000_000.0, Rate(5, per=1000)
+    loop = asyncio.get_running_loop()
+    async with Journal.open(path, clock=lambda: wall + loop.time()) as journal:
+        await run(session, items(5), journal, create_rate=rate)
+    await asyncio.sleep(400)
+    async with Journal.open(path, clock=lambda: wall + loop.time()) as journal:
+        await run(session, items(7), journal, create_rate=rate)
+    times = [at for at, _ in session.sent]
+    assert len(times) == 7
+    assert times[5] - times[0] >= 1000
+    assert times[5] - times[0] < 1100
+
+
+async def test_stats(journal: Journal) -> None:
+    """The counts of a run tell what waits for the rate, what is active and what has ended."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p0": [rejected()]}
+    rate = Rate(2, per=1000)
+    async with run_batch(session.session, items(9), journal=journal, max_active=3, create_rate=rate) as batch:
+        assert (await anext(batch)).outcome == "rejected"
+        while batch.stats().waiting < 2 or batch.stats().active < 1:
+            await asyncio.sleep(0.001)
+        stats = batch.stats()
+        assert (stats.waiting, stats.active, stats.outcomes, stats.stopped) == (2, 1, {"rejected": 1}, False)
+        assert stats.next_create == pytest.approx(1000, abs=5)
+        assert [(item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()][0] == (
+            "k1",
+            "created",
+            "job_0",
+        )
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("max_active", value) for value in (0, True, 1.5, None)),
+        *(("gate", value) for value in (0, None)),
+        *(("max_failures", value) for value in (0, "1")),
+        ("limit", 0),
+        *(("timeout", value) for value in (0, -1, float("inf"), float("nan"), True, "1")),
+        ("create_rate", 100),
+        ("items", 5),
+    ],
+)
+async def test_wrong_settings(journal: Journal, setting: str, value: object) -> None:
+    """Settings that make no sense are refused before anything happens."""
+    arguments: dict[str, Any] = {"items": (), "journal": journal, setting: value}
+    with pytest.raises(InvalidInputError, match=setting):
+        run_batch(FakeSession().session, **arguments)
+
+
+async def test_closed_journal(path: Path) -> None:
+    """A batch on a journal that is not open is refused as it begins."""
+    with pytest.raises(AgentJobsError, match="not open"):
+        await run(FakeSession(), (), Journal.open(path))
+    assert not path.exists()
+
+
+async def test_interrupted_items_are_told_once(path: Path) -> None:
+    """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(2))
+        await journal.entries.claim("k0")
+    session = FakeSession()
+    async with Journal.open(path) as journal:
+        assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
+        assert await run(session, items(2), journal) == []
+    assert session.agents == {"p1": 1}
+    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "completed"}
+
+
+async def test_interrupted_and_resolved(path: Path) -> None:
+    """An interrupted row that was resolved before the run is not told as unknown."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        await journal.entries.claim("k0")
+    async with Journal.open(path) as journal:
+        await journal.resolve("k0", job_id="job_7")
+        assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
