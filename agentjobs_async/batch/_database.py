@@ -1,7 +1,7 @@
 """The connection to a journal: reads, and writes that share their commits."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -37,25 +37,25 @@ class Database:
     threads of aiosqlite; the loop never waits for the disk.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool) -> None:
         self._path = path
-        self._engine = _engine(path)
+        self._engine = _engine(path, read_only=read_only)
         self._orders: asyncio.Queue[_Order | None] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
         self._writing: AsyncConnection | None = None
+        self._reading: set[asyncio.Task[Rows]] = set()
 
     async def read(self, statement: Executable) -> Rows:
-        """Give the rows of a query.
+        """Give the rows of a query. Cancelling it leaves at once.
 
         Raises:
             JournalError: It can't be read.
         """
-
-        async def rows() -> Rows:
-            async with self._engine.connect() as connection:
-                return (await connection.execute(statement)).fetchall()
-
-        return await self._ours(rows())
+        # A connection whose opening is cancelled would never be closed.
+        reading = asyncio.get_running_loop().create_task(self._ours(self._rows(statement)))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        return await asyncio.shield(reading)
 
     async def write(self, statement: Executable) -> tuple[int, Rows]:
         """Execute a statement durably; give how many rows it touched, and what it returned.
@@ -76,6 +76,8 @@ class Database:
         if self._writer is not None:
             self._orders.put_nowait(None)
             await self._writer
+        if self._reading:
+            await asyncio.wait(self._reading)
         await self._engine.dispose()
 
     async def _write_all(self) -> None:
@@ -111,7 +113,11 @@ class Database:
         async with self._writing.begin():
             return [await _executed(self._writing, order.statement) for order in orders]
 
-    async def _ours(self, work: Awaitable[T]) -> T:
+    async def _rows(self, statement: Executable) -> Rows:
+        async with self._engine.connect() as connection:
+            return (await connection.execute(statement)).fetchall()
+
+    async def _ours(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`, whose errors become ours; theirs would show prompts."""
         try:
             return await work
@@ -126,8 +132,11 @@ async def _executed(connection: AsyncConnection, statement: Executable) -> tuple
     return (len(rows) if result.returns_rows else result.rowcount), rows
 
 
-def _engine(path: Path) -> AsyncEngine:
+def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
     url = make_url("sqlite+aiosqlite://").set(database=str(path))
+    if read_only:
+        # Else the last one to look would carry a crashed owner's WAL over into the file.
+        url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})
     engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_PATIENCE})
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -184,7 +184,7 @@ class Journal:
 
     async def _open(self) -> None:
         await asyncio.to_thread(self._take)
-        self._database = Database(self.path)
+        self._database = Database(self.path, read_only=self._read_only)
         self._entries = Entries(self._database, self._clock)
         if not self._read_only:
             self._interrupted = await self._entries.interrupted()

@@ -11,18 +11,18 @@ from agentjobs_async.batch.pace import Rate
 __all__ = ["Limits"]
 
 
-def _count(instance: object, attribute: Any, value: object) -> None:
+def _count(instance: object, attribute: Any, value: Any) -> None:
     del instance
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInputError(f"{attribute.name} must be a whole number of at least 1, not {value!r:.100}")
 
 
-def _count_or_none(instance: object, attribute: Any, value: object) -> None:
+def _count_or_none(instance: object, attribute: Any, value: Any) -> None:
     if value is not None:
         _count(instance, attribute, value)
 
 
-def _seconds_or_none(instance: object, attribute: Any, value: object) -> None:
+def _seconds_or_none(instance: object, attribute: Any, value: Any) -> None:
     del instance
     if value is None:
         return
@@ -30,7 +30,7 @@ def _seconds_or_none(instance: object, attribute: Any, value: object) -> None:
         raise InvalidInputError(f"{attribute.name} must be None or a finite number of seconds above 0")
 
 
-def _rate_or_none(instance: object, attribute: Any, value: object) -> None:
+def _rate_or_none(instance: object, attribute: Any, value: Any) -> None:
     del instance
     if value is not None and not isinstance(value, Rate):
         raise InvalidInputError(f"{attribute.name} must be a Rate or None, not {type(value).__name__}")

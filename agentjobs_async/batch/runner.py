@@ -213,7 +213,7 @@ class Batch(AsyncIterator[BatchResult]):
                     await self._places.acquire()
 
     async def _end_results(self, beginning: asyncio.Task[None]) -> None:
-        """End the results when nothing more begins, and all that was begun has ended; a fault of the source comes last."""
+        """End the results when all that was begun has ended and nothing more begins; the source's fault comes last."""
         await asyncio.wait([beginning])
         fault = None if beginning.cancelled() else beginning.exception()
         if isinstance(fault, JournalError):

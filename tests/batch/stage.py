@@ -71,7 +71,7 @@ class FakeSession:
         self.under_way = 0
         self.most_under_way = 0
 
-    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> AgentJob:
+    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> AgentJob:  # noqa: ASYNC109 - the session's face
         assert timeout > 0
         self.sent.append((asyncio.get_running_loop().time(), prompt))
         self.under_way += 1
@@ -80,6 +80,11 @@ class FakeSession:
             return await self._create(prompt, project_id)
         finally:
             self.under_way -= 1
+
+    async def creates(self, count: int) -> None:
+        """Wait until so many creates were sent."""
+        while len(self.sent) < count:  # noqa: ASYNC110 - nobody tells of them
+            await asyncio.sleep(0.001)
 
     async def _create(self, prompt: str, project_id: str | None) -> AgentJob:
         answer = self.answers[prompt].pop(0) if self.answers.get(prompt) else 0.0

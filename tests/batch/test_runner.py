@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,8 @@ async def test_async_source(journal: Journal) -> None:
         finally:
             closed = True
 
-    results = []
-    async with run_batch(FakeSession().session, source(), journal=journal, create_rate=None) as batch:
-        with pytest.raises(LookupError):
-            async for result in batch:
-                results.append(result)  # noqa: PERF401 - the error must not lose them
+    with pytest.raises(LookupError):
+        await run(FakeSession(), source(), journal)
     assert closed
     assert states([row async for row in journal.rows()]) == dict.fromkeys(["k0", "k1", "k2"], "completed")
 
@@ -182,7 +180,7 @@ async def test_not_sent_is_tried_again(journal: Journal) -> None:
     results = await run(session, items(2), journal, max_active=1)
     assert outcomes(results) == {"k0": "completed", "k1": "completed"}
     times = [at for at, prompt in session.sent if prompt == "p0"]
-    assert [round(later - earlier) for earlier, later in zip(times, times[1:], strict=False)] == [1, 2, 4]
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
 @pytest.mark.looptime
@@ -190,7 +188,7 @@ async def test_never_sent(journal: Journal) -> None:
     """An item that could not be sent in its time gives timed_out and stays planned."""
 
     class Unreachable(FakeSession):
-        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> Any:
+        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> Any:  # noqa: ASYNC109 - the session's face
             del prompt, project_id
             await asyncio.sleep(timeout)
             raise not_sent()
@@ -209,11 +207,11 @@ async def test_a_wish_pauses_all_creates(journal: Journal) -> None:
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
-    assert len([gap for gap in (b - a for a, b in zip(times, times[1:], strict=False)) if gap >= 499]) == 2
+    assert len([gap for gap in (b - a for a, b in itertools.pairwise(times)) if gap >= 499]) == 2
 
 
 async def test_invalid_input_of_the_session(journal: Journal) -> None:
-    """What the session refuses before any I/O is a rejected result; its row stays planned for a session that takes it."""
+    """What the session refuses before any I/O is a rejected result; the row stays planned for a better session."""
     session = FakeSession()
     error = InvalidInputError("project_id is missing")
     error.outcome = not_sent().outcome
@@ -254,7 +252,7 @@ async def test_max_failures(journal: Journal) -> None:
     ) as batch:
         results = [result async for result in batch]
         assert batch.stats().stopped
-    assert [result.outcome for result in results].count("failed") == 2
+    assert list(outcomes(results).values()).count("failed") == 2
     assert len(results) < 20
 
 
@@ -287,8 +285,7 @@ async def test_leaving_keeps_ids(path: Path) -> None:
     session.answers = {"p1": [5.0]}
     async with Journal.open(path) as journal:
         async with run_batch(session.session, items(9), journal=journal, max_active=2, create_rate=None) as batch:
-            while len(session.sent) < 2:
-                await asyncio.sleep(0.01)
+            await session.creates(2)
             assert {item.key for item in batch.active()} == {"k0", "k1"}
         assert states([row async for row in journal.rows()])["k1"] == "created"
     assert len(session.sent) == 2
@@ -301,8 +298,7 @@ async def test_leaving_cuts_what_hangs(journal: Journal) -> None:
     session.answers = {"p0": [FOREVER]}
     loop = asyncio.get_running_loop()
     async with run_batch(session.session, items(1), journal=journal, create_rate=None):
-        while not session.sent:
-            await asyncio.sleep(0.01)
+        await session.creates(1)
         left = loop.time()
     assert loop.time() - left == pytest.approx(10, abs=1)
     assert [row.key for row in await journal.unknown()] == ["k0"]
@@ -372,12 +368,12 @@ async def test_stats(journal: Journal) -> None:
     rate = Rate(2, per=1000)
     async with run_batch(session.session, items(9), journal=journal, max_active=3, create_rate=rate) as batch:
         assert (await anext(batch)).outcome == "rejected"
-        while batch.stats().waiting < 2 or batch.stats().active < 1:
+        while batch.stats().waiting < 2 or batch.stats().active < 1:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.001)
         stats = batch.stats()
         assert (stats.waiting, stats.active, stats.outcomes, stats.stopped) == (2, 1, {"rejected": 1}, False)
         assert stats.next_create == pytest.approx(1000, abs=5)
-        assert [(item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()][0] == (
+        assert next((item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()) == (
             "k1",
             "created",
             "job_0",
@@ -407,7 +403,7 @@ async def test_closed_journal(path: Path) -> None:
     """A batch on a journal that is not open is refused as it begins."""
     with pytest.raises(AgentJobsError, match="not open"):
         await run(FakeSession(), (), Journal.open(path))
-    assert not path.exists()
+    assert not list(path.parent.iterdir())
 
 
 async def test_interrupted_items_are_told_once(path: Path) -> None:

@@ -1,0 +1,361 @@
+import asyncio
+import io
+import json
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch._tables import APPLICATION
+from tests.batch.stage import items, rows_of, states
+from tests.contract.children import run_child
+
+
+async def refused(path: Path, **settings: Any) -> JournalError:
+    with pytest.raises(JournalError) as caught:
+        async with Journal.open(path, **settings):
+            pass
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+async def sending(journal: Journal, *keys: str) -> None:
+    """Bring rows into the state of a create under way."""
+    for key in keys:
+        assert await journal.entries.claim(key)
+
+
+async def test_rows(journal: Journal) -> None:
+    """Rows come in order, with all that is known of them, all or those of one state."""
+    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\0y")])
+    rows = [row async for row in journal.rows()]
+    assert [(row.key, row.prompt, row.project_id, row.number) for row in rows] == [
+        ("b", "two\nlines", "web", 1),
+        ("a", "x\0y", None, 2),
+    ]
+    assert abs((rows[0].updated_at - datetime.now(UTC)).total_seconds()) < 60
+    assert rows[0].item == BatchItem("b", "two\nlines", "web")
+    await sending(journal, "a")
+    assert [row.key async for row in journal.rows("sending")] == ["a"]
+    assert "lines" not in repr(rows[0])
+    with pytest.raises(ValueError, match="nonsense"):
+        await anext(journal.rows("nonsense"))
+
+
+async def test_add(journal: Journal) -> None:
+    """Many items are planned at once; refused ones are given with their reasons, known ones stay as they are."""
+    await journal.add(items(10))
+    changed = [BatchItem("k3", "another"), BatchItem("", "x"), *items(1200)]
+    refusals = await journal.add(changed)
+    assert [(item.key, str(error)[:20]) for item, error in refusals] == [
+        ("", "key must have 1 to 5"),
+        ("k3", "the key 'k3' is that"),
+    ]
+    assert (await journal.counts())[State.PLANNED] == 1200
+    assert [row.prompt async for row in journal.rows()] == [f"p{number}" for number in range(1200)]
+
+
+async def test_resolve(journal: Journal) -> None:
+    """An unknown row gets the job that was found, or is planned again; no other row is touched."""
+    await journal.add(items(4))
+    await sending(journal, "k0", "k1", "k2")
+    for key in ("k0", "k1"):
+        await journal.entries.lost(key, ValueError("broke"))
+    await journal.resolve("k0", job_id="job_9")
+    await journal.resolve("k1", send_again=True)
+    assert states([row async for row in journal.rows()]) == {
+        "k0": "created",
+        "k1": "planned",
+        "k2": "sending",
+        "k3": "planned",
+    }
+    for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
+        with pytest.raises(InvalidInputError, match=words):
+            await journal.resolve(key, send_again=True)
+    for settings in ({}, {"job_id": "x", "send_again": True}, {"job_id": ".."}):
+        with pytest.raises(InvalidInputError):
+            await journal.resolve("k0", **settings)
+
+
+async def test_retry(journal: Journal) -> None:
+    """What was rejected is planned again under a key of its own, once; the old row stays."""
+    await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
+    await sending(journal, "a")
+    await journal.entries.refused("a", ValueError("no"))
+    assert await journal.retry("a") == "a#2"
+    with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
+        await journal.retry("a")
+    with pytest.raises(InvalidInputError, match="b is planned"):
+        await journal.retry("b")
+    await sending(journal, "a#2")
+    await journal.entries.refused("a#2", ValueError("no"))
+    assert await journal.retry("a#2") == "a#3"
+    rows = {row.key: row async for row in journal.rows()}
+    assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
+
+
+async def test_export(journal: Journal) -> None:
+    """Every row is one line of JSON in ASCII."""
+    await journal.add([BatchItem("ä", "two\nlines")])
+    stream = io.StringIO()
+    assert await journal.export(stream) == 1
+    assert stream.getvalue().isascii()
+    document = json.loads(stream.getvalue())
+    assert (document["key"], document["prompt"], document["state"], document["job_id"]) == (
+        "ä",
+        "two\nlines",
+        "planned",
+        None,
+    )
+    assert datetime.fromisoformat(document["updated_at"]).tzinfo is not None
+
+
+async def test_one_owner(journal: Journal, path: Path) -> None:
+    """A second owner in this process is refused, through another name of the file too, until the first has left."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    for name in (path, link):
+        assert (await refused(name)).reason == "locked"
+    await journal.add(items(1))
+    await journal.aclose()
+    await journal.aclose()
+    async with Journal.open(link) as second:
+        assert len([row async for row in second.rows()]) == 1
+
+
+SECOND = """
+import asyncio, sys
+from agentjobs_async import JournalError
+from agentjobs_async.batch import Journal
+async def main():
+    try:
+        async with Journal.open(sys.argv[1]):
+            print("owned")
+    except JournalError as error:
+        print(error.reason)
+    async with Journal.open(sys.argv[1], read_only=True) as journal:
+        print([row.key async for row in journal.rows()])
+asyncio.run(main())
+"""
+
+
+async def test_one_owner_among_processes(journal: Journal, path: Path) -> None:
+    """Another process is refused as an owner, and can look meanwhile."""
+    await journal.add(items(2))
+    assert (await asyncio.to_thread(run_child, SECOND, str(path))).splitlines() == ["locked", "['k0', 'k1']"]
+    await journal.aclose()
+    assert (await asyncio.to_thread(run_child, SECOND, str(path))).splitlines() == ["owned", "['k0', 'k1']"]
+
+
+async def test_only_looking(path: Path) -> None:
+    """Who only looks changes nothing, not even what an owner left behind, and needs a file that is there."""
+    assert (await refused(path, read_only=True)).reason == "io"
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        await sending(journal, "k0")
+    assert states(await rows_of(path)) == {"k0": "sending"}
+    async with Journal.open(path, read_only=True) as journal:
+        with pytest.raises(JournalError) as caught:
+            await journal.add(items(2))
+        assert caught.value.reason == "read_only"
+    assert states(await rows_of(path)) == {"k0": "sending"}
+
+
+async def test_what_an_owner_left(path: Path) -> None:
+    """Opening makes the rows unknown that an earlier owner was sending, and only those."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        await sending(journal, "k0", "k1")
+        await journal.entries.created("k1", JobRef("docs", "job_1"))
+    async with Journal.open(path) as journal:
+        assert [row.key for row in await journal.unknown()] == ["k0"]
+        assert journal.take_interrupted() == ("k0",)
+        assert journal.take_interrupted() == ()
+    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
+
+
+async def test_mode_and_durability(journal: Journal, path: Path) -> None:
+    """All files are readable to their user only; commits are synced, and the journal is a WAL."""
+    await journal.add(items(1))
+    files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert set(files.values()) == {0o600}
+    assert {"run.db", "run.db-wal", "run.db.lock"} <= set(files)
+    database = journal._database
+    assert database is not None
+    assert database._writing is not None
+    for pragma, value in {"synchronous": 2, "journal_mode": "wal"}.items():
+        async with database._engine.connect() as connection:
+            assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
+        assert (await database._writing.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
+    await database._writing.rollback()
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _scribbled(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def _foreign(path: Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE entries (key TEXT)")
+    connection.commit()
+    connection.close()
+
+
+def _newer(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+BROKEN: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: path.write_text("key,prompt\n" * 100), "corrupt"),
+    (lambda path: path.write_bytes(b"x"), "corrupt"),
+    (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(200)), "corrupt"),
+    (_cut, "corrupt"),
+    (_scribbled, "corrupt"),
+    (_foreign, "corrupt"),
+    (_newer, "version"),
+]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(("spoil", "reason"), BROKEN)
+async def test_unusable_files(path: Path, spoil: Callable[[Path], object], reason: str, *, read_only: bool) -> None:
+    """Broken, foreign and newer files are refused with their reason, and left byte for byte as they are."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(300))
+    spoil(path)
+    before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    assert (await refused(path, read_only=read_only)).reason == reason
+    assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
+    if not read_only:
+        path.unlink()  # noqa: ASYNC240 - a test's own file
+        async with Journal.open(path) as journal:
+            assert len(await journal.unknown()) == 0
+
+
+async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that may not be written is refused as read_only, and can still be looked at."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+    real = Path.open
+
+    def guarded(self: Path, mode: str = "r", *arguments: Any) -> Any:
+        if self.name == "run.db" and "+" in mode:
+            raise PermissionError(13, "Permission denied")
+        return real(self, mode, *arguments)
+
+    monkeypatch.setattr(Path, "open", guarded)  # the tests may run as root, whom no mode keeps out
+    assert (await refused(path)).reason == "read_only"
+    assert len(await rows_of(path)) == 1
+
+
+async def test_places_without_a_file(tmp_path: Path) -> None:
+    """A directory that is not there, or in place of the file, gives a JournalError."""
+    assert (await refused(tmp_path / "none" / "run.db")).reason == "io"
+    assert (await refused(tmp_path)).reason == "io"
+
+
+async def test_empty_file(path: Path) -> None:
+    """An empty file becomes a journal, which is whole from the start; what a killed making left is no harm."""
+    path.touch()  # noqa: ASYNC240 - a test's own file
+    path.with_name(".run.db.new").write_text("half")
+    async with Journal.open(path):
+        header = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+        assert int.from_bytes(header[68:72], "big") == APPLICATION
+        assert not path.with_name(".run.db.new").exists()
+
+
+async def test_full_disk(path: Path) -> None:
+    """Without room a write fails as full, what is there stays, and writing goes on once there is room."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(5))
+        database = journal._database
+        assert database is not None
+        assert database._writing is not None
+        await database._writing.exec_driver_sql("PRAGMA max_page_count = 1")
+        await database._writing.rollback()
+        with pytest.raises(JournalError, match="disk is full") as caught:
+            await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
+        assert caught.value.reason == "full"
+        assert caught.value.__context__ is None
+        # What fits goes on, beside what does not.
+        claim, big = await asyncio.gather(
+            journal.entries.claim("k0"),
+            journal.add([BatchItem("big", "x" * 100_000)]),
+            return_exceptions=True,
+        )
+        assert (claim, type(big)) == (True, JournalError)
+        await database._writing.exec_driver_sql("PRAGMA max_page_count = 100000")
+        await database._writing.rollback()
+        await journal.add([BatchItem("big", "x" * 100_000)])
+    assert states(await rows_of(path)) == {
+        "k0": "sending",
+        **{f"k{number}": "planned" for number in range(1, 5)},
+        "big": "planned",
+    }
+
+
+async def test_commits_are_shared(journal: Journal) -> None:
+    """What is written at the same time shares its commit, off the loop."""
+    await journal.add(items(100))
+    database = journal._database
+    assert database is not None
+    commits: list[int] = []
+    committed = database._committed
+
+    async def counted(orders: Any) -> Any:
+        commits.append(len(orders))
+        return await committed(orders)
+
+    database._committed = counted  # type: ignore[method-assign]  # only looks
+    await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(100)))
+    assert sum(commits) == 100
+    assert len(commits) <= 3
+    assert threading.active_count() > 1
+
+
+async def test_no_prompt_in_errors(journal: Journal) -> None:
+    """An error of the database shows nothing of a prompt."""
+    database = journal._database
+    assert database is not None
+    await journal.add([BatchItem("a", "a very private prompt")])
+    assert database._writing is not None
+    await database._writing.exec_driver_sql("PRAGMA query_only = ON")
+    await database._writing.rollback()
+    with pytest.raises(JournalError) as caught:
+        await journal.add([BatchItem("b", "a very private prompt")])
+    assert "private" not in repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+
+
+async def test_cancelled_opening(path: Path) -> None:
+    """An opening that is cancelled leaves nobody as owner."""
+    opening = asyncio.ensure_future(Journal.open(path).__aenter__())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with Journal.open(path) as journal:
+        assert await journal.unknown() == []
+
+
+async def test_opened_once(journal: Journal) -> None:
+    """An open journal is not opened again."""
+    with pytest.raises(InvalidInputError, match="open already"):
+        await journal.__aenter__()
+    assert await journal.unknown() == []
