@@ -84,11 +84,12 @@ class Database:
         """Carry out orders until `None` comes: all that wait, together."""
         ending = False
         while not ending:
-            orders = [await self._orders.get()]
-            while not self._orders.empty() and len(orders) < _MOST_TOGETHER:
-                orders.append(self._orders.get_nowait())
-            ending = None in orders
-            await self._carry_out([order for order in orders if order is not None])
+            waiting = [await self._orders.get()]
+            while not self._orders.empty() and len(waiting) < _MOST_TOGETHER:
+                waiting.append(self._orders.get_nowait())
+            ending = None in waiting
+            if orders := [order for order in waiting if order is not None]:
+                await self._carry_out(orders)
         if self._writing is not None:
             await self._writing.close()
 

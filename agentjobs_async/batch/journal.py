@@ -84,11 +84,13 @@ class Journal:
     async def aclose(self) -> None:
         """Finish what is being written, and give the file up. Idempotent."""
         database, self._database, self._entries = self._database, None, None
-        if database is not None:
-            await database.close()
         owned, self._owned = self._owned, None
-        if owned is not None:
-            owned.release()
+        try:
+            if database is not None:
+                await database.close()
+        finally:
+            if owned is not None:
+                owned.release()
 
     @property
     def entries(self) -> Entries:

@@ -147,5 +147,5 @@ class Crashes(RuleBasedStateMachine):
 
 TestCrashes = Crashes.TestCase
 TestCrashes.settings = settings(
-    max_examples=12, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -2,7 +2,7 @@ import pytest
 
 from agentjobs_async.batch.states import ENDED, MOVES, State, origins
 
-TERMINAL = {State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED}
+TERMINAL = [State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED]
 
 
 def test_every_state_has_its_moves() -> None:
