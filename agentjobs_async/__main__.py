@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_EXTRA = frozenset({"click", "rich"})
+_EXTRA = frozenset({"aiosqlite", "click", "rich", "sqlalchemy"})
 _USAGE = 2
 _INTERRUPTED = 130
 
@@ -23,7 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        sys.stderr.write("agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n")
+        sys.stderr.write(
+            "agentjobs needs the extras cli and, for journals, batch: pip install 'agentjobs-async[batch,cli]'\n"
+        )
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -4,7 +4,7 @@ Needs the extra `batch`. SQLAlchemy is behind `_tables` and `_database`; `_file`
 """
 
 from agentjobs_async.batch.entries import Entries, JournalRow
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.pace import Rate
 from agentjobs_async.batch.runner import ActiveItem, Batch, BatchStats, run_batch
@@ -21,6 +21,8 @@ __all__ = [
     "JournalRow",
     "Outcome",
     "Rate",
+    "Refusals",
     "State",
+    "check_items",
     "run_batch",
 ]

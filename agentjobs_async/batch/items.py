@@ -1,6 +1,7 @@
 """What goes into a batch and what comes out of it."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -8,7 +9,7 @@ from attrs import field, frozen
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 
-__all__ = ["BatchItem", "BatchResult", "Outcome", "checked_item", "checked_key"]
+__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item", "checked_key"]
 
 _LONGEST_KEY: Final = 512
 _CONTROL_OR_SURROGATE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -60,6 +61,22 @@ class BatchResult:
     outcome: Outcome
     job: AgentJob | None = None
     error: Exception | None = None
+
+
+Refusals = list[tuple[BatchItem, InvalidInputError]]
+"""Items that are refused, each with the reason."""
+
+
+def check_items(items: Iterable[BatchItem]) -> tuple[list[BatchItem], Refusals]:
+    """Give the items that can be sent, and those that can't."""
+    good: list[BatchItem] = []
+    refused: Refusals = []
+    for item in items:
+        try:
+            good.append(checked_item(item))
+        except InvalidInputError as error:
+            refused.append((item, error))
+    return good, refused
 
 
 def checked_item(item: object) -> BatchItem:

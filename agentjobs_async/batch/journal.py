@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TextIO
@@ -15,15 +16,13 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch._file import Ownership, check, make
 from agentjobs_async.batch.entries import Entries, JournalRow, difference
-from agentjobs_async.batch.items import BatchItem, checked_item
+from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 from agentjobs_async.batch.states import State
 
 __all__ = ["Journal"]
 
 _PAGE: Final = 500
 _RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
-
-Refusals = list[tuple[BatchItem, InvalidInputError]]
 
 
 class Journal:
@@ -110,16 +109,22 @@ class Journal:
         prompt.
         """
         refused: Refusals = []
-        good: list[BatchItem] = []
-        for item in items:
-            try:
-                good.append(checked_item(item))
-            except InvalidInputError as error:
-                refused.append((item, error))
-            if len(good) == _PAGE:
-                refused += await self._add(good)
-                good.clear()
-        return refused + (await self._add(good) if good else [])
+        remaining = iter(items)
+        while page := list(islice(remaining, _PAGE)):
+            good, bad = check_items(page)
+            if good:
+                await self.entries.add(good)
+            refused += bad + await self._clashes(good)
+        return refused
+
+    async def check(self, items: Iterable[BatchItem]) -> Refusals:
+        """Give the items that `add` would refuse, each with the reason, without planning any."""
+        refused: Refusals = []
+        remaining = iter(items)
+        while page := list(islice(remaining, _PAGE)):
+            good, bad = check_items(page)
+            refused += bad + await self._clashes(good)
+        return refused
 
     async def retry(self, key: str) -> str:
         """Plan a failed, archived or rejected item once more, and give the key of its new row, such as `key#2`.
@@ -200,10 +205,10 @@ class Journal:
                 make(self.path)
         check(self.path, writing=not self._read_only)
 
-    async def _add(self, items: Sequence[BatchItem]) -> Refusals:
-        await self.entries.add(items)
+    async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
         rows = await self.entries.named([item.key for item in items])
-        return [(item, error) for item in items if (error := difference(item, rows[item.key])) is not None]
+        clashes = ((item, difference(item, rows[item.key])) for item in items if item.key in rows)
+        return [(item, error) for item, error in clashes if error is not None]
 
     async def _row(self, key: str) -> JournalRow:
         found = await self.entries.named([key])

@@ -168,6 +168,8 @@ class Batch(AsyncIterator[BatchResult]):
                 await asyncio.wait(sending, timeout=_GRACE)
         finally:
             await self._cut()
+        self._drop_results()
+        self._results.put_nowait(None)  # a reader in another task may be waiting
 
     def stats(self) -> BatchStats:
         """Give a snapshot."""
