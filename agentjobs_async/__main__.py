@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_EXTRA = frozenset({"aiosqlite", "click", "rich", "sqlalchemy"})
+_EXTRAS = {"click": "cli", "rich": "cli", "sqlalchemy": "batch", "aiosqlite": "batch"}
 _USAGE = 2
 _INTERRUPTED = 130
 
@@ -21,11 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run_command(sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        sys.stderr.write(
-            "agentjobs needs the extras cli and, for journals, batch: pip install 'agentjobs-async[batch,cli]'\n"
-        )
+        sys.stderr.write(f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n")
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED

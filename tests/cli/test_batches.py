@@ -41,7 +41,7 @@ def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys
 
 
 def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tasks that can't be sent are told with the reasons and disturb no other; the exit code says that there were some."""
+    """Tasks that can't be sent are told with the reasons and disturb no other; the exit code tells."""
     with tasks.open("a") as file:
         file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
     assert run(tasks, db) == 1
