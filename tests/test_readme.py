@@ -135,6 +135,23 @@ async def test_bot(emulator: Emulator) -> None:
     assert replies[1].startswith("completed: http")
 
 
+async def test_batch_sample(
+    emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample of a batch runs every item once, and does nothing the second time."""
+    monkeypatch.chdir(tmp_path)
+    document = names_of("run_batch")["document"]
+    async with emulator.session(project_id="docs") as session:
+        await document(session, ["one", "two"])
+        assert sorted(line.split()[:2] for line in capsys.readouterr().out.splitlines()) == [
+            ["one", "completed"],
+            ["two", "completed"],
+        ]
+        await document(session, ["one", "two"])
+    assert capsys.readouterr().out == ""
+    assert emulator.agents_started == {"Document one": 1, "Document two": 1}
+
+
 async def test_emulator_sample() -> None:
     """The sample of testing with the emulator passes."""
     names = names_of("test_my_bot")
