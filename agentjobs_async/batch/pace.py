@@ -4,15 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import Final
 
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
 
 __all__ = ["Pace", "Rate"]
-
-_LONGEST_STEP: Final = 3600.0
 
 
 @frozen
@@ -48,7 +45,8 @@ class Pace:
 
     def __init__(self, rate: Rate | None, ages: Iterable[float] = ()) -> None:
         self._rate = rate
-        self._clock = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
         now = self._clock()
         self._sent = deque(sorted(now - age for age in ages))
         self._under_way = 0
@@ -95,12 +93,13 @@ class Pace:
         self._changed.set()
 
     async def _wait(self, due: float | None) -> None:
-        seconds = None if due is None else min(due - self._clock(), _LONGEST_STEP)
+        """Wait until `due`, or until something changes."""
+        timer = None if due is None else self._loop.call_at(due, self._changed.set)
         try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _forget(self, now: float) -> None:
         assert self._rate is not None  # noqa: S101 - only called with one
