@@ -4,12 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from math import inf
+from typing import Final
 
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
 
 __all__ = ["Pace", "Rate"]
+
+_SLACK: Final = 1e-4
 
 
 @frozen
@@ -94,7 +97,8 @@ class Pace:
 
     async def _wait(self, due: float | None) -> None:
         """Wait until `due`, or until something changes."""
-        timer = None if due is None else self._loop.call_at(due, self._changed.set)
+        # Loops run timers a moment early, by their clock's resolution; without the slack that would be a busy wait.
+        timer = None if due is None else self._loop.call_at(due + _SLACK, self._changed.set)
         try:
             await self._changed.wait()
         finally:
