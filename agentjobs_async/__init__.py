@@ -3,8 +3,11 @@
 #   errors        the tree of errors
 #   models        AgentJob, JobRef, JobStatus, JobSource
 #   telemetry     Hook, event records, LoggingHook
-#   policy        PollPolicy, PollBudget; decide(): what each answer means            (tenacity)
-#   _wire         bytes to jobs or errors; with _strict_json, _retry_after, _secrets  (cattrs)
+#   _strategies   tenacity's strategies, called on our terms                          (tenacity)
+#   policy        PollPolicy, PollBudget
+#   decision      decide(): what each answer means, for one wait and for ten thousand
+#   _documents    a job's document to a job                                           (cattrs)
+#   _wire         answers to jobs or errors; over _strict_json, _content_coding, _retry_after and _secrets
 #   _address      base address and path templates                                     (yarl)
 #   _transport    one request over a socket; maps every fault                         (aiohttp's client)
 #   _scope        interrupting the current task; _binding: one loop, one process

@@ -39,17 +39,23 @@ def checked_base_url(value: object, *, allow_insecure: bool = False) -> URL:
     return url.with_path(url.raw_path.rstrip("/"), encoded=True)
 
 
-def checked_proxy(value: object) -> URL | None:
+def checked_proxy(value: object, base: URL, *, allow_insecure: bool = False) -> URL | None:
     """Give the proxy's address; `None` for none.
 
     Raises:
-        InvalidInputError: It is no http(s) address of a host.
+        InvalidInputError: It is no http(s) address of a host; or it would get the key in plain text, because `base`
+            is plain http and the proxy not on loopback, without `allow_insecure`.
     """
     if value is None:
         return None
     if not isinstance(value, str):
         raise InvalidInputError(f"proxy must be a string, not {type(value).__name__}")
-    return _parsed("proxy", value, userinfo=True)
+    proxy = _parsed("proxy", value, userinfo=True)
+    if base.scheme == "http" and not allow_insecure and not _is_loopback(proxy.host or ""):
+        raise InvalidInputError(
+            f"proxy would get the key in plain text at {proxy.host}: use an https base_url, or say allow_insecure=True"
+        )
+    return proxy
 
 
 def _parsed(name: str, value: str, *, userinfo: bool = False) -> URL:

@@ -41,14 +41,16 @@ def checked_timeout(value: Any, name: str = "timeout") -> float | None:
     return checked_seconds(name, value)
 
 
-def checked_count(name: str, value: Any, *, least: int = 1) -> int:
-    """Give a whole number of at least `least`.
+def checked_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
+    """Give a whole number of at least `least`, and at most `most` where that is given.
 
     Raises:
         InvalidInputError: It is something else; a bool is no number.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInputError(f"{name} must be a whole number of at least {least}, not {_shown(value)}")
+    if most is not None and value > most:
+        raise InvalidInputError(f"{name} must be at most {most}, not {_shown(value)}")
     return value
 
 

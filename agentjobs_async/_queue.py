@@ -8,9 +8,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from math import inf
+from random import choice
 from typing import Final
 
-from agentjobs_async._tempo import Tempo
+from agentjobs_async._tempo import ROUNDING, Tempo
 from agentjobs_async._timetable import RESOLUTION, Timetable
 from agentjobs_async._tracked import Tracked
 from agentjobs_async.models import JobRef
@@ -19,7 +20,8 @@ __all__ = ["Alarms", "PollQueue"]
 
 _BUCKETS_OF_SPREAD: Final = RESOLUTION / 0.1
 _LONGEST_RELEASE: Final = 10.0
-_UNREACHABLE_AFTER: Final = 3
+_UNREACHABLE_AFTER: Final = 10
+_FEW: Final = 64
 _PROBE_AFTER_LEAVING: Final = 1.0
 _PROBE_AT_LEAST_EVERY: Final = 30.0
 
@@ -77,7 +79,8 @@ class PollQueue:
         self._ready: deque[Tracked] = deque()
         self._urgent: deque[Tracked] = deque()
         self._armed: float = inf
-        self._failed_to_reach = 0
+        self._ghosts = 0
+        self._failed_to_reach: set[JobRef] = set()
         self._probe: Tracked | None = None
 
     def backlog(self) -> int:
@@ -88,7 +91,7 @@ class PollQueue:
 
     def waiting(self) -> int:
         """Count what is due, whether it may go out or not."""
-        return len(self._ready) + len(self._urgent)
+        return len(self._ready) + len(self._urgent) - self._ghosts
 
     def make_ready(self, tracked: Tracked) -> None:
         """Have it polled as soon as it is its turn."""
@@ -131,8 +134,19 @@ class PollQueue:
             self._alarms.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING)
 
     def _lift(self, tracked: Tracked) -> None:
+        """Take it from where it lies; there, it is passed over later, or swept away once such ghosts are the most."""
         if tracked.bucket >= 0:
             self._timetable.note_stale()
+        elif tracked.bucket != Tracked.NOWHERE:
+            self._ghosts += 1
+            if self._ghosts > _FEW and self._ghosts * 2 > len(self._ready) + len(self._urgent):
+                tracked.bucket = Tracked.NOWHERE
+                self._sweep()
+
+    def _sweep(self) -> None:
+        self._ready = deque(tracked for tracked in self._ready if tracked.bucket == Tracked.READY)
+        self._urgent = deque(tracked for tracked in self._urgent if tracked.bucket == Tracked.URGENT)
+        self._ghosts = 0
 
     def next(self, now: float) -> Tracked | None:
         """Take out what is polled now: deadlines first, then who has been due for longest. `None`: nothing may go."""
@@ -154,6 +168,7 @@ class PollQueue:
                 tracked.bucket = Tracked.NOWHERE
                 return tracked
             queue.popleft()
+            self._ghosts -= 1
         return None
 
     def _arm(self) -> None:
@@ -182,17 +197,22 @@ class PollQueue:
     def reached(self) -> None:
         """Take notice that the server answered."""
         if self._failed_to_reach:
-            self._failed_to_reach = 0
+            self._failed_to_reach.clear()
             if self._tempo.unreachable:
                 self._resume()
 
     def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
-        """Take notice that nobody listens, which holds for all jobs: after a few such answers, one asks for all."""
-        self._failed_to_reach += 1
-        if self._failed_to_reach >= _UNREACHABLE_AFTER and len(self._jobs) > 1:
+        """Take notice that nobody listened to one job.
+
+        When that was so for several in a row, and for nobody else between them, it holds for all: then one poll asks
+        for all, each time another job's.
+        """
+        self._failed_to_reach.add(tracked.ref)
+        if len(self._jobs) > 1 and len(self._failed_to_reach) >= min(_UNREACHABLE_AFTER, len(self._jobs)):
             self._tempo.stop(now, None)
         if self._tempo.unreachable and (self._probe is None or self._probe is tracked):
-            self._probe = tracked
+            others = [other for other in self._jobs.values() if other is not tracked]
+            self._probe = choice(others) if others else tracked  # noqa: S311 - fairness, no secret
             self._alarms.set(self._on_probe, due)
 
     def _on_probe(self) -> None:
@@ -201,15 +221,16 @@ class PollQueue:
         if not self._jobs:
             self._resume()
             return
-        if self._probe is None or self._probe.waiters is None:
-            self._probe = next(iter(self._jobs.values()))
+        if self._probe is None or self._probe.bucket == Tracked.NOWHERE:  # gone, or its poll hangs
+            self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket != Tracked.NOWHERE), None)
         now = self._loop.time()
         self._alarms.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY)
-        self.hasten(self._probe, now)
+        if self._probe is not None:
+            self.hasten(self._probe, now)
 
     def _on_resume(self) -> None:
         until = self._tempo.resume_at
-        if until is not None and self._loop.time() < until:
+        if until is not None and self._loop.time() < until - ROUNDING:
             self._alarms.set(self._on_resume, until)
         else:
             self._resume()
@@ -218,11 +239,12 @@ class PollQueue:
         """Let polls go out again: what has become due in the meantime spread over as long a time as was lost."""
         now = self._loop.time()
         spread = min(self._tempo.resume(now), _LONGEST_RELEASE)
-        self._failed_to_reach = 0
+        self._failed_to_reach.clear()
         self._probe = None
         released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY]
         released += self._timetable.take_due(self._tempo.time(now))
         self._ready.clear()
+        self._ghosts = sum(tracked.bucket != Tracked.URGENT for tracked in self._urgent)
         for index, tracked in enumerate(released):
             tracked.bucket = Tracked.NOWHERE
             self.place(tracked, now + spread * index / len(released), now)
@@ -230,5 +252,8 @@ class PollQueue:
         self._pump()
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Stop all timers, and forget what was due."""
         self._alarms.cancel()
+        self._ready.clear()
+        self._urgent.clear()
+        self._ghosts = 0

@@ -2,12 +2,14 @@
 
 import asyncio
 from copy import copy
-from typing import Final
+from typing import Final, cast
 
 from agentjobs_async._queue import Alarms, PollQueue
+from agentjobs_async._tempo import ROUNDING
 from agentjobs_async._timetable import RESOLUTION, Timetable
 from agentjobs_async._tracked import Tracked, Waiter
 from agentjobs_async.counters import Counters, TrackerStats
+from agentjobs_async.decision import Again, Answer, Done, Failed, decide, last_poll_lead
 from agentjobs_async.errors import (
     AgentJobsError,
     NotFoundError,
@@ -17,7 +19,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, Paced
-from agentjobs_async.policy import Again, Answer, Decision, Done, Failed, PollBudget, PollPolicy, decide, last_poll_lead
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, StatusWarnings, WaitEnded
 from agentjobs_async.waiting import Read
 
@@ -26,8 +28,15 @@ __all__ = ["Scheduler"]
 _TURN: Final = 0.002
 _GRACE_TURNS: Final = 5
 _NOTIFIED_EVERY: Final = 0.25
+_SHORTEST_LEAD: Final = 2 * RESOLUTION
+_MOST_WISHES: Final = 1024
+_PATIENCE: Final = 1.0
+_LONGEST_WHILE_OTHERS_WAIT: Final = 30.0
+_OVERTAKEN: Final = 2
+_SMOOTHING: Final = 0.1
 _FREEZING: Final = frozenset({429, 503})
 _CUT: Final = "no answer until the wait ended"
+_HANGS: Final = "no answer while many others came: cut, to make room for other jobs"
 
 
 class Scheduler:
@@ -43,13 +52,15 @@ class Scheduler:
         self._hooks = hooks
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
-        self._leaving: dict[JobRef, Tracked] = {}
+        self._leaving: dict[JobRef, asyncio.Task[None]] = {}
         self._queue = PollQueue(loop, self._jobs, budget.per_second, self._pump)
         self._deadlines: Timetable[Waiter] = Timetable(lambda waiter, bucket: waiter.bucket == bucket)
         self._alarms = Alarms(loop)
         self._workers: set[asyncio.Task[None]] = set()
+        self._wishes: dict[JobRef, float] = {}
+        self._flying: dict[Tracked, float] = {}
         self._starting = 0
-        self._in_flight = 0
+        self._typical = 0.0
         self._warnings = StatusWarnings()
 
     # Waiters come and go.
@@ -59,16 +70,36 @@ class Scheduler:
         now = waiter.started
         tracked = self._jobs.get(ref)
         if tracked is None:
-            tracked = self._jobs[ref] = Tracked(ref, job, now, self._counters.begin(now))
-            if ref not in self._leaving:
-                self._queue.make_ready(tracked)
+            tracked = self._begin(ref, job, now)
         tracked.join(waiter)
+        if tracked.polls == 0 and tracked.bucket == Tracked.NOWHERE and tracked.task is None:
+            self._enqueue(tracked, now)
         if waiter.timeout is not None:
-            waiter.bucket = self._deadlines.add(waiter, now + waiter.timeout - last_poll_lead(waiter.timeout))
+            lead = max(last_poll_lead(waiter.timeout), _SHORTEST_LEAD)
+            waiter.bucket = self._deadlines.add(waiter, now + waiter.timeout - lead)
             self._arm_deadlines()
         known = job or tracked.job
         if known is not None:
             waiter.saw(known)
+
+    def _begin(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
+        tracked = self._jobs[ref] = Tracked(ref, job, now, self._counters.begin(now))
+        tracked.earliest = max(now, self._wishes.pop(ref, now))
+        return tracked
+
+    def _enqueue(self, tracked: Tracked, now: float) -> None:
+        """Have it polled at once, unless a cut poll of it has not ended yet, or the server wished otherwise."""
+        if tracked.ref in self._leaving:
+            return
+        if tracked.earliest > now:
+            self._queue.place(tracked, tracked.earliest, now)
+        else:
+            self._queue.make_ready(tracked)
+
+    def spare(self, job: AgentJob) -> None:
+        """Tell of a wait that was over before it began: the job had ended."""
+        if self._hooks:
+            self._hooks.emit(WaitEnded(job.ref, job, None, 0, 0.0))
 
     def detach(self, waiter: Waiter, error: BaseException) -> None:
         """End a wait for the waiter's own reasons. The last one to leave stops the polling."""
@@ -82,7 +113,7 @@ class Scheduler:
         self._end(waiter, tracked, error)
 
     def _end(self, waiter: Waiter, tracked: Tracked, result: AgentJob | BaseException) -> None:
-        if waiter.timeout is not None:
+        if waiter.bucket != Tracked.NOWHERE:
             waiter.bucket = Tracked.NOWHERE
             self._deadlines.note_stale()
         if self._hooks:
@@ -92,18 +123,27 @@ class Scheduler:
 
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
+        if tracked.earliest > self.loop.time():
+            self._keep_wish(tracked)
         self._counters.end(tracked.observed)
         self._queue.remove(tracked)
+
+    def _keep_wish(self, tracked: Tracked) -> None:
+        """Remember how long the server wished not to be asked about this job: who waits for it next keeps to it."""
+        if len(self._wishes) >= _MOST_WISHES:
+            now = self.loop.time()
+            self._wishes = {ref: until for ref, until in self._wishes.items() if until > now}
+        if len(self._wishes) < _MOST_WISHES:
+            self._wishes[tracked.ref] = tracked.earliest
 
     def _abandon(self, tracked: Tracked, task: asyncio.Task[None], error: BaseException) -> None:
         """Cut the poll in flight. Its place is free at once, even when a callable swallows the cancellation."""
         cut = error if isinstance(error, asyncio.CancelledError) else TransportError(_CUT)
         if self._hooks:
             self._hooks.emit(PollFailed(tracked.ref, cut, tracked.polls))
-        tracked.task = None
-        self._in_flight -= 1
+        self._landed(tracked)
         self._workers.discard(task)
-        self._leaving[tracked.ref] = tracked
+        self._leaving[tracked.ref] = task
         task.cancel()
         self._pump()
 
@@ -132,7 +172,7 @@ class Scheduler:
             if waiter.tracked is None or waiter.timeout is None:
                 continue
             deadline = waiter.started + waiter.timeout
-            if now >= deadline:
+            if now >= deadline - ROUNDING:
                 expired.append(waiter)
             else:
                 waiter.bucket = self._deadlines.add(waiter, deadline)
@@ -162,54 +202,106 @@ class Scheduler:
         backlog = self._queue.backlog()
         while self._starting < backlog and len(self._workers) < self._places:
             self._starting += 1
-            self._workers.add(self.loop.create_task(self._work()))
+            # Never an eager task: one that ends before it is counted would take a place for ever.
+            self._workers.add(asyncio.Task(self._work(), loop=self.loop))
+        if backlog and len(self._workers) >= self._places:
+            self._alarms.set(self._relieve, self.loop.time() + _PATIENCE)
+
+    def _relieve(self) -> None:
+        """Cut the polls that hang while others wait: ones overtaken by many, or that take half a minute.
+
+        All places taken by jobs that hang would stop every other job. A server that is slow for all is left its time:
+        its polls don't overtake each other.
+        """
+        if not self._queue.backlog() or len(self._workers) < self._places:
+            return
+        now = self.loop.time()
+        for tracked, began in tuple(self._flying.items()):
+            overtaken = self._counters.polls - tracked.polls_at_start >= _OVERTAKEN * self._places
+            if now - began >= (_PATIENCE if overtaken else _LONGEST_WHILE_OTHERS_WAIT) and tracked.task is not None:
+                task = tracked.task
+                self._landed(tracked)
+                self._workers.discard(task)
+                self._leaving[tracked.ref] = task
+                task.cancel()
+                self._answered(tracked, TransportError(_HANGS), now)
+        self._pump()
+
+    def _took_off(self, tracked: Tracked, task: asyncio.Task[None], now: float) -> None:
+        tracked.task = task
+        tracked.polls += 1
+        tracked.polls_at_start = self._counters.polls
+        self._flying[tracked] = now
+
+    def _landed(self, tracked: Tracked) -> None:
+        tracked.task = None
+        del self._flying[tracked]
 
     async def _work(self) -> None:
         """Poll one after the other until nothing may go out, giving the loop back in between."""
         self._starting -= 1
         clock, queue, read = self.loop.time, self._queue, self._read
-        task = asyncio.current_task(self.loop)
+        task = cast("asyncio.Task[None]", asyncio.current_task(self.loop))
         tracked = None
-        now = clock()
+        began = now = clock()
         turn_ends = now + _TURN
         try:
             while (tracked := queue.next(now)) is not None:
-                tracked.task = task
-                tracked.polls += 1
-                self._in_flight += 1
+                if tracked.ref in self._leaving:
+                    continue  # its cut poll has not ended; then it comes back
+                self._took_off(tracked, task, now)
+                began = now
                 try:
-                    answer: Answer | asyncio.CancelledError = await read(tracked.ref)
-                except asyncio.CancelledError as error:
-                    if tracked.task is not task or (task is not None and task.cancelling()):
+                    answer: Answer | BaseException = await read(tracked.ref)
+                except BaseException as error:  # a callable may raise anything; only its own job ends by it
+                    if tracked.task is not task or isinstance(error, GeneratorExit):
                         raise
                     answer = error
                 if tracked.task is not task:
                     return  # cut, and the callable swallowed it
-                tracked.task = None
-                self._in_flight -= 1
+                self._landed(tracked)
                 now = clock()
                 self._answered(tracked, answer, now)
-                if now > turn_ends:
-                    await asyncio.sleep(0)
+                if isinstance(answer, KeyboardInterrupt | SystemExit):
+                    raise answer
+                if task.cancelling():  # all tasks of the loop are: no new ones now; or the callable cancelled its own
+                    self._alarms.set(self._pump, now + _PATIENCE)
+                    return
+                missing = self._missing(answer, now - began)
+                if missing or now > turn_ends:
+                    await asyncio.sleep(missing)
                     now = clock()
                     turn_ends = now + _TURN
         finally:
-            if task is not None:
-                self._workers.discard(task)
+            self._workers.discard(task)
             if tracked is not None:
-                self._left(tracked)
+                self._left(tracked.ref, task)
 
-    def _left(self, tracked: Tracked) -> None:
+    def _missing(self, answer: object, took: float) -> float:
+        """Give the seconds for which a place is kept after a poll: one that fails at once makes nobody faster."""
+        if not isinstance(answer, BaseException):
+            self._typical += _SMOOTHING * (took - self._typical)
+            return 0.0
+        return max(self._typical - took, 0.0) if self._typical > _TURN else 0.0
+
+    def _left(self, ref: JobRef, task: asyncio.Task[None]) -> None:
         """A poll that was cut has ended: who has come for the same job since then may be polled."""
-        if self._leaving.get(tracked.ref) is tracked:
-            del self._leaving[tracked.ref]
-            successor = self._jobs.get(tracked.ref)
-            if successor is not None:
-                self._queue.make_ready(successor)
+        if self._leaving.get(ref) is task:
+            del self._leaving[ref]
+            successor = self._jobs.get(ref)
+            if successor is not None and successor.task is None and successor.bucket == Tracked.NOWHERE:
+                self._enqueue(successor, self.loop.time())
 
     # Answers come in.
 
-    def _answered(self, tracked: Tracked, answer: Answer | asyncio.CancelledError, now: float) -> None:
+    def _answered(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
+        """Act on an answer. Whatever goes wrong with it, in a strategy or in its values, ends this job's waits only."""
+        try:
+            self._acted_on(tracked, answer, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._finish(tracked, error)
+
+    def _acted_on(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
         self._counters.count_poll(now)
         if isinstance(answer, BaseException):
             self._failed(tracked, answer)
@@ -217,10 +309,14 @@ class Scheduler:
             self._saw(tracked, answer.job if isinstance(answer, Paced) else answer, now)
         if tracked.waiters is None:
             return  # they left when they were told
-        if isinstance(answer, asyncio.CancelledError):
+        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
             self._finish(tracked, answer)
             return
-        decision = self._decided(tracked, answer, now)
+        decision = decide(self._policy, tracked, answer, now)
+        if type(decision) is Failed and self._outlived(tracked, decision.error, now):
+            decision = decide(self._policy, tracked, answer, now)
+        if tracked.waiters is None:
+            return  # they left when a strategy was asked
         if type(decision) is Again:
             self._again(tracked, answer, decision, now)
         elif isinstance(decision, Done):
@@ -251,15 +347,6 @@ class Scheduler:
         if self._hooks:
             self._hooks.emit(PollFailed(tracked.ref, error, tracked.polls))
 
-    def _decided(self, tracked: Tracked, answer: Answer, now: float) -> Decision:
-        try:
-            decision = decide(self._policy, tracked, answer, now)
-            if type(decision) is Failed and self._outlived(tracked, decision.error, now):
-                decision = decide(self._policy, tracked, answer, now)
-        except Exception as error:  # noqa: BLE001 - a strategy of the user's must not stop the other jobs
-            return Failed(error)
-        return decision
-
     def _outlived(self, tracked: Tracked, error: Exception, now: float) -> bool:
         """End the waits whose grace for a 404 is over; tell whether it goes on for those that came later."""
         if not isinstance(error, NotFoundError) or error.status != 404:  # noqa: PLR2004 - the status that has a grace
@@ -271,16 +358,16 @@ class Scheduler:
             if waiter not in young:
                 self.detach(waiter, error)
                 waiter.finish(copy(error))
-        tracked.seen = max(waiter.started for waiter in young)
+        tracked.seen = min(waiter.started for waiter in young)
         return True
 
     def _again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
         tracked.bad_answers = again.bad_answers
         tracked.earliest = again.earliest
         due = again.due
-        if tracked.again:
-            tracked.again = False
-            due = again.earliest
+        if tracked.again and not isinstance(answer, Exception):
+            due = min(due, max(again.earliest, now + _NOTIFIED_EVERY))
+        tracked.again = False
         if isinstance(answer, NotSentError):
             self._queue.not_reached(tracked, due, now)
         elif isinstance(answer, ResponseError) and answer.status in _FREEZING and again.earliest > now:
@@ -289,11 +376,14 @@ class Scheduler:
 
     def _finish(self, tracked: Tracked, result: AgentJob | BaseException) -> None:
         waiters = tracked.each()
+        if not waiters:
+            return
         tracked.waiters = None
         self._forget(tracked)
+        for waiter in waiters:
+            waiter.tracked = None  # a hook may cancel any of them
         for index, waiter in enumerate(waiters):
             own = copy(result) if index and isinstance(result, AgentJobsError) else result
-            waiter.tracked = None
             self._end(waiter, tracked, own)
             waiter.finish(own)
 
@@ -305,7 +395,7 @@ class Scheduler:
         return TrackerStats(
             jobs=len(self._jobs),
             due=self._queue.waiting(),
-            in_flight=self._in_flight,
+            in_flight=len(self._flying),
             polls=self._counters.polls,
             errors=self._counters.errors,
             rate=self._counters.rate(now),
@@ -314,14 +404,13 @@ class Scheduler:
 
     def close(self, error: AgentJobsError) -> set[asyncio.Task[None]]:
         """End all waits with `error`, and cut all polls; give the tasks that are about to end."""
-        tasks = set(self._workers)
         for tracked in tuple(self._jobs.values()):
             for waiter in tracked.each():
                 own = copy(error)
                 self.detach(waiter, own)
                 waiter.finish(own)
-        for task in tasks:
+        for task in self._workers:
             task.cancel()
         self._alarms.cancel()
         self._queue.close()
-        return tasks
+        return self._workers.union(self._leaving.values())

@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NoReturn
 
 from agentjobs_async.errors import InvalidInputError
@@ -11,6 +12,7 @@ __all__ = ["MASK", "ApiKey"]
 
 MASK: Final = "***"
 _SHORTEST_MASKED: Final = 8
+_LONGEST_ESCAPED_TWICE: Final = 256
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 
@@ -57,11 +59,18 @@ class _Hiding:
 
     def __init__(self, key: str) -> None:
         encoded = _base64_forms(key)
-        # A run of backslashes is looked at from its start only: a hostile text of nothing else costs linear time.
-        forms = "|".join("".join(map(_any_form_of, form)) for form in (key, *encoded))
-        pattern = re.compile(rf"(?<!\\)(?:{forms})")
         needles = (key.encode(), *(form.encode() for form in encoded))
-        self._substitute: Callable[[str], str] = lambda text: pattern.sub(MASK, text)
+
+        @cache
+        def pattern() -> re.Pattern[str]:
+            """Compile it when it is first needed: for a long key that takes a while."""
+            escaped = encoded if len(key) <= _LONGEST_ESCAPED_TWICE else ()
+            plain = () if escaped else map(re.escape, encoded)
+            # A run of backslashes is looked at from its start only: a hostile text of nothing else costs linear time.
+            forms = "|".join(["".join(map(_any_form_of, form)) for form in (key, *escaped)] + list(plain))
+            return re.compile(rf"(?<!\\)(?:{forms})")
+
+        self._substitute: Callable[[str], str] = lambda text: pattern().sub(MASK, text)
         self._forms: Callable[[], tuple[bytes, ...]] = lambda: needles
 
     def mask(self, text: str) -> str:

@@ -1,6 +1,7 @@
-"""JSON taken strictly: UTF-8, no NaN, no key twice, no lone surrogate, bounded depth. Everything else is refused."""
+"""JSON taken strictly: UTF-8, no NaN, no key twice, no lone surrogate, bounded depth and size in memory."""
 
 import json
+import re
 from math import isfinite
 from typing import Any, Final
 
@@ -9,6 +10,9 @@ from agentjobs_async.errors import ProtocolError
 __all__ = ["parse"]
 
 _DEEPEST: Final = 64
+_MOST_VALUES: Final = 50_000
+_LIKE_VALUES: Final = {",": 1, "[": 1, "{": 3}
+_STRING_OR_MORE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 
 
 class _DefectError(ValueError):
@@ -20,9 +24,12 @@ def parse(body: bytes) -> Any:
 
     Raises:
         ProtocolError: `encoding` when it is not UTF-8; `not_json` when it does not parse; `bad_json` for NaN and
-            infinities, a key twice, a lone surrogate, more than 64 levels or a number of thousands of digits.
+            infinities, a key twice, a lone surrogate, more than 64 levels, a number of thousands of digits, or so
+            many values that they take many times the memory of their text.
     """
     text = _text(body)
+    if _is_heavy(text):
+        raise ProtocolError("bad_json", "too many values")
     try:
         document = _DECODER.decode(text)
         defect = _hidden_defect(text, document)
@@ -47,6 +54,18 @@ def _text(body: bytes) -> str:
     except UnicodeDecodeError as error:
         position = error.start
     raise ProtocolError("encoding", f"not UTF-8 at byte {position}")
+
+
+def _is_heavy(text: str) -> bool:
+    """Tell whether the values would take more than some 10 MiB: an empty object of two characters takes 400 bytes."""
+    if sum(text.count(sign) * weight for sign, weight in _LIKE_VALUES.items()) <= _MOST_VALUES:
+        return False
+    weight = 0
+    for match in _STRING_OR_MORE.finditer(text):
+        weight += _LIKE_VALUES.get(match[0], 0)
+        if weight > _MOST_VALUES:
+            return True
+    return False
 
 
 def _hidden_defect(text: str, document: Any) -> str:

@@ -1,6 +1,11 @@
 """When polls may start: a clock that can be stopped, and a pace."""
 
-__all__ = ["Tempo"]
+from typing import Final
+
+__all__ = ["ROUNDING", "Tempo"]
+
+ROUNDING: Final = 1e-6
+"""How early a timer may ring, in seconds: its time and the clock's are rounded apart."""
 
 
 class Tempo:
@@ -67,7 +72,7 @@ class Tempo:
 
     def start(self, now: float) -> float:
         """Take the right to start one poll; give the loop time at which to ask again instead, or 0.0 when taken."""
-        if now < self._next_start:
+        if now < self._next_start - ROUNDING:
             return self._next_start
-        self._next_start = now + self._interval
+        self._next_start = max(now, self._next_start) + self._interval
         return 0.0

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["one_line"]
+__all__ = ["one_line", "words_of"]
 
 _ELLIPSIS: Final = "…"
 
@@ -19,3 +19,12 @@ def one_line(text: str, max_bytes: int = 2048) -> str:
     if len(encoded) <= max_bytes:
         return shown
     return encoded[: max_bytes - len(_ELLIPSIS.encode())].decode(errors="ignore") + _ELLIPSIS
+
+
+def words_of(error: BaseException | None, max_bytes: int = 2048) -> str:
+    """Give what a foreign exception says as one line, or its type's name when it says nothing or can't be printed."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a foreign exception's words may fail in any way
+        text = ""
+    return one_line(text, max_bytes) or type(error).__name__

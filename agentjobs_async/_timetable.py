@@ -12,6 +12,7 @@ RESOLUTION: Final = 0.01
 
 _FEW: Final = 1024
 _ROUNDING: Final = 1e-6
+_NEVER: Final = 1e12
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Timetable(Generic[T]):
 
     def add(self, thing: T, when: float, at_most: int | None = None) -> int:
         """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket."""
-        bucket = ceil(when / RESOLUTION - _ROUNDING)
+        bucket = ceil(min(when, _NEVER) / RESOLUTION - _ROUNDING)
         things = self._buckets.get(bucket)
         if things is not None and at_most is not None and len(things) >= at_most:
             bucket = self._with_room(bucket, at_most)
@@ -52,8 +53,7 @@ class Timetable(Generic[T]):
         bucket = self._full.get(wanted, wanted)
         while len(self._buckets.get(bucket, ())) >= at_most:
             bucket += 1
-        if bucket != wanted:
-            self._full[wanted] = bucket
+        self._full[wanted] = bucket
         return bucket
 
     def first(self) -> int | None:

@@ -42,6 +42,7 @@ class Tracked:
         error: What the last poll failed with; `None` when it did not.
         earliest: Loop time before which the server does not wish a poll.
         bucket: Where it lies in the timetable, or one of the places below.
+        polls_at_start: How many polls of all jobs had been answered when the one in flight began.
         task: The worker that polls it right now.
         again: Whether to poll at once when the poll in flight is answered.
     """
@@ -59,6 +60,7 @@ class Tracked:
         "job",
         "observed",
         "polls",
+        "polls_at_start",
         "ref",
         "seen",
         "started",
@@ -74,6 +76,7 @@ class Tracked:
         self.waiters: Any = None
         self.started = self.seen = self.earliest = now
         self.polls = 0
+        self.polls_at_start = 0
         self.bad_answers = 0
         self.bucket = Tracked.NOWHERE
         self.task: asyncio.Task[None] | None = None
@@ -89,7 +92,7 @@ class Tracked:
     def join(self, waiter: Waiter) -> None:
         """Add a waiter."""
         waiter.tracked = self
-        waiter.polls_before = self.polls
+        waiter.polls_before = self.polls - (self.task is not None)
         waiters = self.waiters
         if waiters is None:
             self.waiters = waiter

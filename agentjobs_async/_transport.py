@@ -7,11 +7,14 @@ frames they came through, hold the request's headers and with them the key.
 import asyncio
 import errno
 import io
+from functools import partial
 from math import inf
 from ssl import SSLContext
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from attrs import field, frozen
 from yarl import URL
 
@@ -25,6 +28,7 @@ __all__ = ["HttpTimeouts", "Progress", "Transport"]
 
 _SHOWN: Final = 300
 _ERROR_STATUS: Final = 300
+_EXPLANATION: Final = 1.0
 
 
 def _connect(value: float) -> float:
@@ -100,9 +104,9 @@ class Transport:
         """Make the pools, in the running loop; no I/O yet. Idempotent; comes before `read` and `create`."""
         if not self._opened:
             self._opened = True
-            # Limits are the caller's: a wait for a place in aiohttp's own pool counts as a slow server.
-            self._reads = self._client(_PoolOfCleanConnections(limit=0))
-            self._creates = self._client(aiohttp.TCPConnector(limit=0, force_close=True), [_told_progress()])
+            self._reads = self._client(_PoolOfQuietConnections())
+            fresh = aiohttp.TCPConnector(limit=0, force_close=True, use_dns_cache=False)
+            self._creates = self._client(fresh, [_told_progress()])
 
     def _client(
         self, connector: aiohttp.TCPConnector, traces: list[aiohttp.TraceConfig] | None = None
@@ -159,13 +163,15 @@ class Transport:
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
         if progress is not None:
             progress.status = response.status
+        explains = response.status >= _ERROR_STATUS
         try:
-            body, whole = await _bounded(response.content, self._max_document_bytes)
-        except (aiohttp.ClientError, OSError):
-            response.close()
-            if response.status < _ERROR_STATUS:
-                raise
             # The status line and the headers already say what an error is; its body only explains.
+            async with asyncio.timeout(_EXPLANATION if explains else None):
+                body, whole = await _bounded(response.content, self._max_document_bytes)
+        except Exception:
+            response.close()
+            if not explains:
+                raise
             body, whole = b"", True
         except BaseException:
             response.close()
@@ -179,7 +185,7 @@ class Transport:
         reason = _not_sent_reason(error)
         if reason is not None or not may_have_left:
             return NotSentError(f"nothing was sent: {words}", reason or "connect")
-        if isinstance(error, aiohttp.ClientResponseError):
+        if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", words)
         return TransportError(f"the exchange broke: {words}")
 
@@ -190,19 +196,42 @@ class Transport:
             await self._creates.close()
 
 
-class _PoolOfCleanConnections(aiohttp.TCPConnector):
-    """Drops an idle connection on which a server sent something that nobody asked for.
+class _QuietConnection(ResponseHandler):
+    """A connection that is broken off when the server sends something on it while nobody asks.
 
-    Such an answer would be taken for that to the next request. aiohttp looks for it when a connection comes back to
-    the pool, not when it is taken out; this private method is where it is (test_transport pins that it is called).
+    Such an answer would be taken for that to the next request, and a flood of them would fill the memory.
     """
 
+    idle = False
+
+    def data_received(self, data: bytes) -> None:
+        if self.idle and data:
+            self.abort()
+        else:
+            super().data_received(data)
+
+
+class _PoolOfQuietConnections(aiohttp.TCPConnector):
+    """Tells its connections when they are idle: taken out of the pool, and put back, by aiohttp's private methods.
+
+    No public means does (test_transport pins that a surplus answer is not used).
+    """
+
+    def __init__(self) -> None:
+        # Limits are the caller's: a wait for a place in aiohttp's own pool counts as a slow server. Without its cache
+        # of names, no look-up goes on after its request was cancelled.
+        super().__init__(limit=0, use_dns_cache=False)
+        self._factory: Any = partial(_QuietConnection, loop=self._loop)
+
     async def _get(self, *arguments: Any) -> Any:
-        while True:
-            connection = await super()._get(*arguments)
-            if connection is None or connection.protocol is None or not connection.protocol.should_close:
-                return connection
-            connection.close()
+        connection = await super()._get(*arguments)
+        if connection is not None and isinstance(connection.protocol, _QuietConnection):
+            connection.protocol.idle = False
+        return connection
+
+    def _release(self, key: Any, protocol: Any, **options: Any) -> None:
+        protocol.idle = True
+        super()._release(key, protocol, **options)
 
 
 async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:
@@ -238,7 +267,7 @@ _NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
     (aiohttp.ClientConnectorDNSError, "dns"),
     (aiohttp.ConnectionTimeoutError, "timeout"),
     (aiohttp.ClientConnectorError, "connect"),
-    (aiohttp.ClientHttpProxyError, "connect"),
+    (aiohttp.ClientHttpProxyError, "proxy"),
 )
 
 
@@ -251,7 +280,7 @@ def _not_sent_reason(error: Exception) -> str | None:
 
 def _words(error: Exception) -> str:
     """Say what happened, without what aiohttp knows of the request."""
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return f"broken HTTP: {error.message}"
     if isinstance(error, TimeoutError):
         return "it took too long"

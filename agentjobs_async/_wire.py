@@ -1,21 +1,18 @@
 """What the service's bytes mean: (status, headers, body) in, a job or an error of ours out. No I/O.
 
-The only module that knows cattrs. Nothing is coerced: a field of another type than documented is `None`, and without a
-usable `id` and `status` there is no job.
+An answer's status decides what it is about; its body is read within bounds, and the key masked in whatever comes of it.
 """
 
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from time import time
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import cattrs
 from attrs import frozen
-from cattrs.gen import make_dict_structure_fn, override
 
+from agentjobs_async._content_coding import inflated
+from agentjobs_async._documents import job_of
 from agentjobs_async._retry_after import retry_after
 from agentjobs_async._secrets import MASK, ApiKey
 from agentjobs_async._strict_json import parse
@@ -31,12 +28,11 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobSource, Paced
+from agentjobs_async.models import AgentJob, JobRef, Paced
 
-__all__ = ["Codec", "Headers", "Response", "job_of", "prompt_body"]
+__all__ = ["Codec", "Headers", "Response", "prompt_body"]
 
 _SHOWN: Final = 200
-_LONGEST_DATE: Final = 10
 _EXCERPT_READ: Final = 65_536
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
 _WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})
@@ -84,33 +80,6 @@ def prompt_body(prompt: object) -> bytes:
         f"prompt must be text that UTF-8 can hold: it has a lone surrogate (about character {position - 11});"
         " decode its source with errors='replace'"
     )
-
-
-def job_of(document: object, project_id: str) -> AgentJob:
-    """Give the job that a decoded document describes.
-
-    Raises:
-        ProtocolError: `schema`: it is no object, or `id` or `status` is not a non-empty string.
-    """
-    if not isinstance(document, Mapping):
-        raise ProtocolError("schema", f"a job is an object, not {type(document).__name__}")
-    try:
-        fields = _structure(document, _Fields)
-    except cattrs.BaseValidationError as error:
-        defect = "; ".join(cattrs.transform_error(error, format_exception=_described))
-    else:
-        return AgentJob(
-            fields.id,
-            project_id,
-            fields.status,
-            fields.source,
-            fields.model,
-            fields.pr_link,
-            fields.created_at,
-            fields.archived_at,
-            document if type(document) is dict else dict(document),
-        )
-    raise ProtocolError("schema", defect)
 
 
 @frozen
@@ -172,7 +141,7 @@ class Codec:
         coding = (response.headers.get("Content-Encoding") or "identity").strip().lower()
         if coding == "identity":
             return response.body
-        return _inflated(response.body, coding, self.max_document_bytes)
+        return inflated(response.body, coding, self.max_document_bytes)
 
     def _refusal(self, response: Response) -> ResponseError | ProtocolError:
         status, wish = response.status, _wish(response.headers)
@@ -242,90 +211,3 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_masked(member, mask) for member in value]
     return value if isinstance(value, bool) or value is None or mask(str(value)) == str(value) else MASK
-
-
-_WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
-
-
-def _inflated(body: bytes, coding: str, limit: int) -> bytes:
-    """Undo gzip or deflate, never making more than `limit` bytes of it (and one to tell)."""
-    for window_bits in _WINDOW_BITS.get(coding, ()):
-        inflater = zlib.decompressobj(window_bits)
-        try:
-            plain = inflater.decompress(body, limit + 1)
-        except zlib.error:
-            continue
-        if len(plain) > limit:
-            raise ProtocolError("too_large", f"more than {limit} bytes when decompressed")
-        if inflater.eof and not inflater.unused_data:
-            return plain
-    raise ProtocolError("encoding", "not in gzip or deflate, though it claims a content coding")
-
-
-@frozen
-class _Fields:
-    id: str
-    status: str
-    source: JobSource | None = None
-    model: str | None = None
-    pr_link: str | None = None
-    created_at: datetime | None = None
-    archived_at: datetime | None = None
-
-
-def _vital(value: object, _type: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a string is needed, not {type(value).__name__}")
-    if not value:
-        raise TypeError("a non-empty string is needed")
-    return value
-
-
-def _text_or_none(value: object, _type: object = None) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _source_or_none(value: object, _type: object) -> JobSource | None:
-    if not isinstance(value, Mapping):
-        return None
-    return JobSource(_text_or_none(value.get("repository")), _text_or_none(value.get("ref")))
-
-
-def _moment_or_none(value: object, _type: object) -> datetime | None:
-    """Take ISO 8601 with a time of day; without an offset it is UTC, as the service documents."""
-    if not isinstance(value, str) or len(value) <= _LONGEST_DATE:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _link_or_none(value: object, _type: object) -> str | None:
-    if not isinstance(value, str) or not value.isprintable() or " " in value or "\\" in value:
-        return None
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
-        _ = parts.port
-    except ValueError:
-        return None
-    return value if usable else None
-
-
-def _described(error: BaseException, _type: object) -> str:
-    return "it is missing" if isinstance(error, KeyError) else str(error)
-
-
-_structure: Final = make_dict_structure_fn(
-    _Fields,
-    cattrs.Converter(),
-    id=override(struct_hook=_vital),
-    status=override(struct_hook=_vital),
-    source=override(struct_hook=_source_or_none),
-    model=override(struct_hook=_text_or_none),
-    pr_link=override(rename="prLink", struct_hook=_link_or_none),
-    created_at=override(rename="createdAt", struct_hook=_moment_or_none),
-    archived_at=override(rename="archivedAt", struct_hook=_moment_or_none),
-)

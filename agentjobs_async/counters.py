@@ -59,6 +59,8 @@ class Counters:
 
     def _turn(self, now: float) -> None:
         """Begin a new second."""
+        if not self._observed.get(self.second, 1):
+            del self._observed[self.second]
         self.second = int(now)
         self._ends = self.second + 1.0
         self._observed.setdefault(self.second, 0)

@@ -6,6 +6,7 @@ from hashlib import sha256
 from yarl import URL
 
 from agentjobs_async._scope import Scope
+from agentjobs_async._strategies import create_attempts
 from agentjobs_async._transport import Progress, Transport
 from agentjobs_async._wire import Codec
 from agentjobs_async.errors import (
@@ -16,7 +17,6 @@ from agentjobs_async.errors import (
     RateLimitedError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import create_attempts
 from agentjobs_async.telemetry import CreateFailed, Hooks, JobCreated, logger
 
 __all__ = ["Create"]
@@ -96,7 +96,8 @@ class Create:
         error = scope.reason if isinstance(scope.reason, AgentJobsError) else self._last
         error = error or NotSentError(f"nothing was sent: no connection within {self._timeout:g} s", "timeout")
         error.outcome = outcome
-        return error
+        error.__context__ = None
+        return error.with_traceback(None)
 
     def _outcome(self) -> CreateOutcome:
         """Tell how it ends if it ends now without an answer."""

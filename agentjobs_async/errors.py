@@ -22,7 +22,7 @@ import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from agentjobs_async._text import one_line
+from agentjobs_async._text import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ class NotSentError(AgentJobsError, ConnectionError):
     """No byte of the request left: the name was not found, the connection was refused or failed, or TLS did.
 
     Attributes:
-        reason: `dns`, `refused`, `tls`, `certificate`, `timeout` or `connect`.
+        reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (it refused), `timeout` or `connect`.
     """
 
     def __init__(self, message: str, reason: str = "connect") -> None:
@@ -208,7 +208,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
     ) -> None:
         seen = f"last seen {last_job.shown_status}" if last_job is not None else "never seen"
-        trouble = f", last error: {one_line(str(last_error))}" if last_error is not None else ""
+        trouble = f", last error: {words_of(last_error)}" if last_error is not None else ""
         super().__init__(
             f"job {ref.to_token()} did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble});"
             " it goes on remotely: wait for it again by its ref"
@@ -223,7 +223,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         """Pickle; a foreign `last_error` that doesn't pickle becomes an `AgentJobsError` of the same words."""
         rebuild, (cls, args, state) = super().__reduce__()
         if not _survives_pickling(self.last_error):
-            state["last_error"] = AgentJobsError(f"{type(self.last_error).__name__}: {self.last_error}")
+            state["last_error"] = AgentJobsError(f"{type(self.last_error).__name__}: {words_of(self.last_error)}")
         return rebuild, (cls, args, state)
 
 

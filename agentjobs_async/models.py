@@ -106,8 +106,10 @@ class JobSource:
     ref: str | None = None
 
 
-def _known_status(value: Any) -> Any:
-    return _KNOWN.get(value, value) if isinstance(value, str) else value
+def _known_status(value: Any) -> JobStatus | str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"status must be a string, not {type(value).__name__}")
+    return _KNOWN.get(value, value)
 
 
 @frozen

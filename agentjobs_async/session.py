@@ -17,9 +17,10 @@ from agentjobs_async._version import __version__
 from agentjobs_async._wire import Codec, prompt_body
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
+from agentjobs_async.decision import Answer
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
-from agentjobs_async.policy import Answer, PollBudget, PollPolicy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
@@ -28,6 +29,7 @@ from agentjobs_async.watching import AsCompleted, Updates
 __all__ = ["AgentJobsSession"]
 
 _MEBIBYTE: Final = 1_048_576
+_GIBIBYTE: Final = 1_073_741_824
 _LONGEST_CREATE: Final = 120.0
 _CLOSED: Final = "the session was closed meanwhile"
 
@@ -47,11 +49,12 @@ class AgentJobsSession:
         get_job: An async callable that reads a job some other way; it gets a `JobRef`, and gives an `AgentJob` or the
             service's document as a mapping. `get_path` and `timeouts.request` don't matter then.
         policy: When a wait asks again, and what it puts up with.
-        budget: What all reads of this session may use together.
+        budget: What all polls of this session may use together; your own `get_job` calls come on top, as many at
+            once.
         timeouts: How long one exchange may take.
         ssl: An own context, for private authorities or client certificates; `None` is the system's.
         proxy: Address of an http(s) proxy; `None` goes directly. Never taken from the environment.
-        max_document_bytes: How long an answer may be, compressed or not; beyond it is a `ProtocolError`.
+        max_document_bytes: How long an answer may be, compressed or not, up to 1 GiB; beyond it is a `ProtocolError`.
         allow_insecure: Allows plain http to other hosts than loopback: the key crosses the network readable.
         user_agent: The User-Agent header; `None` names this package.
         hooks: Called with each event.
@@ -96,12 +99,12 @@ class AgentJobsSession:
         )
         self._policy = checked_policy(policy)
         self._hooks = Hooks(hooks)
-        self._codec = Codec(key, checked_count("max_document_bytes", max_document_bytes))
+        self._codec = Codec(key, checked_count("max_document_bytes", max_document_bytes, most=_GIBIBYTE))
         self._transport = Transport(
             key,
             timeouts=checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
             ssl=checked_instance("ssl", ssl, SSLContext),
-            proxy=checked_proxy(proxy),
+            proxy=checked_proxy(proxy, self._base, allow_insecure=allow_insecure),
             user_agent=_checked_user_agent(user_agent),
             max_document_bytes=self._codec.max_document_bytes,
         )

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from agentjobs_async._checks import is_async
-from agentjobs_async._text import one_line
+from agentjobs_async._text import words_of
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
@@ -196,8 +196,12 @@ class StatusWarnings:
 
     def check(self, job: AgentJob) -> None:
         """Log that the service used a status which this version does not know."""
-        if type(job.status) is not JobStatus and job.status not in self._warned and len(self._warned) < _MOST_WARNINGS:
-            self._warned.add(job.status)
+        if (
+            type(job.status) is not JobStatus
+            and job.shown_status not in self._warned
+            and len(self._warned) < _MOST_WARNINGS
+        ):
+            self._warned.add(job.shown_status)
             logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)
 
 
@@ -232,5 +236,5 @@ def _as_log(event: Event) -> tuple[int, str]:
 
 
 def _shown(error: BaseException | None) -> str:
-    text = one_line(str(error))
+    text = words_of(error)
     return text if isinstance(error, AgentJobsError) and text else f"{type(error).__name__}: {text}"

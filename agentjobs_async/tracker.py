@@ -13,7 +13,7 @@ from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.telemetry import Contained, Hook, Hooks, WaitEnded
+from agentjobs_async.telemetry import Contained, Hook, Hooks
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_or_ref, reader
 from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchWithUpdates
 
@@ -62,8 +62,7 @@ class Tracker:
         if known is not None and known.is_terminal:
             watch.saw(known)
             watch.set_result(known)
-            if self._hooks:
-                self._hooks.emit(WaitEnded(ref, known, None, 0, 0.0))
+            scheduler.spare(known)
         else:
             scheduler.attach(watch, ref, known)
         return watch

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from agentjobs_async._checks import checked_timeout
+from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
-from agentjobs_async._wire import job_of
+from agentjobs_async.decision import Answer, Done, Failed, decide, moved_to_last_poll
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, Paced
-from agentjobs_async.policy import Again, Answer, Done, PollPolicy, decide, moved_to_last_poll
+from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
 __all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
@@ -18,7 +19,7 @@ GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 OnUpdate = Callable[[AgentJob], object]
 Read = Callable[[JobRef], Awaitable[Answer]]
 
-_CUT: Final = TransportError("no answer until the wait ended")
+_CUT: Final = "no answer until the wait ended"
 
 T = TypeVar("T")
 
@@ -82,10 +83,9 @@ def reader(get_job: GetJob) -> Read:
 
     async def read(ref: JobRef) -> Answer:
         try:
-            found = await _awaitable(get_job(ref))
+            return _checked_answer(await _awaitable(get_job(ref)), ref)
         except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
             return error
-        return _checked_answer(found, ref)
 
     return read
 
@@ -181,16 +181,18 @@ class Wait:
             answer = await self._ask(read)
             now = clock()
             decision = decide(self._policy, self, answer, now)
-            if not isinstance(decision, Again):
-                return decision.job if isinstance(decision, Done) else decision.error
-            if scope.ended:  # a get-job callable swallowed the cut
+            if isinstance(decision, Done):
+                return decision.job
+            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
                 return None
+            if isinstance(decision, Failed):
+                return decision.error
             self.seen, self.bad_answers = decision.seen, decision.bad_answers
             await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
 
     async def _ask(self, read: Read) -> Answer:
         self.polls += 1
-        self._last_error = _CUT
+        self._last_error = TransportError(_CUT)
         answer = await read(self._ref)
         if isinstance(answer, Exception):
             self._last_error = answer

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from attrs import frozen
 
 from agentjobs_async._scheduler import Scheduler
+from agentjobs_async._scope import let_leave
 from agentjobs_async._tracked import Tracked
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
@@ -156,7 +157,10 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._finished: deque[WaitResult] = deque()
         self._fault: BaseException | None = None
         self._exhausted = False
+        self._entered = False
         self._changed = asyncio.Event()
+        if isinstance(jobs, str | bytes):
+            raise InvalidInputError("jobs must be an iterable of jobs, not one id: put it into a list")
         if isinstance(jobs, Iterable):
             self._iterator = iter(jobs)
             if isinstance(jobs, Sized):
@@ -167,6 +171,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
 
     async def __aenter__(self) -> Self:
         loop = self._enter().loop
+        self._entered = True
         if self._iterator is None:
             self._feeder = loop.create_task(self._feed())
         else:
@@ -181,12 +186,15 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._members.clear()
         self._exhausted = True
         if self._feeder is not None:
-            self._feeder.cancel()
-            await asyncio.wait([self._feeder])
-            if inspect.isasyncgen(self._source):
+            feeder = self._feeder
+            feeder.cancel()
+            await let_leave(lambda: not feeder.done())
+            if feeder.done() and inspect.isasyncgen(self._source):
                 await self._source.aclose()
 
     async def __anext__(self) -> WaitResult:
+        if not self._entered:
+            raise InvalidInputError("iterate within the block: async with as_completed(...) as finished")
         while not self._finished:
             if self._fault is not None:
                 fault, self._fault = self._fault, None
@@ -231,19 +239,20 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 while not self._has_room():
                     self._changed.clear()
                     await self._changed.wait()
-        except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the source's own; comes out of the iteration
             self._fault = error
         self._exhausted = True
         self._changed.set()
 
     def _add(self, job: object) -> None:
         target = self._target(job)
+        scheduler = self._enter()
         if isinstance(target, AgentJob) and target.is_terminal:
+            scheduler.spare(target)
             self._finished.append(WaitResult(target.ref, target))
             self._changed.set()
             return
         known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        scheduler = self._enter()
         member = _Member(self, scheduler, ref, self._timeout)
         self._members.add(member)
         scheduler.attach(member, ref, known)
@@ -267,7 +276,7 @@ class Updates(AsyncIterator[AgentJob]):
         self._job = job
         self._newest: AgentJob | None = None
         self._told: AgentJob | None = None
-        self._end: AgentJob | BaseException | None = None
+        self._end: BaseException | None = None
         self._changed = asyncio.Event()
         self.tracked: Tracked | None = None
         self.started = 0.0
@@ -280,7 +289,9 @@ class Updates(AsyncIterator[AgentJob]):
         self.started = scheduler.loop.time()
         job = self._job
         if isinstance(job, AgentJob) and job.is_terminal:
-            self._newest = self._end = job
+            self.saw(job)
+            self.finish(job)
+            scheduler.spare(job)
         elif isinstance(job, AgentJob):
             scheduler.attach(self, job.ref, job)
         else:
@@ -292,18 +303,18 @@ class Updates(AsyncIterator[AgentJob]):
     ) -> None:
         if self._scheduler is not None:
             self._scheduler.detach(self, asyncio.CancelledError())
-        self._end = self._end or asyncio.CancelledError()
+        self._end = self._end or StopAsyncIteration()
 
     async def __anext__(self) -> AgentJob:
+        if self._scheduler is None:
+            raise InvalidInputError("iterate within the block: async with updates(...) as changes")
         while True:
             newest = self._newest
             if newest is not None and newest != self._told:
                 self._told = newest
                 return newest
-            if isinstance(self._end, AgentJob):
-                raise StopAsyncIteration
             if self._end is not None:
-                end, self._end = self._end, self._told
+                end, self._end = self._end, StopAsyncIteration()
                 raise end
             self._changed.clear()
             await self._changed.wait()
@@ -315,5 +326,5 @@ class Updates(AsyncIterator[AgentJob]):
 
     def finish(self, result: AgentJob | BaseException) -> None:
         """Take the end."""
-        self._end = result
+        self._end = StopAsyncIteration() if isinstance(result, AgentJob) else result
         self._changed.set()

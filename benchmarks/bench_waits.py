@@ -84,7 +84,7 @@ async def azure_core(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wai
     from azure.core.polling import AsyncLROPoller, AsyncPollingMethod  # noqa: PLC0415 - weighs on its own process only
 
     class Polling(AsyncPollingMethod[AgentJob]):
-        def initialize(self, client: Any, initial_response: Any, deserialization_callback: Any) -> None:
+        def initialize(self, client: Any, initial_response: Any, deserialization_callback: Any) -> None:  # noqa: ARG002 - the base class names it
             self._get_job, self._ref = client.get_job, initial_response
             self._job: AgentJob | None = None
 
@@ -197,31 +197,41 @@ async def cpu(candidate: str, options: Namespace) -> Figures:
     return {"cpu": used / jobs.reads, **ticker.stop()}
 
 
+async def polled_once(jobs: Jobs) -> None:
+    """Let each job be read once, and the waits go to sleep."""
+    while jobs.reads < len(jobs.refs):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    gc.collect()
+
+
+async def cancelled(handles: list[asyncio.Future[Any]]) -> float:
+    """Cancel all waits; give the CPU seconds that this took."""
+    begin = process_time()
+    for handle in handles:
+        handle.cancel()
+    while not all(handle.done() for handle in handles):
+        await asyncio.sleep(0)
+    return process_time() - begin
+
+
 async def memory(candidate: str, options: Namespace, *, traced: bool) -> Figures:
     """Let all waits poll once, weigh them as they wait, and cancel them all."""
     jobs = Jobs(options.jobs, 1_000)
     async with AsyncExitStack() as stack:
-        wait = await CANDIDATES[candidate](jobs, 3_600.0, stack)
+        wait = await CANDIDATES[candidate](jobs, TIMEOUT / 2, stack)
         gc.collect()
         before = resident_bytes()
         if traced:
             tracemalloc.start()
         handles = started(wait, jobs.refs)
-        while jobs.reads < len(jobs.refs):
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
-        gc.collect()
-        if traced:
-            weight = tracemalloc.get_traced_memory()[0]
-            tracemalloc.stop()
-            return {"allocated": weight / options.jobs}
-        weight = resident_bytes() - before
-        begin = process_time()
-        for handle in handles:
-            handle.cancel()
-        while not all(handle.done() for handle in handles):
-            await asyncio.sleep(0)
-        return {"resident": weight / options.jobs, "cancel": (process_time() - begin) / options.jobs}
+        await polled_once(jobs)
+        weight = tracemalloc.get_traced_memory()[0] if traced else resident_bytes() - before
+        tracemalloc.stop()
+        seconds = await cancelled(handles)
+    if traced:
+        return {"allocated": weight / options.jobs}
+    return {"resident": weight / options.jobs, "cancel": seconds / options.jobs}
 
 
 async def one(what: str, candidate: str, options: Namespace) -> Figures:

@@ -4,12 +4,12 @@ The machine is noisy and its absolute times mean nothing. So each candidate is m
 CPU time of its own process, and compared with the base candidate of the same round.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from platform import python_version
 from resource import getpagesize
@@ -20,11 +20,13 @@ Figures = dict[str, float]
 """What one run of one candidate gave, by the name of the measure."""
 
 
-def arguments(description: str | None, rounds: int) -> ArgumentParser:
-    """Give a parser with the options that every benchmark has."""
+def arguments(description: str | None, rounds: int | None = None) -> ArgumentParser:
+    """Give a parser with the options that every benchmark has; without `rounds`, nothing is measured in any."""
     parser = ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="where to save all figures")
+    if rounds is None:
+        return parser
+    parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these candidates (and the base)")
     parser.add_argument("--one", nargs="+", help=SUPPRESS)
     return parser
@@ -55,9 +57,13 @@ class Rounds:
         """Measure each candidate in turn, round after round."""
         for _ in range(rounds):
             for name in candidates:
-                for what, value in measure(name).items():
-                    self._figures.setdefault(name, {}).setdefault(what, []).append(value)
+                self.add(name, measure(name))
         print(file=sys.stderr)
+
+    def add(self, name: str, figures: Figures) -> None:
+        """Add what one run of a candidate gave."""
+        for what, value in figures.items():
+            self._figures.setdefault(name, {}).setdefault(what, []).append(value)
 
     def median(self, name: str, what: str) -> float:
         """Give the median of a candidate's figures."""
@@ -75,17 +81,66 @@ class Rounds:
             path.write_text(json.dumps(document, indent=1) + "\n")
 
 
+Call = Callable[[], Awaitable[object]]
+
+
+async def cpu_of(call: Call, in_flight: int, calls: int) -> float:
+    """Make so many calls, `in_flight` at a time; give the CPU seconds of one."""
+
+    async def worker() -> None:
+        for _ in range(calls // in_flight):
+            await call()
+
+    before = process_time()
+    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    return (process_time() - before) / (calls // in_flight * in_flight)
+
+
+async def in_turns(candidates: dict[str, Call], base: str, levels: Sequence[int], calls: int, turns: int) -> Figures:
+    """Measure all candidates in this process, in many short turns, so that noise meets all of them alike.
+
+    Gives, for each candidate and each number of calls in flight, the ratio to the base and the seconds of one call.
+    """
+    figures: Figures = {}
+    for in_flight in levels:
+        for call in candidates.values():
+            await cpu_of(call, in_flight, calls // 4)
+        rounds = Rounds(base)
+        for _ in range(turns):
+            for name, call in candidates.items():
+                rounds.add(name, {"cpu": await cpu_of(call, in_flight, calls)})
+        for name in candidates:
+            figures[f"{name}, {in_flight}"] = rounds.ratio(name, "cpu")
+            figures[f"{name}, {in_flight}, s"] = rounds.median(name, "cpu")
+    return figures
+
+
+def report_turns(title: str, base: str, names: Sequence[str], levels: Sequence[int], rounds: "Rounds") -> None:
+    """Print what `in_turns` gave in some rounds."""
+    print_table(
+        f"{title}, as multiples of: {base}",
+        ["", *(f"{level} in flight" for level in levels)],
+        [[name, *(f"{rounds.median(ALL, f'{name}, {level}'):.2f}" for level in levels)] for name in names],
+    )
+    absolute = (f"{rounds.median(ALL, f'{base}, {level}, s') * 1e6:.0f} µs" for level in levels)
+    print(f"\n{base}: {', '.join(absolute)} of CPU")
+
+
+ALL = "all"
+"""The name of a measure that takes all candidates in turn."""
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a Markdown table, its columns aligned."""
     lines = [list(columns), *(list(row) for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     print(f"\n{title} (Python {python_version()})\n")
     for number, line in enumerate(lines):
-        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line, widths, strict=True))][: len(line)]
-        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        first, *others = widths
+        cells = [line[0].ljust(first), *(cell.rjust(width) for cell, width in zip(line[1:], others, strict=True))]
         print(f"| {' | '.join(cells)} |")
         if number == 0:
-            rules = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+            rules = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
             print(f"| {' | '.join(rules)} |")
 
 
@@ -99,7 +154,7 @@ class Ticker:
 
     EVERY = 0.01
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._late: list[float] = []
         self._busy: list[float] = []

@@ -110,10 +110,23 @@ def test_any_base_url(text: str) -> None:
     assert (url.user, url.password, url.raw_query_string, url.raw_fragment) == (None, None, "", "")
 
 
+HTTPS = URL("https://api.example.com")
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy.example.com:3128", "http://192.0.2.1:3128"])
+def test_proxy_that_would_read_the_key(proxy: str) -> None:
+    """With plain http, the key reaches no proxy but on loopback, unless that is asked for."""
+    loopback = URL("http://127.0.0.1:8080")
+    with pytest.raises(InvalidInputError, match="proxy would get the key in plain text"):
+        checked_proxy(proxy, loopback)
+    assert checked_proxy(proxy, loopback, allow_insecure=True) == URL(proxy)
+    assert checked_proxy("http://localhost:3128", loopback) == URL("http://localhost:3128")
+
+
 def test_proxy() -> None:
     """A proxy is an http(s) address that may hold a password, or none."""
-    assert checked_proxy(None) is None
-    assert checked_proxy("http://user:secret@proxy.example.com:3128") == URL(
+    assert checked_proxy(None, HTTPS) is None
+    assert checked_proxy("http://user:secret@proxy.example.com:3128", HTTPS) == URL(
         "http://user:secret@proxy.example.com:3128"
     )
 
@@ -122,7 +135,7 @@ def test_proxy() -> None:
 def test_no_proxy(value: object) -> None:
     """Any other proxy is refused without being quoted."""
     with pytest.raises(InvalidInputError, match=r"^proxy must be ") as caught:
-        checked_proxy(value)
+        checked_proxy(value, HTTPS)
     assert "marmalade" not in str(caught.value)
 
 

@@ -152,6 +152,14 @@ async def test_batch_sample(
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}
 
 
+@pytest.mark.looptime
+async def test_plugin_sample() -> None:
+    """The sample of the plugin's fixtures passes, an hour long and over in no time."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        names = names_of("test_an_hour_with_an_outage")
+        assert await names["test_an_hour_with_an_outage"](emulator, session) is None
+
+
 async def test_emulator_sample() -> None:
     """The sample of testing with the emulator passes."""
     names = names_of("test_my_bot")

@@ -76,9 +76,9 @@ def test_repeated_key_is_not_quoted() -> None:
 
 def test_many_members() -> None:
     """A wide document with one key twice is refused with work in proportion to its length."""
-    members = b",".join(b'"%d":0' % number for number in range(100_000))
+    members = b",".join(b'"%d":0' % number for number in range(40_000))
     with pytest.raises(ProtocolError, match="a key twice"):
-        parse(b"{%s,%s}" % (members, b'"99999":0'))
+        parse(b"{%s,%s}" % (members, b'"39999":0'))
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,20 @@ ROOMS = [
     {"_version", "_text", "_timetable", "_tempo", "counters"},
     {"errors"},
     {"models", "_checks"},
-    {"telemetry", "policy", "_strict_json", "_retry_after", "_secrets", "_address", "_binding", "_scope"},
-    {"_wire", "_tracked"},
+    {
+        "telemetry",
+        "_strategies",
+        "_documents",
+        "_content_coding",
+        "_strict_json",
+        "_retry_after",
+        "_secrets",
+        "_address",
+        "_binding",
+        "_scope",
+    },
+    {"_wire", "_tracked", "policy"},
+    {"decision"},
     {"_transport"},
     {"waiting", "creating", "_queue"},
     {"_scheduler"},
@@ -52,8 +64,8 @@ OUTER = {"batch": {""}, "testing": {""}, "cli": {"", "batch", "testing", "_text"
 
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
-    "cattrs": {"_wire"},
-    "tenacity": {"policy"},
+    "cattrs": {"_documents"},
+    "tenacity": {"_strategies"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
     "sqlalchemy": {"batch"},  # _tables speaks it, _database runs it
     "click": {"cli"},

@@ -39,7 +39,7 @@ LOGGED: list[tuple[Event, int, str]] = [
     (
         CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError()),
         logging.WARNING,
-        "create in docs ended as unknown: CancelledError: ",
+        "create in docs ended as unknown: CancelledError: CancelledError",
     ),
     (JobPolled(JOB, 3), logging.DEBUG, "poll 3 of docs/job%201: active"),
     (JobChanged(DONE, JOB), logging.INFO, "docs/job%201 went from active to completed"),

@@ -273,7 +273,7 @@ async def test_proxy_is_used() -> None:
 async def test_proxy_that_refuses() -> None:
     """A proxy that makes no tunnel: nothing was sent, and the proxy did not see the key."""
     async with Scripted(reply(407)) as proxy, opened(proxy=URL(proxy.base_url)) as transport:
-        assert (await _failure(transport, "https://service.example")).reason == "connect"
+        assert (await _failure(transport, "https://service.example")).reason == "proxy"
     assert not any(KEY in str(request.headers) for request in proxy.requests)
 
 

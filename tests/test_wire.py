@@ -19,8 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from agentjobs_async._documents import job_of
 from agentjobs_async._secrets import ApiKey
-from agentjobs_async._wire import Codec, Response, job_of, prompt_body
+from agentjobs_async._wire import Codec, Response, prompt_body
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,

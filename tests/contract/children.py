@@ -17,7 +17,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run_child(script: str, *arguments: str, **more: str) -> str:
-    """Run a script under `-W error -X dev`, and give what it printed; it has to end well, without a word of complaint."""
+    """Run a script under `-W error -X dev`, and give what it printed; it has to end well, and without complaint."""
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(script), *arguments],
         capture_output=True,

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from ssl import SSLContext
 
 from tests.scripted import address, loopback_socket
 
-__all__ = ["descriptors", "full_listener", "silent_listener"]
+__all__ = ["connections", "full_listener", "silent_listener"]
 
 
 @asynccontextmanager
@@ -32,17 +34,19 @@ async def full_listener(scheme: str = "http") -> AsyncIterator[str]:
 @asynccontextmanager
 async def silent_listener(scheme: str, ssl: SSLContext | None = None) -> AsyncIterator[str]:
     """Give the address of a server that takes connections and never says a word of its own."""
-    writers: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0, ssl=ssl)
-    try:
+    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=ssl)
+    async with server:
         yield address(server.sockets[0], scheme)
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        await server.wait_closed()
 
 
-def descriptors() -> int:
-    """Count the file descriptors of this process."""
-    return len(os.listdir("/dev/fd"))
+def connections() -> int:
+    """Count the ends of TCP connections, made or in the making, that this process holds."""
+    count = 0
+    for name in Path("/dev/fd").iterdir():
+        number = int(name.name)
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as held:
+                    listens = held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    count += held.family == socket.AF_INET and not listens
+    return count

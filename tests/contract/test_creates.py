@@ -26,7 +26,7 @@ from agentjobs_async import (
     RejectedError,
     SessionClosedError,
 )
-from agentjobs_async.testing import Emulator
+from agentjobs_async.testing import Emulator, FaultPlan
 from tests.contract.children import run_child
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import GOOD_CREATES, UNSURE_CREATES, is_rejection
@@ -43,23 +43,23 @@ class Claims:
         self.events: list[Event] = []
         self.elapsed = 0.0
 
-    async def of(self, session: AgentJobsSession, prompt: str = PROMPT, timeout: float = 120) -> CreateOutcome:
+    async def of(self, session: AgentJobsSession, prompt: str = PROMPT, seconds: float = 120) -> CreateOutcome:
         """Create, and give the outcome that was claimed."""
-        return (await self.made(session, prompt, timeout))[0]
+        return (await self.made(session, prompt, seconds))[0]
 
     async def made(
-        self, session: AgentJobsSession, prompt: str = PROMPT, timeout: float = 120
+        self, session: AgentJobsSession, prompt: str = PROMPT, seconds: float = 120
     ) -> tuple[CreateOutcome, AgentJob | AgentJobsError]:
         """Create, and give the outcome that was claimed and what the call ended with."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         result: AgentJob | AgentJobsError
         try:
-            result = await session.create_job(prompt, timeout=timeout)
+            result = await session.create_job(prompt, timeout=seconds)
         except AgentJobsError as error:
             result = error
         self.elapsed = loop.time() - began
-        assert self.elapsed <= timeout + 0.25
+        assert self.elapsed <= seconds + 0.25
         if isinstance(result, AgentJob):
             return CreateOutcome.CREATED, result
         assert result.outcome is not None
@@ -76,7 +76,7 @@ class Claims:
 async def served(faults: str = "", **settings: Any) -> AsyncIterator[tuple[Emulator, AgentJobsSession, Claims]]:
     claims = Claims()
     async with (
-        Emulator(**({"faults": faults} if faults else {})) as emulator,
+        Emulator(faults=faults or FaultPlan(())) as emulator,
         emulator.session(**{"project_id": "docs", "hooks": [claims.events.append]} | settings) as session,
     ):
         yield emulator, session, claims
@@ -189,7 +189,7 @@ async def test_sequences(plan: str, outcome: CreateOutcome, sent: int) -> None:
 async def test_put_off_for_ever() -> None:
     """A create that is always put off ends as rejected, with the last answer, within its time."""
     async with served("429 forever") as (emulator, session, claims):
-        outcome, error = await claims.made(session, timeout=60)
+        outcome, error = await claims.made(session, seconds=60)
     assert (outcome, type(error)) == (CreateOutcome.REJECTED, RateLimitedError)
     assert emulator.agents_started == {}
     assert 45 <= claims.elapsed <= 60
@@ -199,7 +199,7 @@ async def test_wish_too_long() -> None:
     """A 429 that wishes more patience than there is comes out at once, with the wish."""
     for wish, patience in ((61, 120), (31, 30)):
         async with served(f"429 retry-after={wish} forever") as (emulator, session, claims):
-            outcome, error = await claims.made(session, timeout=patience)
+            outcome, error = await claims.made(session, seconds=patience)
         assert (outcome, claims.elapsed, len(emulator.requests)) == (CreateOutcome.REJECTED, 0, 1)
         assert getattr(error, "retry_after", None) == wish
 
@@ -225,7 +225,7 @@ async def test_never_connected(listener: str, connect: float) -> None:
             hooks=[claims.events.append],
         ) as session,
     ):
-        outcome, error = await claims.made(session, timeout=9)
+        outcome, error = await claims.made(session, seconds=9)
     assert (outcome, type(error)) == (CreateOutcome.NOT_SENT, NotSentError)
     assert claims.hooked() == [CreateOutcome.NOT_SENT]
 
@@ -241,7 +241,7 @@ async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     claims = Claims()
     async with AgentJobsSession("https://service.example", "0123456789", project_id="docs") as session:
-        outcome, error = await claims.made(session, timeout=30)
+        outcome, error = await claims.made(session, seconds=30)
     assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "dns")
     assert len(lookups) > 1
 
@@ -251,9 +251,11 @@ async def test_bad_certificate(server_tls: ssl.SSLContext) -> None:
     hellos: list[object] = []
     server_tls.sni_callback = lambda *hello: hellos.append(hello)
     claims = Claims()
-    async with silent_listener("https", server_tls) as base_url:
-        async with AgentJobsSession(base_url, "0123456789", project_id="docs") as session:
-            outcome, error = await claims.made(session)
+    async with (
+        silent_listener("https", server_tls) as base_url,
+        AgentJobsSession(base_url, "0123456789", project_id="docs") as session,
+    ):
+        outcome, error = await claims.made(session)
     assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "certificate")
     assert (len(hellos), claims.elapsed) == (1, 0)
 
@@ -264,7 +266,7 @@ def test_no_file_descriptor() -> None:
         """
         import asyncio, errno, json, os, resource
         from agentjobs_async import NotSentError
-        from agentjobs_async.testing import Emulator
+        from agentjobs_async.testing import Emulator, FaultPlan
 
         def fill():
             taken = []

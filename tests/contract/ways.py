@@ -7,8 +7,17 @@ from typing import Any, Final, Protocol
 
 import tenacity
 
-import agentjobs_async
-from agentjobs_async import AgentJob, AgentJobsSession, Hook, JobRef, OnUpdate, PollBudget, PollPolicy, wait_for_job
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    Hook,
+    JobRef,
+    JobTracker,
+    OnUpdate,
+    PollBudget,
+    PollPolicy,
+    wait_for_job,
+)
 from agentjobs_async.testing import Emulator, ReceivedRequest
 
 __all__ = ["WAYS", "Server", "Wait", "Waiting", "every", "gets", "waiting_by"]
@@ -55,16 +64,15 @@ async def _tracker(
     hooks: Sequence[Hook] = (),
     **settings: Any,
 ) -> AsyncIterator[tuple[AgentJobsSession, Wait]]:
-    make: Any = agentjobs_async.JobTracker  # type: ignore[attr-defined,unused-ignore]  # only once it is there, see WAYS
     async with (
-        server.session(**{"project_id": "docs"} | settings, policy=policy, budget=budget) as session,
-        make(session.get_job, policy=policy, budget=budget, hooks=hooks) as tracker,
+        server.session(**{"project_id": "docs"} | settings, policy=policy, budget=budget, hooks=hooks) as session,
+        JobTracker(session.get_job, policy=policy, budget=budget, hooks=hooks) as tracker,
     ):
         yield session, tracker.wait_for_job
 
 
 _OPENERS: Final[dict[str, Waiting]] = {"free": _free, "session": _session, "tracker": _tracker}
-WAYS: Final = [way for way in _OPENERS if way != "tracker" or hasattr(agentjobs_async, "JobTracker")]
+WAYS: Final = tuple(_OPENERS)
 
 
 def waiting_by(way: str) -> Waiting:

@@ -15,11 +15,11 @@ filterwarnings = error
 
 
 def passes(pytester: pytest.Pytester, test: str) -> bool:
-    """Tell whether the one test of a user's file passes."""
+    """Tell whether the one test of a user's file passes, in a process of its own."""
     pytester.makeini(SETTINGS)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test)
-    return pytester.inline_run().countoutcomes() == [1, 0, 0]
+    return pytester.runpytest_subprocess().parseoutcomes() == {"passed": 1}
 
 
 def test_session_talks_to_the_emulator(pytester: pytest.Pytester) -> None:

@@ -1,0 +1,117 @@
+"""What a job's document says: a decoded object in, a job out. The only module that knows cattrs.
+
+Nothing is coerced: a field of another type than documented is `None`, and without a usable `id` and `status` there is
+no job.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+import cattrs
+from attrs import frozen
+from cattrs.gen import make_dict_structure_fn, override
+
+from agentjobs_async.errors import ProtocolError
+from agentjobs_async.models import AgentJob, JobSource
+
+__all__ = ["job_of"]
+
+_LONGEST_DATE: Final = 10
+
+
+def job_of(document: object, project_id: str) -> AgentJob:
+    """Give the job that a decoded document describes.
+
+    Raises:
+        ProtocolError: `schema`: it is no object, or `id` or `status` is not a non-empty string.
+    """
+    if not isinstance(document, Mapping):
+        raise ProtocolError("schema", f"a job is an object, not {type(document).__name__}")
+    try:
+        fields = _structure(document, _Fields)
+    except cattrs.BaseValidationError as error:
+        defect = "; ".join(cattrs.transform_error(error, format_exception=_described))
+    else:
+        return AgentJob(
+            fields.id,
+            project_id,
+            fields.status,
+            fields.source,
+            fields.model,
+            fields.pr_link,
+            fields.created_at,
+            fields.archived_at,
+            document if type(document) is dict else dict(document),
+        )
+    raise ProtocolError("schema", defect)
+
+
+@frozen
+class _Fields:
+    id: str
+    status: str
+    source: JobSource | None = None
+    model: str | None = None
+    pr_link: str | None = None
+    created_at: datetime | None = None
+    archived_at: datetime | None = None
+
+
+def _vital(value: object, _type: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a string is needed, not {type(value).__name__}")
+    if not value:
+        raise TypeError("a non-empty string is needed")
+    return value
+
+
+def _text_or_none(value: object, _type: object = None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _source_or_none(value: object, _type: object) -> JobSource | None:
+    if not isinstance(value, Mapping):
+        return None
+    return JobSource(_text_or_none(value.get("repository")), _text_or_none(value.get("ref")))
+
+
+def _moment_or_none(value: object, _type: object) -> datetime | None:
+    """Take ISO 8601 with a time of day; without an offset it is UTC, as the service documents."""
+    if not isinstance(value, str) or len(value) <= _LONGEST_DATE:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _link_or_none(value: object, _type: object) -> str | None:
+    if not isinstance(value, str) or not value.isprintable() or " " in value or "\\" in value:
+        return None
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
+        _ = parts.port
+    except ValueError:
+        return None
+    return value if usable else None
+
+
+def _described(error: BaseException, _type: object) -> str:
+    return "it is missing" if isinstance(error, KeyError) else str(error)
+
+
+_structure: Final = make_dict_structure_fn(
+    _Fields,
+    cattrs.Converter(),
+    id=override(struct_hook=_vital),
+    status=override(struct_hook=_vital),
+    source=override(struct_hook=_source_or_none),
+    model=override(struct_hook=_text_or_none),
+    pr_link=override(rename="prLink", struct_hook=_link_or_none),
+    created_at=override(rename="createdAt", struct_hook=_moment_or_none),
+    archived_at=override(rename="archivedAt", struct_hook=_moment_or_none),
+)

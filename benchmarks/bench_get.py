@@ -1,0 +1,89 @@
+"""What does one `get_job` cost, beside the cheapest aiohttp GET of the same document that is still in order?
+
+In order is: with timeouts, without redirects, the body read whole and given to `json.loads`; no checks, no models. CPU
+of this process, with 1, 50 and 100 requests in flight; the server is a process of its own.
+"""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import aiohttp
+from measuring import ALL, Call, Figures, Rounds, arguments, chosen, in_own_process, in_turns, report_turns
+from server import Server
+from yarl import URL
+
+from agentjobs_async import AgentJobsSession, JobRef
+
+BASE = "aiohttp, cheapest"
+IN_FLIGHT = (1, 50, 100)
+KEY = "key-of-this-benchmark"
+
+
+async def cheapest(url: str, stack: AsyncExitStack) -> Call:
+    """Leave out of aiohttp what can be left out: cookies, parsing the address, merging headers."""
+    client = await stack.enter_async_context(
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Authorization": f"Bearer {KEY}", "Accept": "application/json"},
+            timeout=aiohttp.ClientTimeout(total=30, connect=10),
+        )
+    )
+    address = URL(f"{url}/v2/agent/docs/job/job_1")
+
+    async def get() -> object:
+        async with client.get(address, allow_redirects=False) as response:
+            return json.loads(await response.read())
+
+    return get
+
+
+async def usual(url: str, stack: AsyncExitStack) -> Call:
+    """Use aiohttp as most do."""
+    client = await stack.enter_async_context(aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}))
+
+    async def get() -> object:
+        async with client.get(f"{url}/v2/agent/docs/job/job_1") as response:
+            response.raise_for_status()
+            return await response.json()
+
+    return get
+
+
+async def get_job(url: str, stack: AsyncExitStack) -> Call:
+    """Use this package."""
+    session = await stack.enter_async_context(AgentJobsSession(url, KEY))
+    ref = JobRef("docs", "job_1")
+    return lambda: session.get_job(ref)
+
+
+CANDIDATES = {BASE: cheapest, "get_job": get_job, "aiohttp, as usual": usual}
+
+
+async def one(names: list[str], requests: int, turns: int) -> Figures:
+    """Measure all candidates against one server."""
+    async with AsyncExitStack() as stack:
+        url = stack.enter_context(Server()).url
+        calls = {name: await CANDIDATES[name](url, stack) for name in names}
+        return await in_turns(calls, BASE, IN_FLIGHT, requests, turns)
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = arguments(__doc__, rounds=5)
+    parser.add_argument("--requests", type=int, default=600, help="of each candidate in one turn")
+    parser.add_argument("--turns", type=int, default=9, help="of each candidate in one round")
+    options = parser.parse_args()
+    names = chosen(CANDIDATES, BASE, options)
+    if options.one:
+        print(json.dumps(asyncio.run(one(names, options.requests, options.turns))))
+        return
+    rounds = Rounds(ALL)
+    rounds.take([ALL], options.rounds, in_own_process)
+    report_turns("CPU of one read", BASE, names, IN_FLIGHT, rounds)
+    rounds.save(options.json, requests=options.requests, turns=options.turns)
+
+
+if __name__ == "__main__":
+    main()

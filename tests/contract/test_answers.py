@@ -1,0 +1,205 @@
+"""Answers: nothing is coerced or invented, a link is never fetched, and text is cleaned before it is shown."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    JobFailedError,
+    JobSource,
+    LoggingHook,
+    ProtocolError,
+)
+from agentjobs_async.testing import Emulator, JobLife
+from tests.contract.ways import Waiting, every
+
+MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
+NOT_TEXT: Final = ("null", "7", "0", "true", "false", "[]", "{}", '["text"]', "1e3")
+NAMES: Final = {"prLink": "pr_link", "createdAt": "created_at", "archivedAt": "archived_at"}
+
+
+async def _read(emulator: Emulator, session: AgentJobsSession, faults: dict[str, str]) -> dict[str, AgentJob]:
+    """Give what each fault makes of the answers to one create and one read."""
+    jobs: dict[str, AgentJob] = {}
+    for fault in faults:
+        await emulator.inject(f"{fault} x2", prompt=fault)
+        created = await session.create_job(fault)
+        jobs[fault] = read = await session.get_job(created.id)
+        assert attrs.evolve(read, raw={}) == attrs.evolve(created, raw={})
+    return jobs
+
+
+async def test_fields_that_are_not_what_they_should_be() -> None:
+    """A field that is missing, null or of another type is None; the job is good, and the document stays in `raw`."""
+    faults = {f"missing:{name}": name for name in MAY_BE_MISSING}
+    faults |= {f"document {name}={value}": name for name in MAY_BE_MISSING for value in NOT_TEXT if name != "source"}
+    faults |= {f"document source={value}": "source" for value in NOT_TEXT if value != "{}"}
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        for fault, job in (await _read(emulator, session, faults)).items():
+            assert getattr(job, NAMES.get(faults[fault], faults[fault])) is None, fault
+            assert job.source is None or job.source == JobSource("acme/docs", "main"), fault
+            assert (faults[fault] in job.raw) == fault.startswith("document"), fault
+
+
+async def test_fields_of_the_source() -> None:
+    """The fields of the source are each text or None."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        faults = {f"document source.{name}={value}": name for name in ("repository", "ref") for value in NOT_TEXT}
+        for fault, job in (await _read(emulator, session, faults)).items():
+            whole = JobSource("acme/docs", "main")
+            assert job.source == attrs.evolve(whole, **{faults[fault]: None}), fault
+        (empty,) = (await _read(emulator, session, {"document source={}": ""})).values()
+        assert empty.source == JobSource(None, None)
+
+
+LINKS: Final[dict[str, bool]] = {
+    "https://code.example/pull/1": True,
+    "http://code.example:8080/a?b=c#d": True,
+    "{foreign}/pull/1": True,
+    "HTTPS://code.example/": True,
+    "https://[::1]/x": True,
+    "javascript:alert(1)": False,
+    "data:text/html,x": False,
+    "file:///etc/passwd": False,
+    "ftp://code.example/": False,
+    "//code.example/pull/1": False,
+    "/pull/1": False,
+    "pull/1": False,
+    "https:///pull/1": False,
+    "https://user:secret@code.example/": False,
+    "https://code.example@evil.example/": False,
+    "https://code.example\\\\@evil.example/": False,
+    "https://code.example/\\u001b[31m": False,
+    "https://code.example/a\\nb": False,
+    "https://code.example/\\u202egpj.exe": False,
+    "https://code.example/ b": False,
+    "https://code.example:99999/": False,
+    "https://[::1/": False,
+    "": False,
+}
+
+
+async def test_links() -> None:
+    """A link is given only when it is absolute http(s), without userinfo or control characters; none is fetched."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        faults = {f'document prLink="{link}"': link for link in LINKS}
+        jobs = await _read(emulator, session, faults)
+        links = {link: jobs[fault].pr_link is not None for fault, link in faults.items()}
+    assert links == LINKS
+    assert emulator.foreign.connections == 0
+    assert len(emulator.requests) == 2 * len(LINKS)
+
+
+TIMES: Final[dict[str, datetime | None]] = {
+    "2025-11-20T18:00:00.000Z": datetime(2025, 11, 20, 18, tzinfo=UTC),
+    "2025-11-20T18:00:00": datetime(2025, 11, 20, 18, tzinfo=UTC),
+    "2025-11-20T20:00:00+02:00": datetime(2025, 11, 20, 18, tzinfo=UTC),
+    "2025-11-20": None,
+    "0001-01-01T00:00:00+14:00": None,
+    "9999-12-31T23:59:59-14:00": None,
+    "2025-13-40T18:00:00Z": None,
+    "yesterday": None,
+    "1763661600": None,
+    "": None,
+}
+
+
+async def test_times() -> None:
+    """A time is an aware one in UTC, or None."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        faults = {f'document createdAt="{time}" archivedAt="{time}"': time for time in TIMES}
+        for fault, job in (await _read(emulator, session, faults)).items():
+            assert (job.created_at, job.archived_at) == (TIMES[faults[fault]], TIMES[faults[fault]]), fault
+
+
+async def test_unknown_fields() -> None:
+    """What nobody documented stays in `raw`, and makes no difference between two jobs."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        await emulator.inject('document more={"a":[1,2.5,null,true,"x"]} on=create')
+        created = await session.create_job("Fix it")
+        assert created.raw["more"] == {"a": [1, 2.5, None, True, "x"]}
+        assert "more" not in repr(created)
+        assert created == attrs.evolve(created, raw={})
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("outcome", ["completed", "archived", "failed"])
+async def test_ends(outcome: Any, waiting: Waiting) -> None:
+    """`failed` is a result, not an exception; only `raise_for_status` makes it one."""
+    life = JobLife(duration=3, outcome=outcome)
+    async with Emulator(lives=life) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
+        job = await wait(await session.create_job("Fix it"))
+    assert (job.status, job.is_terminal, job.succeeded) == (outcome, True, outcome == "completed")
+    assert (job.pr_link is not None) == (outcome == "completed")
+    assert (job.archived_at is not None) == (outcome == "archived")
+    if outcome == "failed":
+        with pytest.raises(JobFailedError):
+            job.raise_for_status()
+    else:
+        assert job.raise_for_status() is job
+
+
+NASTY: Final = "a\\u001b[2J\\u001b]0;x\\u0007\\r\\nb\\u0000\\u009b1m\\u202e\\u2028\\u0085\\ud83d\\ude80"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "fault",
+    [
+        f'400 error="{NASTY}"',
+        f'503 error="{NASTY}"',
+        f'404 error="{NASTY * 400}"',
+        f'document id="{NASTY}"',
+        f'document status="{NASTY}"',
+        'document status="{long}"'.replace("{long}", "x" * 10_000),
+        "400 header.X-Request-Id=\u009b31mred",
+        "307 location=https://\u009b31m.example/",
+        "body:text code=500",
+        "body:html code=502",
+        "body:utf-16 code=400",
+    ],
+    ids=lambda fault: fault[:40],
+)
+async def test_text_is_cleaned(fault: str, waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
+    """What a server says is shown on one line of bounded length, without anything that a terminal would obey."""
+    caplog.set_level(logging.DEBUG, "agentjobs_async")
+    policy = every(1, max_bad_answers=1, not_found_grace=0)
+    async with (
+        Emulator(faults=f"ok on=create then {fault} forever") as emulator,
+        waiting(emulator, policy=policy, hooks=[LoggingHook()]) as (session, wait),
+    ):
+        created = await session.create_job("Fix it")
+        said: list[str] = []
+        for call in (session.get_job(created), wait(created, timeout=3), session.create_job("Fix it")):
+            try:
+                said.append((await call).shown_status)
+            except AgentJobsError as error:
+                said += [str(error), getattr(error, "excerpt", ""), getattr(error, "request_id", None) or ""]
+    said += [record.getMessage() for record in caplog.records if record.name.startswith("agentjobs_async")]
+    assert len(said) > 5
+    assert [text for text in said if not text.isprintable()] == []
+    assert max(len(text.encode()) for text in said) <= 2048 + 512
+
+
+@pytest.mark.looptime
+async def test_job_of_another_project_or_id(waiting: Waiting) -> None:
+    """The answer about another job is never taken for this one's, however far that has come."""
+    faults = " then ".join(f"document id={other} status=completed on=get" for other in ("job_000002", "job_1", "x"))
+    async with (
+        Emulator(lives=JobLife(duration=60), faults=faults) as emulator,
+        waiting(emulator, policy=every(1)) as (session, wait),
+    ):
+        created = await session.create_job("Fix it")
+        with pytest.raises(ProtocolError) as caught:
+            await session.get_job(created)
+        assert caught.value.reason == "wrong_id"
+        seen: list[AgentJob] = []
+        ended = await wait(created.ref, on_update=seen.append)
+    assert {job.id for job in (*seen, ended)} == {"job_000001"}
+    assert [job.status for job in seen] == ["active", "completed"]

@@ -1,0 +1,168 @@
+"""Ids and addresses: an id never changes path, query, host or headers, and the key goes to one origin only."""
+
+from typing import Any, Final
+
+import pytest
+from yarl import URL
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef
+from agentjobs_async.testing import Emulator, ForeignOrigin, JobLife
+
+AWKWARD: Final = (
+    "a b",
+    "a/b",
+    "a/../b",
+    "../..",
+    "..%2f",
+    "%2e%2e",
+    "%2E",
+    "a?b=c",
+    "a#b",
+    "a&b;c=d",
+    "a\\b",
+    "//evil.example/x",
+    "http://evil.example/",
+    "@evil.example",
+    "a:b@c",
+    "a%00b",
+    "a%0d%0aX: y",
+    "{job_id}",
+    "{}",
+    "%",
+    "%%%",
+    "+",
+    "...",
+    "~",
+    ";jsessionid=1",
+    "\u202eevil",
+    "\u2028",
+    "\u2215",
+    "\uff0e\uff0e",
+    "日本語 🎉",
+    "é",
+    "e\u0301",
+    "x" * 512,
+    "€" * 400,
+)
+REFUSED: Final = (
+    "",
+    ".",
+    "..",
+    "a\x00b",
+    "a\nb",
+    "a\r\nX: y",
+    "a\tb",
+    "\x7f",
+    "\x85",
+    "\ud800",
+    "x" * 513,
+    None,
+    7,
+    b"x",
+)
+
+
+@pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name)[:30])
+async def test_ids_stay_in_their_place(name: str) -> None:
+    """Whatever an id holds, it is one segment of the path, and the service reads it as it was given."""
+    life = JobLife(duration=0, job_id=name)
+    async with Emulator(lives=life) as emulator, emulator.session(project_id=name) as session:
+        created = await session.create_job("Fix it")
+        assert (created.id, created.project_id) == (name, name)
+        assert (await session.wait_for_job(created.ref)).succeeded
+        assert JobRef.from_token(created.ref.to_token()) == created.ref
+    post, get = emulator.requests
+    assert [post.target.count("/"), get.target.count("/")] == [4, 5]
+    assert [request.target.count("?") for request in (post, get)] == [0, 0]
+    assert [(request.project_id, request.method) for request in (post, get)] == [(name, "POST"), (name, "GET")]
+    assert get.job_id == name
+    assert {request.headers["Host"] for request in (post, get)} == {f"127.0.0.1:{emulator.port}"}
+    assert post.headers.keys() - get.headers.keys() == {"Content-Type", "Content-Length", "Connection"}
+    assert emulator.keys_seen == {f"Bearer {emulator.api_key}"}
+
+
+async def test_ids_in_a_query() -> None:
+    """In a template with a query, an id is one value of it."""
+    settings: dict[str, Any] = {"get_path": "/v2/agent/docs/job/job_000001?id={job_id}&of={project_id}"}
+    async with Emulator() as emulator, emulator.session(project_id="docs", **settings) as session:
+        await session.create_job("Fix it")
+        for name in AWKWARD:
+            with pytest.raises(Exception, match="wrong_id"):
+                await session.get_job(JobRef(name, name))
+    for name, request in zip(AWKWARD, emulator.requests[1:], strict=True):
+        assert dict(URL(request.target, encoded=True).query) == {"id": name, "of": name}
+        assert request.target.startswith("/v2/agent/docs/job/job_000001?id=")
+
+
+@pytest.mark.parametrize("name", REFUSED, ids=lambda name: ascii(name)[:20])
+async def test_refused_before_any_io(name: Any) -> None:
+    """An id that can be no segment is refused, wherever it is given, and nothing is sent."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        calls: list[Any] = [
+            lambda: session.get_job(name),
+            lambda: session.wait_for_job(name),
+            lambda: JobRef("docs", name),
+            lambda: JobRef(name, "job_1"),
+            lambda: session.create_job("x", project_id="\x00" if name is None else name),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidInputError):
+                await call()
+    assert (emulator.requests, emulator.connections) == ((), 0)
+
+
+@pytest.mark.parametrize("path", ["/../x", "/a/./b", "/x#y", "/a b", "//evil.example/{job_id}", "/é/{job_id}", "x"])
+async def test_templates(path: str) -> None:
+    """A template that could lead elsewhere is refused, or stays on the origin."""
+    async with Emulator() as emulator, ForeignOrigin() as foreign:
+        try:
+            session = emulator.session(project_id="docs", get_path=path.replace("evil.example", foreign.url[7:]))
+        except InvalidInputError:
+            assert path != "//evil.example/{job_id}"
+        else:
+            async with session:
+                with pytest.raises(Exception, match="404"):
+                    await session.get_job("job_1")
+            assert foreign.connections == 0
+            assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "http://api.example.com",
+        "http://127.0.0.1.example.com",
+        "http://localhost.example.com",
+        "http://127.0.0.1@evil.example",
+        "http://evil.example#127.0.0.1",
+        "http://0x7f.1.evil.example",
+        "http://[::ffff:8.8.8.8]",
+        "ftp://127.0.0.1",
+        "https://user:pass@api.example.com",
+        "https://api.example.com?x",
+        "https://api.example.com#x",
+        "//api.example.com",
+        "api.example.com",
+        "https://",
+        "https://api.example.com\\@evil.example",
+        "https://api.example.com\r\nX: y",
+    ],
+)
+def test_addresses_refused(base_url: str) -> None:
+    """The key goes over https, or to loopback: any other address is refused before anything is sent."""
+    with pytest.raises(InvalidInputError):
+        AgentJobsSession(base_url, "0123456789")
+
+
+async def test_headers() -> None:
+    """A request has the headers that it needs, the key once, and nothing of the environment's."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        await emulator.inject("ok header.Set-Cookie=a=b x2")
+        await session.get_job(await session.create_job("Fix it"))
+        await session.get_job("job_000001")
+    wanted = {"Host", "Authorization", "Accept", "Accept-Encoding", "User-Agent"}
+    extra = {"POST": {"Content-Type", "Content-Length", "Connection"}, "GET": set()}
+    for request in emulator.requests:
+        assert wanted <= set(request.headers) <= wanted | extra[request.method], request.method
+        assert request.headers["Authorization"] == f"Bearer {emulator.api_key}"
+        assert len(list(request.headers.items())) == len(set(request.headers))

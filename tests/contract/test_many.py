@@ -1,0 +1,205 @@
+"""Many at once: limits are ours, a poisoned job disturbs no other, and one job is polled once at a time."""
+
+import asyncio
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    CreateOutcome,
+    HttpTimeouts,
+    JobRef,
+    PollBudget,
+)
+from agentjobs_async.testing import Emulator, JobLife
+from tests.contract.tables import BAD_ANSWERS, BREAKS
+from tests.contract.ways import Waiting, every, gets, waiting_by
+
+pytestmark = pytest.mark.looptime
+
+POISON: Final = (
+    "hang",
+    "hang:body",
+    "drip",
+    "reset",
+    "close:body",
+    "500",
+    "401",
+    "404",
+    "501",
+    "302",
+    "body:html",
+    "gzip:cut",
+    "document id=job_000001",
+    "document status=weird",
+    "surplus id=job_000002 status=completed",
+    "endless:headers every=0.5",
+)
+
+
+async def test_one_place(waiting: Waiting) -> None:
+    """Fifty waits with one place each get their turn: waiting for it is never mistaken for a slow server."""
+    events: list[Any] = []
+    async with (
+        Emulator(lives=JobLife(duration=0), latency=1.0) as emulator,
+        waiting(
+            emulator,
+            budget=PollBudget(in_flight=1),
+            timeouts=HttpTimeouts(request=1.5, connect=1.5),
+            hooks=[events.append],
+        ) as (session, wait),
+    ):
+        refs = [(await session.create_job(str(number))).ref for number in range(50)]
+        ends = await asyncio.gather(*(wait(ref, timeout=60) for ref in refs))
+    assert all(job.succeeded for job in ends)
+    assert len(gets(emulator)) == 50
+    assert [event for event in events if type(event).__name__ == "PollFailed"] == []
+    at = [request.at for request in gets(emulator)]
+    assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(at))
+
+
+async def test_places(waiting: Waiting) -> None:
+    """No more polls are in flight than the budget has places, and all places are used."""
+    in_flight, most = 0, 0
+
+    async def get_job(ref: JobRef) -> Mapping[str, object]:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(1)
+        in_flight -= 1
+        return {"id": ref.job_id, "status": "completed"}
+
+    async with (
+        Emulator() as emulator,
+        waiting(emulator, get_job=get_job, budget=PollBudget(in_flight=7)) as (_, wait),
+    ):
+        await asyncio.gather(*(wait(JobRef("docs", str(number))) for number in range(50)))
+    assert most == 7
+
+
+@pytest.mark.parametrize("way", ["session", "tracker"])
+async def test_pace(way: str) -> None:
+    """No more polls start in a second than the budget allows."""
+    async with (
+        Emulator(lives=JobLife(duration=0)) as emulator,
+        waiting_by(way)(emulator, budget=PollBudget(per_second=5)) as (session, wait),
+    ):
+        refs = [(await session.create_job(str(number))).ref for number in range(20)]
+        await asyncio.gather(*map(wait, refs))
+    at = [request.at for request in gets(emulator)]
+    assert all(later - earlier >= 0.2 - 0.011 for earlier, later in itertools.pairwise(at))
+
+
+async def test_many_creates() -> None:
+    """Two hundred creates at once, a third of which breaks, start each agent at most once, and none is misjudged."""
+    faults = ("ok", "reset", "500", "429", "close:body", "body:html", "ok", "400", "hang", "ok agent=no code=503")
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        prompts = [f"{number} {faults[number % len(faults)]}" for number in range(200)]
+        for prompt in prompts:
+            await emulator.inject(prompt.partition(" ")[2], prompt=prompt)
+        claims = dict(zip(prompts, await asyncio.gather(*(_claimed(session, p) for p in prompts)), strict=True))
+    started = emulator.agents_started
+    assert max(started.values()) == 1
+    assert [p for p, claim in claims.items() if claim is CreateOutcome.CREATED and started[p] != 1] == []
+    assert [p for p, claim in claims.items() if claim is CreateOutcome.REJECTED and started[p]] == []
+    assert Counter(claims.values()) == {
+        CreateOutcome.CREATED: 60,
+        CreateOutcome.REJECTED: 20,
+        CreateOutcome.UNKNOWN: 120,
+    }
+    sent = Counter(request.prompt for request in emulator.requests)
+    assert {prompt for prompt, count in sent.items() if count > 1} == {p for p in prompts if p.endswith("429")}
+
+
+async def _claimed(session: AgentJobsSession, prompt: str) -> CreateOutcome:
+    try:
+        job = await session.create_job(prompt, timeout=20)
+    except AgentJobsError as error:
+        outcome = error.outcome
+    else:
+        outcome = CreateOutcome.CREATED
+        assert job.id.startswith("job_")
+    assert outcome is not None
+    return outcome
+
+
+async def test_poisoned_jobs(waiting: Waiting) -> None:
+    """Of a thousand jobs a tenth is broken in every way; the others end, in time, each with its own result."""
+    async with (
+        Emulator(lives=lambda _, prompt: JobLife(duration=1 + int(prompt) % 4)) as emulator,
+        waiting(emulator, policy=every(2), timeouts=HttpTimeouts(request=3)) as (session, wait),
+    ):
+        for index, fault in enumerate(POISON):
+            await emulator.inject(f"{fault} forever on=get", project_id=f"poison-{index}")
+        projects = ["docs" if number % 10 != 5 else f"poison-{number // 10 % len(POISON)}" for number in range(1000)]
+        jobs = [await session.create_job(str(number), project_id=name) for number, name in enumerate(projects)]
+        began = asyncio.get_running_loop().time()
+        times = await asyncio.gather(*(_seconds_until_end(wait(job.ref, timeout=15), job, began) for job in jobs))
+    healthy = [seconds for seconds, name in zip(times, projects, strict=True) if name == "docs"]
+    assert None not in healthy
+    assert max(filter(None, healthy)) <= 12
+    assert len(healthy) == 900
+    requests = Counter(request.job_id for request in gets(emulator))
+    assert max(requests[job.id] for job in jobs if job.project_id == "docs") <= 5
+    assert emulator.foreign.connections == 0
+
+
+async def _seconds_until_end(waited: Any, job: AgentJob, began: float) -> float | None:
+    try:
+        ended = await waited
+    except AgentJobsError:
+        return None
+    assert ended.id == job.id
+    assert ended.succeeded
+    return asyncio.get_running_loop().time() - began
+
+
+async def test_chaos(waiting: Waiting) -> None:
+    """Under faults drawn at random for every request, each wait ends with its own job, though it takes longer."""
+    draw = random.Random(7)  # noqa: S311 - a script, not a secret
+    faults = [*BREAKS, *BAD_ANSWERS, "500", "503 retry-after=1", "429", "408", "404"]
+    plan = " then ".join(f"{draw.choice(faults)} on=get then ok x{draw.randint(1, 4)} on=get" for _ in range(150))
+    async with (
+        Emulator(lives=lambda _, prompt: JobLife(duration=int(prompt)), faults=plan) as emulator,
+        waiting(emulator, policy=every(1, max_bad_answers=50), timeouts=HttpTimeouts(request=2)) as (session, wait),
+    ):
+        jobs = [await session.create_job(str(number)) for number in range(60)]
+        ends = await asyncio.gather(*(wait(job.ref, timeout=600) for job in jobs))
+    assert [end.id for end in ends] == [job.id for job in jobs]
+    assert all(end.succeeded for end in ends)
+
+
+@pytest.mark.parametrize("way", ["session", "tracker"])
+async def test_one_poll_in_flight_per_job(way: str) -> None:
+    """A hundred waits for one job cost one stream of polls, one at a time, and none after its end."""
+    flying: defaultdict[str, int] = defaultdict(int)
+    calls: list[str] = []
+
+    async def get_job(ref: JobRef) -> Mapping[str, object]:
+        flying[ref.job_id] += 1
+        assert flying[ref.job_id] == 1
+        calls.append(ref.job_id)
+        await asyncio.sleep(1.5)
+        flying[ref.job_id] -= 1
+        return {"id": ref.job_id, "status": "completed" if calls.count(ref.job_id) == 4 else "active"}
+
+    async with Emulator() as emulator, waiting_by(way)(emulator, get_job=get_job, policy=every(1)) as (_, wait):
+        refs = [JobRef("docs", f"job_{number}") for number in range(3)]
+        waits = [asyncio.ensure_future(wait(ref, timeout=None)) for ref in refs for _ in range(100)]
+        for number in range(20):
+            await asyncio.sleep(0.3)
+            waits += [asyncio.ensure_future(wait(refs[number % 3], timeout=100))]
+        for one in waits[::7]:
+            one.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        await asyncio.sleep(100)
+    assert Counter(calls) == {ref.job_id: 4 for ref in refs}
+    assert emulator.requests == ()

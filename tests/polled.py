@@ -1,0 +1,117 @@
+"""A service in memory: a get-job callable whose answers are scripted, and that remembers how it was asked."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import tenacity
+from looptime import LoopTimeEventLoop
+
+from agentjobs_async import AgentJob, JobRef, PollPolicy
+
+__all__ = ["REF", "Polled", "clock", "every", "gaps", "peak", "refs", "stand_still"]
+
+REF = JobRef("docs", "job_1")
+
+
+def clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def every(seconds: float, **settings: Any) -> PollPolicy:
+    return PollPolicy(wait=tenacity.wait_fixed(seconds), **settings)
+
+
+def refs(count: int) -> list[JobRef]:
+    return [JobRef("docs", f"job_{number}") for number in range(count)]
+
+
+def gaps(times: Sequence[float]) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def peak(times: Sequence[float], span: float = 1.0) -> int:
+    """Give the most of sorted `times` that lie within any `span`."""
+    first, most = 0, 0
+    for last, time in enumerate(times):
+        while time - times[first] >= span:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def stand_still(seconds: float) -> None:
+    """Let the loop's clock go on without the loop, as when something blocks it."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, LoopTimeEventLoop)
+    loop.setup_looptime(start=loop.time() + seconds)
+
+
+class Polled:
+    """A get-job callable that gives one step after the other, the last for ever, each job on its own.
+
+    A step is a status, a job or whatever else it is to give, an exception that it raises, or an async function of the
+    ref that gives one of these.
+
+    Args:
+        steps: Those of every job that has none of its own.
+        jobs: Those of single jobs, by their ids.
+        latency: Seconds that each poll takes.
+
+    Attributes:
+        asked: When each poll began, in seconds from the making, and the id of its job.
+        most: How many polls were in flight at once.
+        doubled: The jobs of which two polls were in flight at once.
+    """
+
+    def __init__(
+        self, *steps: object, jobs: Mapping[str, Sequence[object]] | None = None, latency: float = 0.0
+    ) -> None:
+        self.steps: Sequence[object] = steps or ("active",)
+        self.jobs = dict(jobs or {})
+        self.latency = latency
+        self._made = clock()
+        self._polls = Counter[str]()
+        self._flying = Counter[str]()
+        self.asked: list[tuple[float, str]] = []
+        self.most = 0
+        self.doubled: set[str] = set()
+
+    async def __call__(self, ref: JobRef) -> Any:
+        steps = self.jobs.get(ref.job_id, self.steps)
+        self.asked.append((round(clock() - self._made, 3), ref.job_id))
+        step = steps[min(self._polls[ref.job_id], len(steps) - 1)]
+        self._polls[ref.job_id] += 1
+        if self._flying[ref.job_id]:
+            self.doubled.add(ref.job_id)
+        self._flying[ref.job_id] += 1
+        self.most = max(self.most, self._flying.total())
+        try:
+            if self.latency:
+                await asyncio.sleep(self.latency)
+            return await _given(step, ref)
+        finally:
+            self._flying[ref.job_id] -= 1
+
+    @property
+    def times(self) -> list[float]:
+        """When polls began, whatever the job."""
+        return [at for at, _ in self.asked]
+
+    def at(self, job_id: str = "job_1") -> list[float]:
+        """Give when the polls of one job began."""
+        return [at for at, asked in self.asked if asked == job_id]
+
+    def within(self, start: float, end: float) -> list[float]:
+        """Give when polls began, of those in a span."""
+        return [at for at in self.times if start <= at < end]
+
+
+async def _given(step: Any, ref: JobRef) -> object:
+    if isinstance(step, BaseException):
+        raise step
+    if callable(step):
+        return await _given(await step(ref), ref)
+    return AgentJob(ref.job_id, ref.project_id, step) if isinstance(step, str) else step

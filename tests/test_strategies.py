@@ -1,0 +1,242 @@
+"""Tenacity's strategies on our terms, and the repeating of creates."""
+
+import asyncio
+from math import inf, nan
+from typing import Any
+
+import pytest
+import tenacity
+from attrs import evolve
+from tenacity.wait import wait_base
+
+from agentjobs_async._strategies import create_attempts
+from agentjobs_async.decision import Again, Answer, Failed, decide
+from agentjobs_async.errors import (
+    AgentJobsError,
+    AuthError,
+    CreateOutcomeUnknownError,
+    InvalidInputError,
+    NotSentError,
+    ProtocolError,
+    RateLimitedError,
+    RejectedError,
+    ServerError,
+    TransportError,
+)
+from agentjobs_async.policy import PollPolicy
+from tests.past import ACTIVE, NOW, START, again
+
+
+class OwnWait(wait_base):
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        return retry_state.attempt_number * 2.0
+
+
+def plain_wait(retry_state: tenacity.RetryCallState) -> float:
+    return retry_state.attempt_number * 3.0
+
+
+def delay_after_error(error: BaseException) -> float:
+    return 0.5 if isinstance(error, tenacity.TryAgain) else 9.0
+
+
+@pytest.mark.parametrize(
+    ("wait", "good", "bad"),
+    [
+        (tenacity.wait_fixed(4), (4, 4), (4, 4)),
+        (tenacity.wait_none(), (0, 0), (0, 0)),
+        (tenacity.wait_incrementing(2, 3), (5, 5), (5, 5)),
+        (tenacity.wait_exponential(multiplier=1, max=60) + tenacity.wait_random(0, 1), (2, 3), (2, 3)),
+        (tenacity.wait_random_exponential(multiplier=1, max=60), (0, 2), (0, 2)),
+        (tenacity.wait_exponential_jitter(initial=1, max=60, jitter=1), (2, 3), (2, 3)),
+        (tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(7)), (7, 7), (7, 7)),
+        (tenacity.wait_combine(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), (3, 3), (3, 3)),
+        (tenacity.wait_exception(delay_after_error), (0.5, 0.5), (9, 9)),
+        (tenacity.wait_exception(delay_after_error) + tenacity.wait_fixed(1), (1.5, 1.5), (10, 10)),
+        (OwnWait(), (4, 4), (4, 4)),
+        (plain_wait, (6, 6), (6, 6)),
+        (lambda _: 2, (2, 2), (2, 2)),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_any_strategy(wait: Any, good: tuple[float, float], bad: tuple[float, float]) -> None:
+    """Any wait strategy of tenacity's, an own one and a plain function pace after answers and errors alike."""
+    policy = PollPolicy(wait=wait)
+    second = evolve(START, polls=2)
+    assert good[0] <= again(ACTIVE, policy, second).due - NOW <= good[1]
+    assert bad[0] <= again(TransportError("reset"), policy, second).due - NOW <= bad[1]
+
+
+def test_call_state() -> None:
+    """A strategy sees the attempt's number from 1, its outcome and loop times, and nothing slept."""
+    states: list[tenacity.RetryCallState] = []
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        states.append(state)
+        return 0
+
+    policy = PollPolicy(wait=wait)
+    error = ServerError(503)
+    after = START.after(again(ACTIVE, policy, now=NOW + 2))
+    again(error, policy, after, NOW + 7)
+    good, bad = states
+    assert (good.attempt_number, good.start_time, good.outcome_timestamp) == (1, NOW, NOW + 2)
+    assert (bad.attempt_number, bad.start_time, bad.outcome_timestamp) == (2, NOW, NOW + 7)
+    assert (bad.seconds_since_start, bad.idle_for, bad.args, bad.kwargs) == (7, 0, (), {})
+    assert good.outcome is not None
+    assert bad.outcome is not None
+    assert good.outcome.done()
+    assert (good.outcome.failed, good.outcome.exception(), good.outcome.result()) == (False, None, ACTIVE)
+    assert (bad.outcome.failed, bad.outcome.exception(), bad.outcome.attempt_number) == (True, error, 2)
+    assert "attempt 2" in repr(bad.outcome)
+    with pytest.raises(ServerError) as caught:
+        bad.outcome.result()
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "delay", [-1, -0.001, nan, inf, -inf, None, "5", True, 5j, 10**400, [1]], ids=lambda value: repr(value)[:9]
+)
+@pytest.mark.parametrize("answer", [ACTIVE, TransportError("reset")])
+def test_no_delay(delay: Any, answer: Answer) -> None:
+    """A strategy that gives no delay is refused by name, on one short line."""
+    with pytest.raises(InvalidInputError, match=r"policy\.wait .* from 0 on, not ") as caught:
+        decide(PollPolicy(wait=lambda _: delay), START, answer, NOW)
+    assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize("answer", [ACTIVE, TransportError("reset")])
+@pytest.mark.parametrize("error", [RuntimeError("own"), ZeroDivisionError()])
+def test_faulty_strategy(error: Exception, answer: Answer) -> None:
+    """What a strategy itself raises comes out as it is; it is not asked again about a fault."""
+    numbers: list[int] = []
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        numbers.append(state.attempt_number)
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        decide(PollPolicy(wait=wait), START, answer, NOW)
+    assert caught.value is error
+    assert numbers == [1] or (answer is ACTIVE and isinstance(error, RuntimeError))
+
+
+@pytest.mark.parametrize(
+    ("retry", "error", "rides"),
+    [
+        (tenacity.retry_if_exception_type(ValueError), ValueError(), True),
+        (tenacity.retry_if_exception_type(ValueError), KeyError(), False),
+        (tenacity.retry_if_exception_type(ValueError), OSError(), False),
+        (tenacity.retry_if_exception(lambda error: "busy" in str(error)), ValueError("busy"), True),
+        (tenacity.retry_if_exception_message(match="busy.*"), ValueError("busy now"), True),
+        (tenacity.retry_any(tenacity.retry_if_exception_type(KeyError), tenacity.retry_never), KeyError(), True),
+        (tenacity.retry_all(tenacity.retry_if_exception_type(KeyError), tenacity.retry_never), KeyError(), False),
+        (tenacity.retry_always, ValueError(), True),
+        (tenacity.retry_never, OSError(), False),
+        (lambda state: state.attempt_number < 3, ValueError(), True),
+        (lambda state: state.attempt_number < 2, ValueError(), False),
+    ],
+)
+def test_own_faults(retry: Any, error: Exception, rides: bool) -> None:  # noqa: FBT001 - a table's column
+    """Which exceptions of a user's own get-job pass is any plain retry strategy's to say."""
+    decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=2), error, NOW)
+    assert isinstance(decision, Again if rides else Failed)
+
+
+def test_default_pace() -> None:
+    """By default polls go out more slowly the longer it takes: from 1 to 2 s apart up to 15 to 16 s, with jitter."""
+    policy = PollPolicy()
+    for polls, low, high in ((0, 1, 2), (10, 2.5, 3.7), (60, 15, 16), (100_000, 15, 16)):
+        delays = {again(ACTIVE, policy, evolve(START, polls=polls + 1)).due - NOW for _ in range(20)}
+        assert low <= min(delays) <= max(delays) <= high
+        assert len(delays) > 1
+
+
+class Creates:
+    """Runs a create's engine over scripted errors on a clock that only its own sleeping moves."""
+
+    def __init__(self, *errors: AgentJobsError, deadline: float = 120.0, cap: float = 60.0) -> None:
+        self.now = 0.0
+        self.tries: list[float] = []
+        self._errors = list(errors)
+        self._attempts = create_attempts(lambda: self.now, deadline, cap)
+        self._attempts.sleep = self._sleep  # type: ignore[assignment]  # tenacity awaits it; its type says otherwise
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    async def run(self) -> str:
+        async for attempt in self._attempts:
+            with attempt:
+                self.tries.append(self.now)
+                if self._errors:
+                    raise self._errors.pop(0)
+        return "created"
+
+
+async def test_create_backs_off() -> None:
+    """What was not sent goes again with a growing pause, from a tenth of a second up to ten."""
+    creates = Creates(*[NotSentError("refused", "refused")] * 12)
+    assert await creates.run() == "created"
+    gaps = [after - before for before, after in zip(creates.tries, creates.tries[1:], strict=False)]
+    assert len(gaps) == 12
+    assert 0.1 <= gaps[0] <= 0.2
+    assert 0.2 <= gaps[1] <= 0.3
+    assert 10 <= gaps[-1] <= 10.1
+
+
+@pytest.mark.parametrize("reason", ["dns", "refused", "tls", "timeout", "connect"])
+async def test_create_until_its_time(reason: str) -> None:
+    """It goes on until its time is up; the last error comes out as it is, and nothing starts after the deadline."""
+    errors = [NotSentError(str(number), reason) for number in range(1000)]
+    creates = Creates(*errors, deadline=50.0)
+    with pytest.raises(NotSentError) as caught:
+        await creates.run()
+    assert caught.value is errors[len(creates.tries) - 1]
+    assert 35 < creates.tries[-1] < 50
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotSentError("bad certificate", "certificate"),
+        CreateOutcomeUnknownError("reset"),
+        TransportError("reset"),
+        ServerError(503, None, 1.0),
+        RejectedError(400),
+        RejectedError(408),
+        AuthError(401),
+        ProtocolError("schema", ""),
+        RateLimitedError(429, None, 60.1),
+        RateLimitedError(429, None, inf),
+    ],
+    ids=repr,
+)
+async def test_create_once(error: AgentJobsError) -> None:
+    """Whatever may have started an agent, can't help, or asks for too much patience is raised at once."""
+    creates = Creates(error)
+    with pytest.raises(type(error)) as caught:
+        await creates.run()
+    assert caught.value is error
+    assert creates.tries == [0.0]
+
+
+async def test_create_is_patient() -> None:
+    """A 429 goes again after its wish, never earlier; without a wish by our own backoff."""
+    creates = Creates(RateLimitedError(429, None, 7.0), RateLimitedError(429), RateLimitedError(429, None, 60.0))
+    assert await creates.run() == "created"
+    first, second, third, fourth = creates.tries
+    assert (first, second) == (0.0, 7.0)
+    assert 7.1 < third < 8
+    assert fourth == third + 60.0
+
+
+async def test_create_wish_beyond_its_time() -> None:
+    """A 429 whose wish reaches beyond the time left is raised at once."""
+    error = RateLimitedError(429, None, 20.0)
+    creates = Creates(error, deadline=20.0)
+    with pytest.raises(RateLimitedError) as caught:
+        await creates.run()
+    assert caught.value is error
+    assert creates.now == 0.0
