@@ -3,7 +3,7 @@
 Needs the extra `batch`. SQLAlchemy is behind `_tables` and `_database`; `_file` knows SQLite's files.
 """
 
-from agentjobs_async.batch.entries import Entries, JournalRow
+from agentjobs_async.batch.entries import Entries, JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.pace import Rate
@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "Rate",
     "Refusals",
+    "Rows",
     "State",
     "check_items",
     "run_batch",

@@ -1,6 +1,6 @@
 """The rows of a journal, and the moves they make."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.states import State
 
-__all__ = ["Entries", "JournalRow", "difference"]
+__all__ = ["Entries", "JournalRow", "Rows", "difference"]
 
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 2_000
@@ -45,6 +45,22 @@ class JournalRow:
     def item(self) -> BatchItem:
         """The item as it was planned."""
         return BatchItem(self.key, self.prompt, self.project_id)
+
+
+class Rows(AsyncIterator[JournalRow]):
+    """Rows in the order in which they came: `async for` reads them page by page, `await` gives a list of them all."""
+
+    def __init__(self, entries: "Entries", state: State | str | None) -> None:
+        self._rows = _paged(entries, state)
+
+    async def __anext__(self) -> JournalRow:
+        return await anext(self._rows)
+
+    def __await__(self) -> Generator[Any, None, list[JournalRow]]:
+        return self._listed().__await__()
+
+    async def _listed(self) -> list[JournalRow]:
+        return [row async for row in self._rows]
 
 
 class Entries:
@@ -144,6 +160,14 @@ class Entries:
     def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
         now = self._clock()
         return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
+
+
+async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[JournalRow]:
+    after = 0
+    while found := await entries.page(after, state=state):
+        for row in found:
+            yield row
+        after = found[-1].number
 
 
 def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
