@@ -71,6 +71,11 @@ class Pace:
             return None
         return max(self._sent[-places] + self._rate.per, self._paused_until)
 
+    @property
+    def paused(self) -> bool:
+        """Whether a pause holds all creates back."""
+        return self._clock() < self._paused_until
+
     async def take(self) -> None:
         """Wait until a create may go, and count it as under way; `spent` or `unspent` has to follow."""
         async with self._order:
