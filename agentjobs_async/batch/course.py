@@ -128,7 +128,8 @@ class Course:
                 return None
             if self.means.halted.is_set() or self.means.pace.paused:  # since the pace let it go
                 self.means.pace.unspent()
-                return await self._planned_again(_HELD_BACK)
+                await self._planned_again(None)
+                return _HELD_BACK
             answer = await self._answer()
             if isinstance(answer, AgentJob):
                 await self._keep(answer)
@@ -188,10 +189,9 @@ class Course:
             raise error
         return self._postponed(error)
 
-    async def _planned_again(self, error: Exception) -> Exception:
+    async def _planned_again(self, error: Exception | None) -> None:
         await self.means.entries.not_sent(self.row.key, error)
         self._is(State.PLANNED)
-        return error
 
     def _postponed(self, error: Exception) -> BatchResult | Exception:
         """Hold all creates back for a while; or end, when no try would help or the time is up."""

@@ -132,9 +132,10 @@ class Entries:
         """Keep how a job ended."""
         return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
 
-    async def not_sent(self, key: str, error: Exception) -> bool:
-        """Take a claim back: nothing was sent, or nothing was done about it."""
-        return await self._move(key, State.PLANNED, origin=State.SENDING, sent_at=None, error=_words(error))
+    async def not_sent(self, key: str, error: Exception | None) -> bool:
+        """Take a claim back: nothing was sent, or nothing was done about it; `None` is nobody's fault."""
+        words = None if error is None else _words(error)
+        return await self._move(key, State.PLANNED, origin=State.SENDING, sent_at=None, error=words)
 
     async def refused(self, key: str, error: Exception) -> bool:
         """Keep that the service refused a create."""
