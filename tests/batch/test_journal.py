@@ -64,6 +64,7 @@ async def test_add(journal: Journal) -> None:
     ]
     assert (await journal.counts())[State.PLANNED] == 1200
     assert [row.prompt async for row in journal.rows()] == [f"p{number}" for number in range(1200)]
+    assert len(await journal.add([BatchItem("", "x")])) == 1
 
 
 async def test_resolve(journal: Journal) -> None:
@@ -311,6 +312,13 @@ async def test_places_without_a_file(tmp_path: Path) -> None:
     assert (await refused(tmp_path)).reason == "io"
 
 
+async def test_no_way_to_make_it(path: Path) -> None:
+    """A journal that can't be made is a JournalError, and is not there in part."""
+    path.with_name(".run.db.new").mkdir()
+    assert (await refused(path)).reason in {"io", "read_only"}
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+
+
 async def test_empty_file(path: Path) -> None:
     """An empty file becomes a journal, which is whole from the start; what a killed making left is no harm."""
     path.touch()  # noqa: ASYNC240 - a test's own file
@@ -334,6 +342,9 @@ async def test_full_disk(path: Path) -> None:
             await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
         assert caught.value.reason == "full"
         assert caught.value.__context__ is None
+        leaving = asyncio.ensure_future(journal.add([BatchItem("gone", "x" * 100_000)]))
+        await asyncio.sleep(0)
+        leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
             journal.entries.claim("k0"),

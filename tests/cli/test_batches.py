@@ -130,6 +130,25 @@ def test_unsure_and_resolved(service: EmulatorThread, tasks: Path, db: str, caps
     assert set(service.emulator.agents_started.values()) == {1}
 
 
+def test_many_unsure(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of very many that are unsure the first are listed, and how many more there are."""
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(25)))
+    service.inject("500 forever")
+    assert run(tasks, db) == 4
+    assert "  … and 5 more: agentjobs status tells all" in capsys.readouterr().err
+
+
+def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that goes on has every setting of this run that is not the default."""
+    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
+    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.endswith("--project docs --max-active 7 --create-rate 90/m --timeout none --max-failures 9")
+    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", "--timeout", "2.5"]) == 4
+    assert capsys.readouterr().err.splitlines()[-1].endswith("--project docs --timeout 2.5")
+    assert len(service.emulator.agents_started) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -187,6 +206,17 @@ def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
     with Child("status", "--journal", db, "--format", "jsonl", env=service.environment) as status:
         assert status.ended() == 4
     assert '"state": "sending"' in status.stdout
+
+
+def test_board_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """The board goes at the end of the run, and leaves the lines of what ended."""
+    service.live(duration=1.5)
+    arguments = ["run", "--file", str(tasks), "--journal", db]
+    with Child(*arguments, env=service.environment, terminal=True) as child:
+        child.until("3 active").until("created")
+        assert child.ended() == 0
+    assert "k0 " in child.stdout
+    assert "3 completed" in child.stdout.splitlines()[-1]
 
 
 def test_board_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> None:
