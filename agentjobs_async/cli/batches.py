@@ -172,6 +172,8 @@ async def _sum_up(context: Context, order: BatchOrder, journal: Journal) -> None
         screen.notice(f"  {row.key}: {shortened(row.prompt, _SHOWN)}")
     if len(unsure) > _MOST_UNSURE:
         screen.notice(f"  … and {len(unsure) - _MOST_UNSURE} more: agentjobs status tells all")
+    if order.order.service.emulated and counts[State.CREATED]:
+        screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would go on.")
     if any(counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED)):
         screen.notice("Go on with:")
         screen.command(f"  {resume_command(order.journal, order.options())}")

@@ -86,7 +86,7 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
     """Give at most `height` lines of at most `width` columns."""
     yield from _head(view, width)
     room = height - _HEADER_LINES
-    shown = sorted(view.active, key=lambda item: (item.state is State.PLANNED, -item.age))
+    shown = sorted((item for item in view.active if item.state is not State.PLANNED), key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room
     if room > 0:
         header = f"{'KEY':<{_KEY}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
@@ -100,7 +100,9 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
 def _head(view: View, width: int) -> Iterator[Line]:
     counts = view.counts
     total = sum(counts.values())
-    busy = f"{view.stats.active} active, {view.stats.waiting} waiting to be created, {counts[State.PLANNED]} planned"
+    waiting = view.stats.waiting
+    later = max(counts[State.PLANNED] - waiting, 0)
+    busy = f"{view.stats.active} active, {waiting} waiting to be created, {later} after them"
     yield (shortened(f"{busy}; {total} in all", width),)
     yield (shortened(_outlook(view), width),)
     words = (
@@ -119,16 +121,21 @@ def _outlook(view: View) -> str:
         wait = "too many failures: nothing more is begun"
     elif due:
         wait = f"rate limit: next create {_clock(view.now + due)}"
+    elif view.counts[State.PLANNED] and not view.stats.waiting:
+        wait = "next create when an active job has ended"
     left = view.seconds_left
     return wait if left is None else f"{wait}; end about {_clock(view.now + left)}, in {_span(left)}"
 
 
 def _row(item: ActiveItem, polled: Polled, width: int) -> Line:
     polls, link = polled[item.ref]
-    state = "waiting" if item.state is State.PLANNED else str(item.state)
     rest = f"{_span(item.age):>{_AGE}} {polls:>{_POLLS}}  {link or _NONE}"
     room = width - _KEY - _STATE - 2
-    return f"{padded(item.key, _KEY)} ", (f"{state:<{_STATE}}", styled_status(state)[1]), f" {shortened(rest, room)}"
+    return (
+        f"{padded(item.key, _KEY)} ",
+        (f"{item.state:<{_STATE}}", styled_status(item.state)[1]),
+        f" {shortened(rest, room)}",
+    )
 
 
 def _clock(moment: float) -> str:

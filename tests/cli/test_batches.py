@@ -1,6 +1,9 @@
 import json
 import re
 import signal
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,15 @@ def tasks(tmp_path: Path) -> Path:
 def db(tmp_path: Path) -> str:
     """Where the journal is."""
     return str(tmp_path / "run.db")
+
+
+def db_has_jobs(db: str) -> bool:
+    """Look into a journal whose owner may just be making it."""
+    try:
+        with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("SELECT 1 FROM entries WHERE state = 'created'").fetchone())
+    except sqlite3.OperationalError:
+        return False
 
 
 def run(tasks: Path, db: str, *more: str) -> int:
@@ -175,6 +187,18 @@ def test_resolving_what_is_sure(
     for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
         assert main(["resolve", key, "--journal", db, "--send-again"]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
+    """An emulator's jobs end with the command; what goes on runs on an emulator again."""
+    with Child("run", "--emulator", "--file", str(tasks), "--journal", db) as child:
+        child.until_error("Emulator at")
+        while not db_has_jobs(db):
+            time.sleep(0.01)
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "and its jobs with it" in child.stderr
+    assert child.stderr.endswith(" --emulator\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
