@@ -17,7 +17,8 @@ __all__ = ["PollCounts", "View", "board_lines"]
 Line = tuple[Styled, ...]
 
 _NONE: Final = "-"
-_KEY, _STATE, _AGE, _POLLS = 24, 9, 7, 6
+_STATE, _AGE, _POLLS = 9, 7, 6
+_SHORTEST_KEY, _LONGEST_KEY = 3, 24
 _MINUTE, _HOUR = 60, 3600
 _HEADER_LINES: Final = 4
 _FAILED: Final = (State.FAILED, State.REJECTED)
@@ -88,11 +89,12 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
     room = height - _HEADER_LINES
     shown = sorted((item for item in view.active if item.state is not State.PLANNED), key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room
+    key = min(max(_SHORTEST_KEY, *(len(shortened(item.key, _LONGEST_KEY)) for item in shown[:cut]), 0), _LONGEST_KEY)
     if room > 0:
-        header = f"{'KEY':<{_KEY}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
+        header = f"{'KEY':<{key}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
         yield ((header[:width], "bold"),)
     for item in shown[:cut]:
-        yield _row(item, polled, width)
+        yield _row(item, polled, key, width)
     if len(shown) > cut and room > 0:
         yield (f"… and {len(shown) - cut} more",)
 
@@ -127,12 +129,12 @@ def _outlook(view: View) -> str:
     return wait if left is None else f"{wait}; end about {_clock(view.now + left)}, in {_span(left)}"
 
 
-def _row(item: ActiveItem, polled: Polled, width: int) -> Line:
+def _row(item: ActiveItem, polled: Polled, key: int, width: int) -> Line:
     polls, link = polled[item.ref]
     rest = f"{_span(item.age):>{_AGE}} {polls:>{_POLLS}}  {link or _NONE}"
-    room = width - _KEY - _STATE - 2
+    room = width - key - _STATE - 2
     return (
-        f"{padded(item.key, _KEY)} ",
+        f"{padded(item.key, key)} ",
         (f"{item.state:<{_STATE}}", styled_status(item.state)[1]),
         f" {shortened(rest, room)}",
     )
