@@ -451,6 +451,15 @@ async def test_cancelled_closing(path: Path) -> None:
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
 
 
+async def test_closed_under_somebody(journal: Journal) -> None:
+    """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
+    entries = journal.entries
+    await journal.aclose()
+    for call in (entries.claim("k0"), entries.counts()):
+        with pytest.raises(JournalError, match="closed meanwhile"):
+            await call
+
+
 async def test_opened_once(journal: Journal) -> None:
     """An open journal is not opened again."""
     with pytest.raises(InvalidInputError, match="open already"):
