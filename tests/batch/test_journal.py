@@ -374,6 +374,20 @@ async def test_what_a_removed_journal_left(path: Path) -> None:
     assert path.with_name("run.db-wal").read_bytes() == log
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_killed_as_the_log_was_carried_over(path: Path, *, read_only: bool) -> None:
+    """A file into which only a part of its log was carried over, as a kill or a full disk leaves it, is whole."""
+    log = path.with_name("run.db-wal")
+    async with Journal.open(path) as journal:
+        await journal.add(items(500))
+        logged = log.read_bytes()
+    carried_over = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    path.write_bytes(carried_over[: len(carried_over) // 8192 * 4096])  # noqa: ASYNC240 - a test's own file
+    log.write_bytes(logged)
+    async with Journal.open(path, read_only=read_only) as journal:
+        assert len(await journal.rows()) == 500
+
+
 async def test_commits_are_shared(journal: Journal) -> None:
     """What is written at the same time shares its commit, off the loop."""
     await journal.add(items(100))
