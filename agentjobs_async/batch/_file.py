@@ -113,8 +113,9 @@ def check(path: Path, *, writing: bool) -> None:
 
 
 def _has_log(path: Path) -> bool:
-    log = path.with_name(f"{path.name}-wal")
-    return log.exists() and log.stat().st_size > 0
+    with suppress(FileNotFoundError):
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    return False
 
 
 def _looking(path: Path, how: str) -> sqlite3.Connection:

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,7 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
     """Plan the tasks and run the journal to its end."""
     polls = PollCounts()
     with ExitStack() as stack:
+        stack.enter_context(_LostIds(context.screen).shown())
         out = None if order.out is None else stack.enter_context(Path(order.out).open("a", encoding="utf-8"))  # noqa: ASYNC230 - before anything runs
         service = order.order.service
         async with (
@@ -96,6 +98,27 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
                 await _sum_up(context, order, journal)
             code = _exit_code(await journal.counts())
             return ExitCode.FAILED if refusals and code == ExitCode.COMPLETED else code
+
+
+class _LostIds(logging.Handler):
+    """Shows the ids that the journal could not take, for they are written down nowhere else."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.CRITICAL)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.notice(("Error: ", "bold red"), record.getMessage())
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show them while the block runs."""
+        logger = logging.getLogger("agentjobs_async.batch")
+        logger.addHandler(self)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
 
 
 class _Progress:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import signal
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Entries
 from tests.cli.stage import Child, EmulatorThread
 
 HOSTILE = "\x1b]0;owned\x07"
@@ -148,6 +151,27 @@ def test_many_unsure(service: EmulatorThread, tasks: Path, db: str, capsys: pyte
     service.inject("500 forever")
     assert run(tasks, db) == 4
     assert "  … and 5 more: agentjobs status tells all" in capsys.readouterr().err
+
+
+def test_ids_that_the_journal_cannot_take(
+    service: EmulatorThread,
+    tasks: Path,
+    db: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every id that can't be written down is told, not only that of the error which ends the run."""
+
+    async def full(*_: object) -> bool:
+        await asyncio.sleep(0)
+        raise JournalError("no room", "full")
+
+    monkeypatch.setattr(Entries, "created", full)
+    assert run(tasks, db) == 4
+    told = capsys.readouterr().err
+    for job in service.emulator.jobs.values():
+        assert f"the job of 'k{job.prompt[1:]}' is docs/{job.job_id}: keep it" in told
+    assert len(service.emulator.jobs) >= 1
 
 
 def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
