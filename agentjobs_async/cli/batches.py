@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +16,10 @@ from agentjobs_async.batch import Batch, BatchResult, Journal, JournalRow, Rate,
 from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.board import PollCounts, View, board_lines
 from agentjobs_async.cli.execution import Context
+from agentjobs_async.cli.listing import markdown_lines, table_lines
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.resumption import resume_command
-from agentjobs_async.cli.screen import Screen, Styled, padded, shortened, styled_status
+from agentjobs_async.cli.screen import Screen, Styled, shortened, styled_status
 from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text
 
 __all__ = ["NO_TASKS", "BatchOrder", "resolve_row", "run_tasks", "show_status", "show_what_would_be_sent"]
@@ -231,7 +232,7 @@ async def show_status(context: Context, journal: str, form: str) -> int:
                 context.screen.raw_line(json.dumps(document))
         else:
             rows = [row async for row in opened.rows()]
-            for line in _markdown(rows) if form == "markdown" else _table(rows):
+            for line in markdown_lines(rows) if form == "markdown" else table_lines(rows):
                 context.screen.line(*line)
         counts = await opened.counts()
     if form != "jsonl":
@@ -280,32 +281,3 @@ def _result_document(result: BatchResult) -> dict[str, Any]:
         "pr_link": None if job is None else job.pr_link,
         "error": None if result.error is None else described(result.error),
     }
-
-
-def _table(rows: Sequence[JournalRow]) -> Iterator[tuple[Styled, ...]]:
-    wide = min(max(len("KEY"), *(len(row.key) for row in rows), 0) + 2, 40)
-    yield ((f"{'KEY':<{wide}}{'STATE':<11}PULL REQUEST, JOB OR ERROR", "bold"),)
-    for row in rows:
-        yield (
-            f"{padded(row.key, wide - 2)}  ",
-            _state_cell(row),
-            f"{row.pr_link or row.error or row.job_id or '-'}",
-        )
-
-
-def _state_cell(row: JournalRow) -> tuple[str, str]:
-    word, style = styled_status(row.state)
-    return f"{word:<11}", style
-
-
-def _markdown(rows: Sequence[JournalRow]) -> Iterator[tuple[Styled, ...]]:
-    yield ("| key | state | job | pull request | error |",)
-    yield ("| --- | --- | --- | --- | --- |",)
-    for row in rows:
-        cells = (row.key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
-        yield (f"| {' | '.join(map(_cell, cells))} |",)
-
-
-def _cell(text: str) -> str:
-    escaped = "".join(f"\\{letter}" if letter in "\\|`*_<>[]" else letter for letter in text)
-    return escaped.replace("\n", " ")
