@@ -19,6 +19,7 @@
 #   _settings     a session's settings, from arguments or the environment
 #   creating      one create and its outcome
 #   session       AgentJobsSession
+#   batch         run_batch, Journal: many prompts, through any end of the process             (SQLAlchemy)
 #   testing       the emulator of the service
 #   cli           the command line                                                    (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_EXTRA = frozenset({"click", "rich"})
+_EXTRAS = {"click": "cli", "rich": "cli", "sqlalchemy": "batch", "aiosqlite": "batch"}
 _USAGE = 2
 _INTERRUPTED = 130
 
@@ -21,9 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run_command(sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        sys.stderr.write("agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n")
+        sys.stderr.write(f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n")
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED

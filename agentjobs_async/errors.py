@@ -15,7 +15,7 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 ├─ ProtocolError                           an answer that is none                     .reason .retry_after
 ├─ WaitTimeoutError (TimeoutError)         .last_job .last_error .polls .elapsed
 ├─ JobFailedError                          .job; only by AgentJob.raise_for_status()
-└─ JournalError                            locked, corrupt, version, full             .reason
+└─ JournalError                            locked, corrupt, version, full, …          .reason
 """
 
 import pickle
@@ -284,7 +284,7 @@ class JournalError(AgentJobsError):
     """A batch's journal can't be used; the file is left as it is.
 
     Attributes:
-        reason: `locked`, `corrupt`, `version` or `full`.
+        reason: `locked`, `corrupt`, `version`, `full`, `read_only`, or `io` for anything else that the system refused.
     """
 
     def __init__(self, message: str, reason: str) -> None:

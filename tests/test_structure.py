@@ -49,6 +49,7 @@ ROOMS = [
     {"tracker"},
     {"session"},
     {""},
+    {"batch"},
     {"testing"},
     {"cli"},
     {"__main__"},
@@ -60,13 +61,14 @@ TYPES_ONLY = {("errors", "models")}
 
 # The rooms after the public names know these, and nothing from behind them. `_text` is there because whatever is
 # shown must be made fit to be shown, and that in one way.
-OUTER = {"testing": {""}, "cli": {"", "testing", "_text"}, "__main__": {"cli"}}
+OUTER = {"batch": {""}, "testing": {""}, "cli": {"", "batch", "testing", "_text"}, "__main__": {"cli"}}
 
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
     "cattrs": {"_documents"},
     "tenacity": {"_strategies"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
+    "sqlalchemy": {"batch"},  # _tables speaks it, _database runs it
     "click": {"cli"},
     "rich": {"cli"},
     "pytest": {"testing"},  # the plugin
@@ -139,7 +141,7 @@ def test_layers(module: str) -> None:
 
 @pytest.mark.parametrize("module", [module for module in FILES if room_of(module) in OUTER])
 def test_outer_rooms(module: str) -> None:
-    """The emulator, the command line and what comes after them know the public names, as a user does."""
+    """Batches, the emulator, the command line and what comes after them know the public names, as a user does."""
     room = room_of(module)
     known = {room_of(target) for target, _, _ in own_imports(module)}
     assert known <= OUTER[room] | {room}
@@ -237,7 +239,7 @@ def purge():
 failed = {{}}
 for module in json.loads(sys.argv[1]):
     purge()
-    if module.split(".")[0] not in ("", "testing", "cli", "__main__"):
+    if module.split(".")[0] not in ("", "batch", "testing", "cli", "__main__"):
         bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
         bare.__path__ = [{str(HOME)!r}]
         sys.modules[{PACKAGE!r}] = bare
@@ -258,7 +260,7 @@ def test_light_import() -> None:
     """Importing the package loads no extra, no test tool and no server."""
     modules = set(run(f"import {PACKAGE}; print(*sys.modules, sep='\\n')").split())
     assert PACKAGE in modules
-    heavy = {"rich", "click", "pytest", "hypothesis", "aiohttp.web", "sqlite3", "sqlalchemy", "unittest"}
+    heavy = {"rich", "click", "pytest", "hypothesis", "aiohttp.web", "sqlite3", "sqlalchemy", "aiosqlite", "unittest"}
     assert modules & (heavy | {f"{PACKAGE}.testing", f"{PACKAGE}.cli", f"{PACKAGE}.batch"}) == set()
 
 

@@ -5,19 +5,23 @@ import io
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from agentjobs_async import InvalidInputError, __version__
 from agentjobs_async._text import one_line
 from agentjobs_async.cli import actions
-from agentjobs_async.cli.actions import DEFAULT_TIMEOUT, Order
+from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.emulation import emulate
 from agentjobs_async.cli.execution import executed
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.prompts import checked_prompts, prompts_of
 from agentjobs_async.cli.service import Service
+
+if TYPE_CHECKING:
+    from agentjobs_async.cli.batches import BatchOrder
 
 __all__ = ["run_command"]
 
@@ -135,6 +139,49 @@ def _agentjobs() -> None:
     """Create background agent jobs and wait for them."""
 
 
+_EMULATOR_OPTION: Final = click.option(
+    "--emulator",
+    "emulated",
+    is_flag=True,
+    help="Run on an emulator in this process: no service, key or real agents.",
+)
+_BATCH_OPTIONS: Final = (
+    click.option(
+        "--max-active",
+        type=click.IntRange(min=1),
+        default=DEFAULT_ACTIVE,
+        show_default=True,
+        help="Jobs active at once.",
+    ),
+    click.option("--create-rate", metavar="N/UNIT", help="Creates per s, m, h or d, such as 100/h.  [default: none]"),
+    click.option("--max-failures", type=click.IntRange(min=1), help="Begin nothing more after so many failures."),
+    click.option("--limit", type=click.IntRange(min=1), help="Begin at most so many items."),
+    click.option("--retry-failed", is_flag=True, help="Plan what failed or was rejected once more, as KEY#2."),
+    click.option("--out", metavar="FILE", help="Append each result as a line of JSON."),
+)
+
+
+def _batch_options(command: Command) -> Command:
+    """Add the options of a batch; the command gets them as `settings`."""
+
+    @functools.wraps(command)
+    def with_settings(**options: Any) -> Any:
+        names = ("max_active", "create_rate", "max_failures", "limit", "retry_failed", "out")
+        return command(settings={name: options.pop(name) for name in names}, **options)
+
+    for option in reversed(_BATCH_OPTIONS):
+        with_settings = option(with_settings)
+    return with_settings  # type: ignore[return-value]  # click sees a command's options, not its signature
+
+
+def _batch_order(order: Order, journal: str, settings: dict[str, Any]) -> "BatchOrder":
+    from agentjobs_async.cli.batches import BatchOrder  # noqa: PLC0415 - the extra batch may not be installed
+    from agentjobs_async.cli.tasks import rate_of  # noqa: PLC0415 - as above
+
+    rate = rate_of(settings["create_rate"] or "none")
+    return BatchOrder(order=order, journal=journal, **{**settings, "create_rate": rate})
+
+
 @_agentjobs.command(
     "run",
     short_help="Create jobs and wait for all of them.",
@@ -142,23 +189,91 @@ def _agentjobs() -> None:
 )
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--file", metavar="FILE", help="One prompt per line; blank lines don't count. - is standard input.")
-@click.option(
-    "--emulator",
-    "emulated",
-    is_flag=True,
-    help="Run on an emulator in this process: no service, key or real agents.",
-)
-@click.option("--max-active", type=click.IntRange(min=1), default=20, show_default=True, help="Jobs active at once.")
+@click.option("--journal", metavar="FILE", help="Keep what becomes of each in FILE, so that resume can go on.")
+@click.option("--dry-run", is_flag=True, help="With --journal: tell what would be sent, and what refused.")
+@_EMULATOR_OPTION
+@_batch_options
 @_order_options(DEFAULT_TIMEOUT, "For each job, from its create on; none is for ever.", endless=True)
-def _run(order: Order, prompts: tuple[str, ...], file: str | None, max_active: int) -> int:
+def _run(
+    order: Order,
+    prompts: tuple[str, ...],
+    file: str | None,
+    journal: str | None,
+    settings: dict[str, Any],
+    *,
+    dry_run: bool,
+) -> int:
     """Create a job for each PROMPT and wait for all of them.
 
     Each change is a line, and a table comes at the end. One that fails disturbs no other.
+
+    With --journal, what was sent and what became of it survives any end of this command. A line of the file is
+    then a prompt, or a JSON object with prompt, and key and project where wanted.
     """
-    checked = prompts_of(prompts, file)
-    if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
-        _tell(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
-    return executed(lambda context: actions.run_prompts(context, order, checked, max_active))
+    if journal is None:
+        if dry_run or any(value for name, value in settings.items() if name != "max_active"):
+            raise InvalidInputError("only --max-active makes sense without --journal FILE")
+        checked = prompts_of(prompts, file)
+        if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
+            _tell(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
+        return executed(lambda context: actions.run_prompts(context, order, checked, settings["max_active"]))
+    from agentjobs_async.cli import batches  # noqa: PLC0415 - the extra batch may not be installed
+    from agentjobs_async.cli.tasks import tasks_of  # noqa: PLC0415 - as above
+
+    tasks = tasks_of(prompts, file)
+    batch = _batch_order(order, journal, settings)
+    if dry_run:
+        return executed(lambda context: batches.show_what_would_be_sent(context, journal, tasks))
+    return executed(lambda context: batches.run_tasks(context, batch, tasks))
+
+
+@_agentjobs.command("resume", short_help="Go on with a journal.", epilog=_ALL_COMPLETED)
+@click.option("--journal", metavar="FILE", required=True, help="The journal of an earlier run.")
+@_EMULATOR_OPTION
+@_batch_options
+@_order_options(DEFAULT_TIMEOUT, "For each job, from its create on; none is for ever.", endless=True)
+def _resume(order: Order, journal: str, settings: dict[str, Any]) -> int:
+    """Go on where a run with a journal stopped.
+
+    What was planned is sent, what was created is waited for. What was being sent when that run ended is unsure:
+    it is listed, and not sent again; see agentjobs resolve.
+    """
+    from agentjobs_async.cli import batches  # noqa: PLC0415 - the extra batch may not be installed
+
+    batch = _batch_order(order, _existing(journal), settings)
+    return executed(lambda context: batches.run_tasks(context, batch, batches.NO_TASKS))
+
+
+@_agentjobs.command("status", short_help="Show what a journal holds.", epilog=_ALL_COMPLETED)
+@click.option("--journal", metavar="FILE", required=True, help="The journal; a run may be using it.")
+@click.option("--format", "form", type=click.Choice(["table", "markdown", "jsonl"]), default="table", show_default=True)
+def _status(journal: str, form: str) -> int:
+    """Show what a journal holds, while a run uses it or later. The exit code is that of all items."""
+    from agentjobs_async.cli import batches  # noqa: PLC0415 - the extra batch may not be installed
+
+    existing = _existing(journal)
+    return executed(lambda context: batches.show_status(context, existing, form))
+
+
+@_agentjobs.command("resolve", short_help="Settle an item that nobody is sure of.", epilog=_ALL_COMPLETED)
+@click.argument("key")
+@click.option("--journal", metavar="FILE", required=True, help="The journal; no run may be using it.")
+@click.option("--job", "job_id", metavar="ID", help="The job that you found; resume waits for it.")
+@click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
+def _resolve(key: str, journal: str, job_id: str | None, *, send_again: bool) -> int:
+    """Settle the item KEY, which may have started an agent: look at the project first."""
+    from agentjobs_async.cli import batches  # noqa: PLC0415 - the extra batch may not be installed
+
+    if (job_id is None) != send_again:
+        raise InvalidInputError("give either --job ID or --send-again")
+    existing = _existing(journal)
+    return executed(lambda context: batches.resolve_row(context, existing, key, job_id))
+
+
+def _existing(journal: str) -> str:
+    if not Path(journal).exists():
+        raise InvalidInputError(f"--journal: there is no {one_line(journal, 200)}")
+    return journal
 
 
 @_agentjobs.command(

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentjobs_async.cli.outcomes import Outcome, Result
 from agentjobs_async.cli.screen import Screen, shortened
 
-__all__ = ["tell_leftovers"]
+__all__ = ["resume_command", "tell_leftovers"]
 
 _SHOWN = 60
 
@@ -64,3 +64,8 @@ def _tell_unsure(screen: Screen, results: Sequence[Result]) -> None:
 
 def _counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
+
+
+def resume_command(journal: str, options: Sequence[str]) -> str:
+    """Give the command that goes on with a journal."""
+    return f"{_program()} resume {shlex.join(['--journal', journal, *options])}"

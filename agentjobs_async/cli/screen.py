@@ -7,18 +7,19 @@ is obeyed by a terminal or read as markup.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from agentjobs_async._text import one_line
 from agentjobs_async.cli.streams import guarded
 
-__all__ = ["Screen", "Styled", "shortened", "styled_status"]
+__all__ = ["Screen", "Styled", "padded", "shortened", "styled_status"]
 
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
@@ -46,6 +47,7 @@ class Screen:
         self._out = _console(self._stream)
         self._error = _console(guarded(sys.stderr))
         self._bar: tuple[Progress, TaskID] | None = None
+        self._live: Live | None = None
 
     @property
     def width(self) -> int | None:
@@ -63,7 +65,7 @@ class Screen:
 
     def notice(self, *parts: Styled) -> None:
         """Write one line to standard error; on a terminal it is wrapped between words, and goes above the bar."""
-        console = self._error if self._bar is None else self._out
+        console = self._error if self._bar is None and self._live is None else self._out
         console.print(_text(parts), soft_wrap=not console.is_terminal)
 
     def command(self, text: str) -> None:
@@ -85,6 +87,33 @@ class Screen:
                 self._bar = None
                 refreshing.cancel()
 
+    @asynccontextmanager
+    async def board(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
+        """Show `lines(width, height)` below all else while the block runs; on a terminal that can."""
+        if not self._out.is_terminal or self._out.is_dumb_terminal:
+            yield
+            return
+
+        def shown() -> Text:
+            size = self._out.size
+            return Text("\n").join(_text(line) for line in lines(size.width, size.height - 1))
+
+        with Live(
+            get_renderable=shown,
+            console=self._out,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as live:
+            self._live = live
+            refreshing = asyncio.create_task(_refresh(live))
+            try:
+                yield
+            finally:
+                self._live = None
+                refreshing.cancel()
+
     def advance(self, ended: int, active: int) -> None:
         """Move the bar, if there is one."""
         if self._bar is not None:
@@ -96,6 +125,13 @@ def shortened(text: str, columns: int) -> str:
     """Give the beginning of `text` that fits into so many columns of a terminal."""
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis")
+    return shown.plain
+
+
+def padded(text: str, columns: int) -> str:
+    """Give the beginning of `text`, filled up with blanks to so many columns of a terminal."""
+    shown = Text(one_line(text, _LONGEST))
+    shown.truncate(columns, overflow="ellipsis", pad=True)
     return shown.plain
 
 
@@ -140,7 +176,7 @@ def _progress(console: Console) -> Progress:
     )
 
 
-async def _refresh(progress: Progress) -> None:
+async def _refresh(shown: Progress | Live) -> None:
     while True:
-        progress.refresh()
+        shown.refresh()
         await asyncio.sleep(_REFRESH)

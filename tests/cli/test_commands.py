@@ -7,7 +7,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.cli import commands
 from tests.cli.stage import Child, EmulatorThread
 
-COMMANDS = ["run", "create", "get", "wait", "emulator"]
+COMMANDS = ["run", "resume", "status", "resolve", "create", "get", "wait", "emulator"]
 
 
 def test_help_names_commands_and_codes() -> None:

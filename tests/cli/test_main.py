@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,15 @@ def test_without_the_extra(module: str) -> None:
     with Child("run", "Tidy up", command=("-c", code)) as child:
         assert child.ended() == 2
     assert child.stderr == "agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n"
+
+
+def test_without_the_batch_extra(tmp_path: Path) -> None:
+    """Without SQLAlchemy only what needs a journal says what to install."""
+    code = "import sys; sys.modules['sqlalchemy'] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
+    arguments = ("run", "Tidy up", "--journal", str(tmp_path / "run.db"))
+    with Child(*arguments, command=("-c", code)) as child:
+        assert child.ended() == 2
+    assert child.stderr == "agentjobs needs the extra batch: pip install 'agentjobs-async[batch]'\n"
 
 
 def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:

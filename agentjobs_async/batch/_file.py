@@ -1,0 +1,186 @@
+"""A journal's file on SQLite: who owns it, whether it is one, and how a new one is made."""
+
+import errno
+import os
+import sqlite3
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from agentjobs_async import JournalError
+from agentjobs_async.batch._tables import APPLICATION, METADATA, VERSION
+
+__all__ = ["Ownership", "check", "faults", "make"]
+
+_WRITABLE: Final = 0o222
+_CREATING: Final = threading.Lock()
+_REASONS: Final = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_READONLY: "read_only",
+}
+_WORDS: Final = {
+    "full": "the disk is full; nothing more is sent until there is room",
+    "locked": "somebody else uses it; one process at a time may",
+    "corrupt": "the file is broken",
+    "read_only": "the file can't be written",
+    "io": "it can't be read or written",
+}
+
+
+def faults(path: Path, error: BaseException) -> JournalError:
+    """Give SQLite's error, or the system's, as ours."""
+    code = getattr(error, "sqlite_errorcode", None)
+    reason = _REASONS.get((code or 0) & 0xFF, "io")
+    if isinstance(error, PermissionError):
+        reason = "read_only"
+    return JournalError(f"journal {path.name}: {_WORDS[reason]} ({error})", reason)
+
+
+class Ownership:
+    """The right to write one journal, held until `release` or the end of the process, however it ends.
+
+    It is SQLite's own lock of an empty file beside the journal: locked itself, the journal could not be read by others,
+    and where `flock` and SQLite's locks are of one kind, it would shut its owner out as well. The empty file stays:
+    whoever removed it could remove one that the next owner has just locked.
+
+    Raises:
+        JournalError: Somebody else has it (`locked`), or the directory can't be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        beside = path.with_name(f"{path.name}.lock")
+        fault = None
+        try:
+            with _CREATING:
+                _create(beside)
+                self._connection = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
+            try:
+                self._connection.execute("BEGIN EXCLUSIVE")
+            except BaseException:
+                self._connection.close()
+                raise
+        except (OSError, sqlite3.Error) as error:
+            fault = faults(path, error)
+        if fault is not None:
+            raise fault
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._connection.close()
+
+
+def _create(beside: Path) -> None:
+    """Create the file where it is missing; one that is there is left to SQLite.
+
+    Closing any descriptor of a file would end all locks that this process has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def check(path: Path, *, writing: bool) -> None:
+    """Refuse a file that is no whole journal of this version, without changing it.
+
+    Raises:
+        JournalError: `corrupt` when it is broken or something else, `version` when another version wrote it,
+            `read_only` when `writing` is asked for and not allowed.
+    """
+    fault = None
+    try:
+        if writing and not (os.access(path, os.W_OK) and path.stat().st_mode & _WRITABLE):
+            raise PermissionError(errno.EACCES, "nobody may write it")
+        if not _has_log(path):
+            # A foreign database gets no files beside it. With a log, half of a journal may be in there.
+            with closing(_looking(path, "immutable=1&mode=ro")) as connection:
+                _check_kind(path, connection)
+        with closing(_looking(path, "mode=ro")) as connection:
+            _check_kind(path, connection)
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            fault = JournalError(f"journal {path.name}: the file is broken ({found[0]!r:.200})", "corrupt")
+    except (OSError, sqlite3.Error) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def _has_log(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    return False
+
+
+def _looking(path: Path, how: str) -> sqlite3.Connection:
+    """Give a connection that can't write. Nothing else may open the file: see `Ownership`."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
+
+
+def _check_kind(path: Path, connection: sqlite3.Connection) -> None:
+    def number(pragma: str) -> int:
+        return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+    if number("application_id") != APPLICATION:
+        raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
+    if number("user_version") != VERSION:
+        raise JournalError(
+            f"journal {path.name}: it has version {number('user_version')}, and this program knows {VERSION};"
+            " use the version of agentjobs-async that wrote it",
+            "version",
+        )
+
+
+def make(path: Path) -> None:
+    """Make an empty journal, which is there as a whole or not at all. Only its owner may call this.
+
+    Raises:
+        JournalError: It can't be written, or the log of another journal lies beside it (`corrupt`).
+    """
+    if _has_log(path):
+        raise JournalError(
+            f"journal {path.name}: {path.name}-wal is what a journal of this name left;"
+            " bring that back, or remove this too, since it would get into the new one",
+            "corrupt",
+        )
+    new = path.with_name(f".{path.name}.new")
+    fault = None
+    try:
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(new)) as connection:
+            _lay_out(connection)
+        new.replace(path)
+        _sync_directory(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def _lay_out(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    dialect = sqlite.dialect()
+    for table in METADATA.sorted_tables:
+        connection.execute(str(CreateTable(table).compile(dialect=dialect)))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
+    connection.commit()
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new name in a directory durable, where directories can be opened."""
+    if os.name == "posix":  # pragma: no branch - the tests of signals and terminals run nowhere else
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,140 @@
+"""What a run has to do, one after the other: rows of earlier runs, then new items, read as late as possible."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from itertools import islice
+from typing import Final
+from uuid import uuid4
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch.entries import Entries, JournalRow, difference
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
+from agentjobs_async.batch.states import ENDED, State
+
+__all__ = ["Items", "supply"]
+
+_PAGE: Final = 200
+_MOST_AHEAD: Final = 256
+
+Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
+
+
+async def supply(
+    entries: Entries, items: Items, interrupted: Iterable[str], room: Callable[[], int]
+) -> AsyncGenerator[JournalRow | BatchResult, None]:
+    """Give the rows that need something done, and the results of items that are refused or became unknown.
+
+    Created rows come first, then planned ones, then the items. An item whose row has ended already is left out, as is
+    one whose row of an earlier run was given before.
+
+    Args:
+        entries: The journal's rows.
+        items: New ones and those of earlier runs alike.
+        interrupted: Keys whose rows became unknown because an earlier owner ended.
+        room: Tells how many items may be read at once.
+    """
+    run = uuid4().hex
+    for row in (await entries.named(list(interrupted))).values():
+        if row.state is not State.UNKNOWN:
+            continue
+        error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
+        yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
+    last = await entries.last_number()
+    for state in (State.CREATED, State.PLANNED):
+        after = 0
+        while found := await entries.page(after, state=state, until=last, size=_PAGE):
+            after = found[-1].number
+            for row in found:
+                yield row
+    async with aclosing(_read(items, room)) as reading:
+        async for together in reading:
+            async for new in together.met(entries, run, last):
+                yield new
+
+
+class _Together:
+    """Items that were read at once.
+
+    Attributes:
+        all_ended: Whether all of them had ended before, once they are met: then more can be read at once.
+    """
+
+    def __init__(self, items: list[BatchItem]) -> None:
+        self._items = items
+        self.all_ended = False
+
+    async def met(self, entries: Entries, run: str, last: int) -> AsyncIterator[JournalRow | BatchResult]:
+        """Plan what is new."""
+        checked = [(item, _refusal(item)) for item in self._items]
+        known = await entries.named([item.key for item, error in checked if error is None])
+        refusals = [(item, error or _clash(item, known)) for item, error in checked]
+        wanted = [pair for pair in refusals if pair[1] is not None or not _has_ended(known.get(pair[0].key), last)]
+        self.all_ended = not wanted
+        # Together, so that all of them share one commit; in order, so that of two with one key the first is met.
+        rows = await asyncio.gather(*(_met(entries, item, error, run) for item, error in wanted))
+        for (item, _), row in zip(wanted, rows, strict=True):
+            if isinstance(row, InvalidInputError):
+                yield BatchResult(item, Outcome.REJECTED, None, row)
+            elif row.number > last:
+                yield row
+
+
+async def _met(
+    entries: Entries, item: BatchItem, refusal: InvalidInputError | None, run: str
+) -> JournalRow | InvalidInputError:
+    if refusal is not None:
+        return refusal
+    again = InvalidInputError(f"the key {item.key!r:.200} came before in this run")
+    return await entries.meet(item, run) or again
+
+
+def _clash(item: BatchItem, known: Mapping[str, JournalRow]) -> InvalidInputError | None:
+    return difference(item, known[item.key]) if item.key in known else None
+
+
+def _has_ended(row: JournalRow | None, last: int) -> bool:
+    return row is not None and row.state in ENDED and row.number <= last
+
+
+def _refusal(item: object) -> InvalidInputError | None:
+    try:
+        checked_item(item)
+    except InvalidInputError as error:
+        return error
+    return None
+
+
+async def _read(items: Items, room: Callable[[], int]) -> AsyncGenerator[_Together, None]:
+    """Read items: of a plain iterable what there is room for, and more while nothing but ended ones come."""
+    if not isinstance(items, Iterable):
+        try:
+            async for item in items:
+                yield _Together([item])
+        finally:
+            if inspect.isasyncgen(items):
+                await items.aclose()
+        return
+    iterator: Iterator[BatchItem] = iter(items)
+    ended = 1
+    while True:
+        found, fault = _taken(iterator, min(max(ended, room(), 1), _MOST_AHEAD))
+        together = _Together(found)
+        if found:
+            yield together
+        if fault is not None:
+            raise fault
+        if not found:
+            return
+        ended = 2 * len(found) if together.all_ended else 1
+
+
+def _taken(iterator: Iterator[BatchItem], most: int) -> tuple[list[BatchItem], Exception | None]:
+    """Take items, and the iterator's fault that comes after them."""
+    taken: list[BatchItem] = []
+    try:
+        taken.extend(islice(iterator, most))
+    except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration, after its items
+        return taken, error
+    return taken, None

@@ -1,0 +1,252 @@
+"""The course of one item: a create that is sent at most once, then the wait for its job."""
+
+import asyncio
+import logging
+from typing import Final
+
+from attrs import define, frozen
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    AuthError,
+    CreateOutcome,
+    InvalidInputError,
+    JobRef,
+    JournalError,
+    NotSentError,
+    RateLimitedError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch.entries import Entries, JournalRow
+from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.pace import Pace
+from agentjobs_async.batch.states import State
+
+__all__ = ["Course", "Means"]
+
+_LONGEST_CREATE: Final = 120.0
+_LEAST_TIME: Final = 0.001
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+_MOST_DOUBLINGS: Final = 10
+_LONGEST_WISH: Final = 3600.0
+_HELD_BACK: Final = AgentJobsError("all creates are held back")
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+@frozen
+class Means:
+    """What all items of a run have in common.
+
+    Attributes:
+        gate: Bounds the creates under way, and with that what one crash leaves unsure.
+        timeout: Seconds for each item; `None` for ever.
+        halted: Set when nothing more is to be sent.
+        closing: Set when nothing more is to be waited for, either.
+    """
+
+    session: AgentJobsSession
+    entries: Entries
+    pace: Pace
+    gate: asyncio.Semaphore
+    timeout: float | None
+    halted: asyncio.Event
+    closing: asyncio.Event
+
+
+@define(eq=False)
+class Course:
+    """One item under way.
+
+    Attributes:
+        state: Where its row is: planned, sending or created.
+        since: Loop time of the last change of `state`.
+        ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
+        over: Whether it has ended, in whatever state.
+    """
+
+    row: JournalRow
+    means: Means
+    state: State
+    since: float
+    ref: JobRef | str | None = None
+    over: bool = False
+    _spent: float = 0.0
+    _failures: int = 0
+
+    @classmethod
+    def of(cls, row: JournalRow, means: Means) -> "Course":
+        """Give the course of a row that is planned or created."""
+        ref: JobRef | str | None = row.job_id
+        if row.job_id is not None and row.project_id is not None:
+            ref = JobRef(row.project_id, row.job_id)
+        return cls(row, means, row.state, _now(), ref)
+
+    async def run(self) -> BatchResult | None:
+        """Give the result; `None` when somebody else took the row, or when nothing more is to be done.
+
+        Raises:
+            JournalError: The journal can't be written. A job id that it could not take is in the message and the log.
+            AuthError: 401: the key is refused, and would be for every item.
+            NotSentError: The service's certificate is not trusted, or the proxy refuses.
+            SessionClosedError: The session was closed.
+        """
+        try:
+            return await self._run()
+        finally:
+            self.over = True
+
+    async def _run(self) -> BatchResult | None:
+        target: AgentJob | JobRef | str | None = self.ref
+        while target is None:
+            sent = await self._send()
+            if sent is None or isinstance(sent, BatchResult):
+                return sent
+            if isinstance(sent, AgentJob):
+                target = sent
+            elif self.means.halted.is_set():
+                return None
+        return None if self.means.closing.is_set() else await self._wait(target)
+
+    async def _send(self) -> AgentJob | BatchResult | Exception | None:
+        """Send the create once: give the job, a result, `None`, or the error after which it can be sent again."""
+        async with self.means.gate:
+            await self.means.pace.take()
+            # From here on nobody may cancel lightly: see `Batch.aclose`.
+            self._is(State.SENDING)
+            try:
+                claimed = await self.means.entries.claim(self.row.key)
+            except BaseException:
+                self.means.pace.unspent()
+                raise
+            if not claimed:
+                self.means.pace.unspent()
+                return None
+            if self.means.halted.is_set() or self.means.pace.paused:  # since the pace let it go
+                self.means.pace.unspent()
+                await self._planned_again(None)
+                return _HELD_BACK
+            answer = await self._answer()
+            if isinstance(answer, AgentJob):
+                await self._keep(answer)
+                return answer
+            return await self._failed(answer)
+
+    async def _answer(self) -> AgentJob | Exception:
+        """Create the job, or give the error; the pace is told in any case."""
+        started = _now()
+        nothing_done = False
+        try:
+            return await self.means.session.create_job(
+                self.row.prompt,
+                project_id=self.row.project_id,
+                timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
+                retry=False,  # here a 429, or a dead network, holds all creates back
+            )
+        except RateLimitedError as error:
+            nothing_done = True
+            started = _now()  # the service's own wish costs the item none of its time
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
+            nothing_done = _outcome(error) is CreateOutcome.NOT_SENT
+            return error
+        finally:
+            (self.means.pace.unspent if nothing_done else self.means.pace.spent)()
+            self._spent += _now() - started
+
+    async def _keep(self, job: AgentJob) -> None:
+        """Write the id down; when that fails, it goes into the log and the error."""
+        words, reason = "journal: somebody else changed the row meanwhile", "locked"
+        try:
+            kept = await self.means.entries.created(self.row.key, job.ref)
+        except JournalError as error:
+            kept, words, reason = False, str(error), error.reason
+        if not kept:
+            words += f"; the job of {self.row.key!r:.200} is {job.ref.to_token()}: keep it, and resolve it later"
+            _logger.critical("%s", words)
+            raise JournalError(words, reason)
+        self.ref = job.ref
+        self._is(State.CREATED)
+
+    async def _failed(self, error: Exception) -> BatchResult | Exception:
+        """Decide about a create that gave no job."""
+        outcome = _outcome(error)
+        if outcome not in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT}:
+            await self.means.entries.lost(self.row.key, error)
+            self._is(State.UNKNOWN)
+            return self._result(Outcome.UNKNOWN, error)
+        again = isinstance(error, RateLimitedError) or outcome is CreateOutcome.NOT_SENT
+        if not again and not _ends_the_run(error):
+            await self.means.entries.refused(self.row.key, error)
+            self._is(State.REJECTED)
+            return self._result(Outcome.REJECTED, error)
+        await self._planned_again(error)
+        if _ends_the_run(error):
+            raise error
+        return self._postponed(error)
+
+    async def _planned_again(self, error: Exception | None) -> None:
+        await self.means.entries.not_sent(self.row.key, error)
+        self._is(State.PLANNED)
+
+    def _postponed(self, error: Exception) -> BatchResult | Exception:
+        """Hold all creates back for a while; or end, when no try would help or the time is up."""
+        if isinstance(error, InvalidInputError):
+            return self._result(Outcome.REJECTED, error)
+        pause = min(_FIRST_PAUSE * 2 ** min(self._failures, _MOST_DOUBLINGS), _LONGEST_PAUSE)
+        self._failures += 1
+        if isinstance(error, RateLimitedError):
+            wish = error.retry_after
+            self.means.pace.pause(pause if wish is None else min(max(wish, _FIRST_PAUSE), _LONGEST_WISH))
+            return error
+        self.means.pace.pause(pause)
+        self._spent += pause
+        return error if self._left() > 0 else self._result(Outcome.TIMED_OUT, error)
+
+    async def _wait(self, target: AgentJob | JobRef | str) -> BatchResult:
+        left = self._left()
+        timeout = None if left == float("inf") else max(left, _LEAST_TIME)
+        try:
+            job = await self.means.session.watch(target, timeout=timeout)
+        except Exception as error:  # noqa: BLE001 - each item has its own fate, a get_job's own errors included
+            return await self._unfinished(error)
+        await self.means.entries.ended(self.row.key, job)
+        return BatchResult(self.row.item, Outcome(job.status), job)
+
+    async def _unfinished(self, error: Exception) -> BatchResult:
+        if _ends_the_run(error):
+            raise error
+        await self.means.entries.note(self.row.key, error)
+        if isinstance(error, WaitTimeoutError):
+            return BatchResult(self.row.item, Outcome.TIMED_OUT, error.last_job, error)
+        return self._result(Outcome.UNFINISHED, error)
+
+    def _result(self, outcome: Outcome, error: Exception) -> BatchResult:
+        return BatchResult(self.row.item, outcome, None, error)
+
+    def _left(self) -> float:
+        return float("inf") if self.means.timeout is None else self.means.timeout - self._spent
+
+    def _is(self, state: State) -> None:
+        self.state, self.since = state, _now()
+
+
+def _outcome(error: Exception) -> CreateOutcome | None:
+    return error.outcome if isinstance(error, AgentJobsError) else None
+
+
+def _ends_the_run(error: Exception) -> bool:
+    """Tell whether an error would befall every other item as well, however often it is tried."""
+    match error:
+        case SessionClosedError() | AuthError(status=401) | NotSentError(reason="certificate" | "proxy"):
+            return True
+        case _:
+            return False
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,196 @@
+"""The rows of a journal, and the moves they make."""
+
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from attrs import field, frozen
+from sqlalchemy import Row
+
+from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async.batch import _tables as tables
+from agentjobs_async.batch._database import Database
+from agentjobs_async.batch.items import BatchItem
+from agentjobs_async.batch.states import State
+
+__all__ = ["Entries", "JournalRow", "Rows", "difference"]
+
+_PAGE: Final = 500
+_LONGEST_ERROR: Final = 2_000
+
+
+@frozen
+class JournalRow:
+    """What a journal knows of one item.
+
+    Attributes:
+        project_id: `None` is the session's, and the job is not created yet.
+        job_id: The job's id; `None` before it is known, and always in the state `unknown`.
+        error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
+        updated_at: When the row was changed last, in UTC.
+        number: Its place in the journal, from 1.
+    """
+
+    key: str
+    prompt: str = field(repr=False)
+    project_id: str | None
+    state: State = field(converter=State)
+    job_id: str | None
+    pr_link: str | None
+    error: str | None
+    updated_at: datetime
+    number: int
+
+    @property
+    def item(self) -> BatchItem:
+        """The item as it was planned."""
+        return BatchItem(self.key, self.prompt, self.project_id)
+
+
+class Rows(AsyncIterator[JournalRow]):
+    """Rows in the order in which they came: `async for` reads them page by page, `await` gives a list of them all."""
+
+    def __init__(self, entries: "Entries", state: State | str | None) -> None:
+        self._rows = _paged(entries, state)
+
+    async def __anext__(self) -> JournalRow:
+        return await anext(self._rows)
+
+    def __await__(self) -> Generator[Any, None, list[JournalRow]]:
+        return self._listed().__await__()
+
+    async def _listed(self) -> list[JournalRow]:
+        return [row async for row in self._rows]
+
+
+class Entries:
+    """What a runner does with a journal. Every move is one atomic statement, and durable when its call returns.
+
+    Each call raises a `JournalError` when the journal can't be read or written; nothing was changed then.
+
+    Args:
+        clock: The wall clock, in seconds since the epoch.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, items: Sequence[BatchItem]) -> int:
+        """Plan items that are not there yet, some hundred at once; give how many were new."""
+        return (await self._database.write(tables.added([self._planned(item, None) for item in items])))[0]
+
+    async def interrupted(self) -> tuple[str, ...]:
+        """Make the rows unknown that an earlier owner was sending when it ended, and give their keys."""
+        why = "its owner ended while it was being sent"
+        statement = tables.interrupted(error=why, updated_at=self._clock())
+        return tuple(key for (key,) in (await self._database.write(statement))[1])
+
+    async def counts(self) -> dict[State, int]:
+        """Give how many rows there are of each state."""
+        found = dict.fromkeys(State, 0)
+        return found | {
+            State(state): number for state, number in map(tuple, await self._database.read(tables.counts()))
+        }
+
+    async def resolved(self, key: str, job_id: str | None) -> bool:
+        """Settle an unknown row: by its job, or without one by planning it again."""
+        target = State.PLANNED if job_id is None else State.CREATED
+        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None)
+
+    async def page(
+        self, after: int, *, state: State | str | None = None, until: int | None = None, size: int = _PAGE
+    ) -> list[JournalRow]:
+        """Give the next rows whose number is above `after`, and at most `until`."""
+        state = None if state is None else State(state)
+        return [_row(found) for found in await self._database.read(tables.page(after, size, state=state, until=until))]
+
+    async def last_number(self) -> int:
+        """Give the number of the last row; 0 without any."""
+        return (await self._database.read(tables.last_number()))[0][0] or 0
+
+    async def named(self, keys: Sequence[str]) -> dict[str, JournalRow]:
+        """Give the rows that are there of so many keys."""
+        return {row.key: row for row in map(_row, await self._database.read(tables.with_keys(keys)))}
+
+    async def meet(self, item: BatchItem, run: str) -> JournalRow | None:
+        """Plan an item in a run, and give its row, whatever its state; `None` when the run has met its key before."""
+        _, found = await self._database.write(tables.met(self._planned(item, run)))
+        return _row(found[0]) if found else None
+
+    async def claim(self, key: str) -> bool:
+        """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent."""
+        return await self._move(key, State.SENDING, sent_at=self._clock(), error=None)
+
+    async def created(self, key: str, ref: JobRef) -> bool:
+        """Keep a job's id, late or not."""
+        return await self._move(
+            key, State.CREATED, job_id=ref.job_id, project_id=ref.project_id, sent_at=self._clock(), error=None
+        )
+
+    async def ended(self, key: str, job: AgentJob) -> bool:
+        """Keep how a job ended."""
+        return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
+
+    async def not_sent(self, key: str, error: Exception | None) -> bool:
+        """Take a claim back: nothing was sent, or nothing was done about it; `None` is nobody's fault."""
+        words = None if error is None else _words(error)
+        return await self._move(key, State.PLANNED, origin=State.SENDING, sent_at=None, error=words)
+
+    async def refused(self, key: str, error: Exception) -> bool:
+        """Keep that the service refused a create."""
+        return await self._move(key, State.REJECTED, error=_words(error))
+
+    async def lost(self, key: str, error: Exception) -> bool:
+        """Keep that nobody knows what became of a create."""
+        return await self._move(key, State.UNKNOWN, error=_words(error))
+
+    async def note(self, key: str, error: Exception) -> None:
+        """Keep what ended the wait for a job that has not ended."""
+        await self._database.write(tables.noted(key, error=_words(error), updated_at=self._clock()))
+
+    async def sent_ages(self, seconds: float, most: int) -> list[float]:
+        """Give how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
+        now = self._clock()
+        return [max(now - at, 0.0) for (at,) in await self._database.read(tables.sent_since(now - seconds, most))]
+
+    async def _move(self, key: str, target: State, *, origin: State | None = None, **values: Any) -> bool:
+        statement = tables.moved(key, target, origin=origin, updated_at=self._clock(), **values)
+        return (await self._database.write(statement))[0] == 1
+
+    def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
+        now = self._clock()
+        return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
+
+
+async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[JournalRow]:
+    after = 0
+    while found := await entries.page(after, state=state):
+        for row in found:
+            yield row
+        after = found[-1].number
+
+
+def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
+    """Give the refusal of an item whose key is that of another one."""
+    same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
+    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another prompt in the journal")
+
+
+def _row(found: Row[Any]) -> JournalRow:
+    moment = datetime.fromtimestamp(found.updated_at, UTC)
+    return JournalRow(
+        found.key,
+        found.prompt,
+        found.project_id,
+        found.state,
+        found.job_id,
+        found.pr_link,
+        found.error,
+        moment,
+        found.number,
+    )
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()

@@ -1,0 +1,290 @@
+"""The batch: many items on one session, whose fates a journal keeps."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+from attrs import frozen
+
+from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch._supply import Items, supply
+from agentjobs_async.batch.course import Course, Means
+from agentjobs_async.batch.entries import JournalRow
+from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.limits import Limits
+from agentjobs_async.batch.pace import Pace, Rate
+from agentjobs_async.batch.states import State
+
+__all__ = ["ActiveItem", "Batch", "BatchStats", "run_batch"]
+
+_GRACE: Final = 10.0
+_FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
+
+
+@frozen
+class ActiveItem:
+    """An item that a run is busy with.
+
+    Attributes:
+        state: planned (it waits for its create), sending or created.
+        age: Seconds since it is in this state.
+        ref: Its job; `None` before that is known.
+    """
+
+    key: str
+    state: State
+    age: float
+    ref: JobRef | None
+
+
+@frozen
+class BatchStats:
+    """A run at one moment.
+
+    Attributes:
+        waiting: How many items wait for their create.
+        active: How many jobs are waited for or just created.
+        next_create: Seconds until the next create may go; `None` when that depends on one that is under way.
+        outcomes: How many items ended in each way in this run.
+        stopped: Whether nothing more is begun because `max_failures` was reached.
+    """
+
+    waiting: int
+    active: int
+    next_create: float | None
+    outcomes: Mapping[Outcome, int]
+    stopped: bool
+
+
+def run_batch(
+    session: AgentJobsSession,
+    items: Items,
+    *,
+    journal: Journal,
+    max_active: int = 20,
+    create_rate: Rate | None = None,
+    timeout: float | None = 1800.0,
+    max_failures: int | None = None,
+    limit: int | None = None,
+    gate: int = 10,
+) -> "Batch":
+    """Give an async context manager over the results of many items, in the order in which they end.
+
+    What became of each is in the journal before its result is given, so that running again on the same journal goes on
+    where it stopped: planned items are sent, created ones waited for, and those that were being sent when the process
+    ended become `unknown`. It gives the results that end in this run; items whose rows ended before are left out.
+
+    An item that could not be sent, or was answered with 429, is tried again after a pause of all creates. A different
+    prompt under the key of an earlier run is refused. Leaving the
+    block ends nothing remotely: creates under way get up to 10 s for their answers, and the next run goes on.
+
+    Args:
+        session: Where to. It is not closed.
+        items: Any iterable or async iterable, read one by one as there is room; empty to go on with the journal's rows.
+        journal: An open one, not read-only.
+        max_active: How many items are under way at once, and how many results may wait to be taken.
+        create_rate: How many creates may go in any span of time, those of earlier runs included; `None` for any number.
+        timeout: Seconds that each item's create and wait may take together, in this run; `None` for ever. What waits
+            for the rate or for a pause does not count.
+        max_failures: After so many failed, rejected or unknown results nothing more is begun; `None` for any number.
+        limit: How many items may be begun that have no job yet; `None` for any number.
+        gate: How many creates are under way at once: what one crash can leave unsure.
+
+    Raises:
+        InvalidInputError: An argument makes no sense.
+    """
+    source: object = items
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
+        raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
+    return Batch(session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, gate))
+
+
+class Batch(AsyncIterator[BatchResult]):
+    """The results of a run as they come; an async context manager that is its own iterator.
+
+    The iteration raises what ends the whole run: a `JournalError`, an `AuthError` of 401, a `SessionClosedError`, and
+    whatever the items' own iterator raises, that last of all.
+    """
+
+    def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, limits: Limits) -> None:
+        self._session = session
+        self._items = items
+        self._journal = journal
+        self._limits = limits
+        self._courses: dict[asyncio.Task[None], Course] = {}
+        self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue(limits.max_active)
+        self._places = asyncio.Semaphore(limits.max_active)
+        self._outcomes: Counter[Outcome] = Counter()
+        self._begun = 0
+        self._closing = asyncio.Event()
+        self._halted = asyncio.Event()
+        self._over = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        if self._tasks or self._over:
+            raise InvalidInputError("a batch runs once: call run_batch again")
+        limits, entries = self._limits, self._journal.entries
+        rate = limits.create_rate
+        ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
+        self._pace = Pace(rate, ages)
+        gate = asyncio.Semaphore(limits.gate)
+        self._means = Means(self._session, entries, self._pace, gate, limits.timeout, self._halted, self._closing)
+        beginning = asyncio.create_task(self._begin_all())
+        self._tasks = [beginning, asyncio.create_task(self._end_results(beginning))]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def __anext__(self) -> BatchResult:
+        if self._over:
+            raise StopAsyncIteration
+        if not self._tasks:
+            raise InvalidInputError("the batch does not run: use it as async with run_batch(...) as results")
+        result = await self._results.get()
+        if isinstance(result, BatchResult):
+            return result
+        self._over = True
+        if result is None:
+            raise StopAsyncIteration
+        raise result
+
+    async def aclose(self) -> None:
+        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to another run."""
+        self._over = True
+        self._closing.set()
+        self._halt()
+        self._drop_results()
+        sending = []
+        for task, course in self._courses.items():
+            if course.state is State.SENDING:
+                sending.append(task)
+            else:
+                task.cancel()
+        try:
+            if sending:
+                await asyncio.wait(sending, timeout=_GRACE)
+        finally:
+            await self._cut()
+        self._drop_results()
+        self._results.put_nowait(None)  # a reader in another task may be waiting
+
+    def stats(self) -> BatchStats:
+        """Give a snapshot."""
+        states = Counter(course.state for course in self._courses.values() if not course.over)
+        due = self._pace.next_at
+        return BatchStats(
+            waiting=states[State.PLANNED],
+            active=states[State.SENDING] + states[State.CREATED],
+            next_create=None if due is None else max(due - asyncio.get_running_loop().time(), 0.0),
+            outcomes=MappingProxyType(dict(self._outcomes)),
+            stopped=self._failed_enough,
+        )
+
+    def active(self) -> list[ActiveItem]:
+        """Give the items under way, the oldest first."""
+        now = asyncio.get_running_loop().time()
+        return [
+            ActiveItem(
+                course.row.key, course.state, now - course.since, course.ref if isinstance(course.ref, JobRef) else None
+            )
+            for course in self._courses.values()
+            if not course.over
+        ]
+
+    @property
+    def _failed_enough(self) -> bool:
+        most = self._limits.max_failures
+        return most is not None and sum(self._outcomes[outcome] for outcome in _FAILURES) >= most
+
+    async def _begin_all(self) -> None:
+        """Begin items as there are places."""
+        rows = supply(self._means.entries, self._items, self._journal.take_interrupted(), self._room)
+        async with aclosing(rows):
+            await self._places.acquire()
+            async for row in rows:
+                if self._halted.is_set():
+                    break
+                if isinstance(row, BatchResult):
+                    await self._give(row)
+                elif row.state is State.PLANNED and not self._may_begin():
+                    break
+                else:
+                    self._begin(row)
+                    await self._places.acquire()
+
+    async def _end_results(self, beginning: asyncio.Task[None]) -> None:
+        """End the results when all that was begun has ended and nothing more begins; the source's fault comes last."""
+        await asyncio.wait([beginning])
+        fault = None if beginning.cancelled() else beginning.exception()
+        if isinstance(fault, JournalError):
+            await self._fail(fault)
+        if self._courses:
+            await asyncio.wait(list(self._courses))
+        await self._results.put(fault)
+
+    def _room(self) -> int:
+        return self._limits.max_active - len(self._courses)
+
+    def _may_begin(self) -> bool:
+        self._begun += 1
+        return self._limits.limit is None or self._begun <= self._limits.limit
+
+    def _begin(self, row: JournalRow) -> None:
+        course = Course.of(row, self._means)
+        task = asyncio.create_task(self._run(course))
+        self._courses[task] = course
+        task.add_done_callback(self._courses.pop)
+
+    async def _run(self, course: Course) -> None:
+        try:
+            result = await course.run()
+            if result is not None:
+                await self._give(result)
+        except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
+            await self._fail(error)
+        finally:
+            self._places.release()
+
+    async def _give(self, result: BatchResult) -> None:
+        self._outcomes[result.outcome] += 1
+        if self._failed_enough:
+            self._halt()
+        await self._results.put(result)
+
+    async def _fail(self, error: BaseException) -> None:
+        self._halt()
+        await self._results.put(error)
+
+    def _halt(self) -> None:
+        """Begin nothing more, and let go what waits for its create."""
+        self._halted.set()
+        current = asyncio.current_task()
+        waiting = [task for task, course in self._courses.items() if course.state is State.PLANNED and not course.over]
+        for task in [*self._tasks[:1], *waiting]:
+            if task is not current:
+                task.cancel()
+
+    def _drop_results(self) -> None:
+        """Make room, so that nobody waits for a reader who has left; the journal has them all."""
+        while not self._results.empty():
+            self._results.get_nowait()
+
+    async def _cut(self) -> None:
+        """Cancel what is left, and keep that nobody knows what became of the creates that this cuts off."""
+        unsure = [course.row.key for course in self._courses.values() if course.state is State.SENDING]
+        left = [*self._courses, *self._tasks]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        for key in unsure:
+            with suppress(JournalError):  # a row that stays `sending` becomes unknown when the journal is opened again
+                await self._means.entries.lost(key, AgentJobsError("the run was left before the answer came"))

@@ -1,0 +1,48 @@
+"""The states of an item, and the one table of the moves between them."""
+
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["ENDED", "MOVES", "State", "origins"]
+
+
+class State(StrEnum):
+    """Where an item is. The last six are ends: a run leaves them alone."""
+
+    PLANNED = "planned"
+    """Nothing was sent."""
+    SENDING = "sending"
+    """The create may have left. Durable before the first byte does."""
+    CREATED = "created"
+    """The job's id is known, and the job has not ended as far as known."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ARCHIVED = "archived"
+    REJECTED = "rejected"
+    """The service refused the create: no agent was started."""
+    UNKNOWN = "unknown"
+    """An agent may have been started, and nobody can tell. It has no job id."""
+
+
+_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN})
+"""What a run does nothing about."""
+
+MOVES: Final[dict[State, frozenset[State]]] = {
+    State.PLANNED: frozenset({State.SENDING}),
+    # Back to planned only when nothing was sent, or when the service said that nothing was done.
+    State.SENDING: frozenset({State.CREATED, State.REJECTED, State.UNKNOWN, State.PLANNED}),
+    State.CREATED: frozenset(_JOB_ENDS),
+    # A late answer or somebody who looked makes it created; somebody who takes the risk plans it again.
+    State.UNKNOWN: frozenset({State.CREATED, State.PLANNED}),
+    State.COMPLETED: frozenset(),
+    State.FAILED: frozenset(),
+    State.ARCHIVED: frozenset(),
+    State.REJECTED: frozenset(),
+}
+"""Every move that a row may make, by the state it leaves. Terminal rows never go back: a retry is a row of its own."""
+
+
+def origins(target: State) -> frozenset[State]:
+    """Give the states from which a row may come to `target`."""
+    return frozenset(state for state, targets in MOVES.items() if target in targets)

@@ -1,0 +1,180 @@
+"""What does the journal of a batch cost per item, and how long does a long one take to go on with?
+
+Two questions, each measured in processes of their own:
+
+- a batch over jobs in memory, with a journal and as a plain bounded fan-out without one: milliseconds and CPU per item;
+- a journal of so many ended rows, and twenty created ones: seconds and memory until a run of it has ended, without
+  items and with all items given again; the longest time in which the loop used the CPU without a break.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import cast
+
+from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process, print_table, resident_bytes
+
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef
+from agentjobs_async.batch import BatchItem, Journal, run_batch
+
+BASE = "without"
+CANDIDATES = (BASE, "journal")
+ACTIVE = 20
+
+
+class MemorySession:
+    """Creates jobs in memory that have ended when they are watched."""
+
+    def __init__(self) -> None:
+        self._created = 0
+
+    async def create_job(self, prompt: str, *, project_id: str | None = None, **_: object) -> AgentJob:
+        """Create a job, after a turn of the loop."""
+        del prompt
+        self._created += 1
+        await asyncio.sleep(0)
+        return AgentJob(f"job_{self._created}", project_id or "docs", "active")
+
+    def watch(self, job: AgentJob | JobRef | str, **_: object) -> asyncio.Future[AgentJob]:
+        """Give the ended job at the next turn of the loop."""
+        found: asyncio.Future[AgentJob] = asyncio.get_running_loop().create_future()
+        job_id = job.id if isinstance(job, AgentJob) else job.job_id if isinstance(job, JobRef) else job
+        asyncio.get_running_loop().call_soon(found.set_result, AgentJob(job_id, "docs", "completed"))
+        return found
+
+
+def items(count: int) -> Iterator[BatchItem]:
+    """Give so many items, lazily."""
+    return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
+
+
+def session() -> AgentJobsSession:
+    """Give a session in memory."""
+    return cast("AgentJobsSession", MemorySession())
+
+
+async def without(count: int) -> None:
+    """Fan out without a journal."""
+    jobs, places = session(), asyncio.Semaphore(ACTIVE)
+
+    async def run(item: BatchItem) -> None:
+        async with places:
+            await jobs.watch(await jobs.create_job(item.prompt))
+
+    await asyncio.gather(*map(run, items(count)))
+
+
+async def run(path: Path, todo: Iterator[BatchItem]) -> int:
+    """Run a batch on a journal; give how many results there were."""
+    results = 0
+    async with (
+        Journal.open(path) as journal,
+        run_batch(session(), todo, journal=journal, max_active=ACTIVE, create_rate=None) as batch,
+    ):
+        async for _ in batch:
+            results += 1
+    return results
+
+
+async def per_item(candidate: str, count: int) -> Figures:
+    """Measure one batch."""
+    with TemporaryDirectory() as directory:
+        wall, cpu = perf_counter(), process_time()
+        if candidate == BASE:
+            await without(count)
+        else:
+            await run(Path(directory) / "run.db", items(count))
+        return {"wall": (perf_counter() - wall) / count, "cpu": (process_time() - cpu) / count}
+
+
+async def prepare(path: Path, count: int) -> None:
+    """Make a journal of ended rows and twenty created ones. It goes past the moves, which would take an hour."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(count))
+        database = journal.entries._database  # noqa: SLF001 - only to prepare
+        async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
+            await connection.exec_driver_sql(
+                "UPDATE entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"
+                " job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0",
+                (max(count // ACTIVE, 1),),
+            )
+
+
+async def resumed(path: Path, count: int, *, given: bool) -> Figures:
+    """Measure a run that goes on."""
+    before = resident_bytes()
+    ticker = Ticker(asyncio.get_running_loop())
+    started = perf_counter()
+    await run(path, items(count if given else 0))
+    seconds = perf_counter() - started
+    await asyncio.sleep(0.1)
+    pauses = ticker.stop()
+    return {
+        "seconds": seconds,
+        "mebibytes": (resident_bytes() - before) / 2**20,
+        "late_worst": pauses["late_worst"],
+        "busy_worst": pauses["busy_worst"],
+    }
+
+
+def one(what: str, *rest: str) -> Figures:
+    """Take one measure, in this process."""
+    if what == "item":
+        return asyncio.run(per_item(rest[0], int(rest[1])))
+    if what == "prepare":
+        asyncio.run(prepare(Path(rest[0]), int(rest[1])))
+        return {}
+    return asyncio.run(resumed(Path(rest[0]), int(rest[1]), given=what == "given"))
+
+
+def measure_resuming(sizes: list[int]) -> dict[str, Figures]:
+    """Measure journals of several sizes."""
+    found = {}
+    for count in sizes:
+        for what in ("resume", "given"):
+            with TemporaryDirectory() as directory:
+                path = str(Path(directory) / "run.db")
+                in_own_process("prepare", path, str(count))
+                found[f"{count:,} rows, {'items given again' if what == 'given' else 'no items'}"] = in_own_process(
+                    what, path, str(count)
+                )
+    print(file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    """Measure, print the tables, and save the figures where that is asked for."""
+    parser = arguments(__doc__, rounds=5)
+    parser.add_argument("--items", type=int, default=500, help="items of a batch (default: %(default)s)")
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 30_000, 100_000], help="rows of a journal")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(*options.one)))
+        return
+    rounds = Rounds(BASE)
+    names = chosen(CANDIDATES, BASE, options)
+    rounds.take(names, options.rounds, lambda name: in_own_process("item", name, str(options.items)))
+    print_table(
+        f"One item of a batch of {options.items}, {ACTIVE} active",
+        ["batch", "ms by the clock", "ms of CPU"],
+        [[name, *(f"{rounds.median(name, what) * 1000:.2f}" for what in ("wall", "cpu"))] for name in names],
+    )
+    resuming = measure_resuming(options.rows)
+    print_table(
+        "Going on with a journal",
+        ["journal", "s", "MiB more", "loop late at worst, ms", "of it CPU, ms"],
+        [
+            [name, f"{of['seconds']:.2f}", f"{of['mebibytes']:.1f}"]
+            + [f"{of[what] * 1000:.0f}" for what in ("late_worst", "busy_worst")]
+            for name, of in resuming.items()
+        ],
+    )
+    rounds.save(options.json, items=options.items, resuming=resuming)
+
+
+if __name__ == "__main__":
+    main()

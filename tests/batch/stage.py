@@ -1,0 +1,159 @@
+"""A session without a network, and short ways to run a batch."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    AuthError,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    JobRef,
+    NotSentError,
+    RateLimitedError,
+    RejectedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
+
+FOREVER = 1e9
+
+
+def rejected(status: int = 422) -> AgentJobsError:
+    return _with(RejectedError(status, None, None, "no"), CreateOutcome.REJECTED)
+
+
+def refused_key(status: int = 401) -> AgentJobsError:
+    return _with(AuthError(status), CreateOutcome.REJECTED)
+
+
+def rate_limited(seconds: float | None) -> AgentJobsError:
+    return _with(RateLimitedError(429, None, seconds), CreateOutcome.REJECTED)
+
+
+def not_sent(reason: str = "refused") -> AgentJobsError:
+    return _with(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
+
+
+def unsure() -> AgentJobsError:
+    return CreateOutcomeUnknownError("it broke")
+
+
+def _with(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
+    error.outcome = outcome
+    return error
+
+
+class FakeSession:
+    """Creates and watches jobs in memory.
+
+    Attributes:
+        answers: By prompt, what its next creates raise, or for how many seconds they are under way.
+        ends: By prompt, the status its job ends with, or what the wait raises.
+        duration: Seconds until a job ends.
+        agents: How many agents were started for each prompt.
+        sent: Loop time of each create, in order, with its prompt.
+    """
+
+    def __init__(self, duration: float = 0.0) -> None:
+        self.duration = duration
+        self.answers: dict[str, list[Exception | float]] = {}
+        self.ends: dict[str, str | Exception] = {}
+        self.agents: Counter[str] = Counter()
+        self.sent: list[tuple[float, str]] = []
+        self.prompts: dict[str, str] = {}
+        self.under_way = 0
+        self.most_under_way = 0
+
+    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, retry: bool) -> AgentJob:  # noqa: ASYNC109 - the session's face
+        assert timeout > 0
+        assert not retry
+        self.sent.append((asyncio.get_running_loop().time(), prompt))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            return await self._create(prompt, project_id)
+        finally:
+            self.under_way -= 1
+
+    async def creates(self, count: int) -> None:
+        """Wait until so many creates were sent."""
+        while len(self.sent) < count:  # noqa: ASYNC110 - nobody tells of them
+            await asyncio.sleep(0.001)
+
+    async def _create(self, prompt: str, project_id: str | None) -> AgentJob:
+        answer = self.answers[prompt].pop(0) if self.answers.get(prompt) else 0.0
+        if isinstance(answer, Exception):
+            await asyncio.sleep(0)
+            raise answer
+        self.agents[prompt] += 1
+        job_id = f"job_{len(self.prompts)}"
+        self.prompts[job_id] = prompt
+        await asyncio.sleep(answer)
+        return AgentJob(job_id, project_id or "docs", "active")
+
+    def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[AgentJob] = loop.create_future()
+        ref = job.ref if isinstance(job, AgentJob) else JobRef("docs", job) if isinstance(job, str) else job
+        end = self.ends.get(self.prompts.get(ref.job_id, ""), "completed")
+        if timeout is not None and timeout < self.duration:
+            error = WaitTimeoutError(ref, AgentJob(ref.job_id, ref.project_id, "active"), None, 1, timeout)
+            loop.call_later(timeout, _settle, found, error)
+        else:
+            link = "https://code.example/pull/1"
+            ended = end if isinstance(end, Exception) else AgentJob(ref.job_id, ref.project_id, end, pr_link=link)
+            loop.call_later(self.duration, _settle, found, ended)
+        return found
+
+    @property
+    def session(self) -> AgentJobsSession:
+        return cast("AgentJobsSession", self)
+
+
+def _settle(found: asyncio.Future[AgentJob], end: AgentJob | Exception) -> None:
+    if found.done():
+        return
+    if isinstance(end, Exception):
+        found.set_exception(end)
+    else:
+        found.set_result(end)
+
+
+def items(count: int, first: int = 0) -> list[BatchItem]:
+    return [BatchItem(f"k{number}", f"p{number}") for number in range(first, first + count)]
+
+
+async def run(
+    session: FakeSession | AgentJobsSession, todo: Any, journal: Journal, **settings: Any
+) -> list[BatchResult]:
+    """Run a batch to its end."""
+    real = session.session if isinstance(session, FakeSession) else session
+    settings = {"create_rate": None, **settings}
+    async with run_batch(real, todo, journal=journal, **settings) as results:
+        return [result async for result in results]
+
+
+async def rows_of(path: Path) -> list[JournalRow]:
+    async with Journal.open(path, read_only=True) as journal:
+        return [row async for row in journal.rows()]
+
+
+def states(rows: Iterable[JournalRow]) -> dict[str, str]:
+    return {row.key: str(row.state) for row in rows}
+
+
+def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
+    return {result.item.key: str(result.outcome) for result in results}
+
+
+@asynccontextmanager
+async def reopened(path: Path, **settings: Any) -> AsyncIterator[Journal]:
+    async with Journal.open(path, **settings) as journal:
+        yield journal

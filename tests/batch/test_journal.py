@@ -1,0 +1,481 @@
+import asyncio
+import io
+import json
+import sqlite3
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch._tables import APPLICATION
+from tests.batch.stage import items, rows_of, states
+from tests.contract.children import ROOT, environment
+
+
+async def refused(path: Path, **settings: Any) -> JournalError:
+    with pytest.raises(JournalError) as caught:
+        async with Journal.open(path, **settings):
+            pass
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+async def sending(journal: Journal, *keys: str) -> None:
+    """Bring rows into the state of a create under way."""
+    for key in keys:
+        assert await journal.entries.claim(key)
+
+
+async def test_rows(journal: Journal) -> None:
+    """Rows come in order, with all that is known of them, all or those of one state."""
+    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\0y")])
+    rows = [row async for row in journal.rows()]
+    assert [(row.key, row.prompt, row.project_id, row.number) for row in rows] == [
+        ("b", "two\nlines", "web", 1),
+        ("a", "x\0y", None, 2),
+    ]
+    assert abs((rows[0].updated_at - datetime.now(UTC)).total_seconds()) < 60
+    assert rows[0].item == BatchItem("b", "two\nlines", "web")
+    await sending(journal, "a")
+    assert [row.key async for row in journal.rows("sending")] == ["a"]
+    assert "lines" not in repr(rows[0])
+    assert await journal.rows() == [row async for row in journal.rows()]
+    assert [row.key for row in await journal.rows(State.PLANNED)] == ["b"]
+    assert [row async for row in journal.unknown()] == []
+    with pytest.raises(InvalidInputError, match="nonsense"):
+        await journal.rows("nonsense")
+
+
+async def test_add(journal: Journal) -> None:
+    """Many items are planned at once; refused ones are given with their reasons, known ones stay as they are."""
+    await journal.add(items(10))
+    changed = [BatchItem("k3", "another"), BatchItem("", "x"), *items(1200)]
+    refusals = await journal.add(changed)
+    assert [(item.key, str(error)[:20]) for item, error in refusals] == [
+        ("", "key must have 1 to 5"),
+        ("k3", "the key 'k3' is that"),
+    ]
+    assert (await journal.counts())[State.PLANNED] == 1200
+    assert [row.prompt async for row in journal.rows()] == [f"p{number}" for number in range(1200)]
+    assert len(await journal.add([BatchItem("", "x")])) == 1
+
+
+async def test_resolve(journal: Journal) -> None:
+    """An unknown row gets the job that was found, or is planned again; no other row is touched."""
+    await journal.add(items(4))
+    await sending(journal, "k0", "k1", "k2")
+    for key in ("k0", "k1"):
+        await journal.entries.lost(key, ValueError("broke"))
+    await journal.resolve("k0", job_id="job_9")
+    await journal.resolve("k1", send_again=True)
+    assert states([row async for row in journal.rows()]) == {
+        "k0": "created",
+        "k1": "planned",
+        "k2": "sending",
+        "k3": "planned",
+    }
+    for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
+        with pytest.raises(InvalidInputError, match=words):
+            await journal.resolve(key, send_again=True)
+    for settings in ({}, {"job_id": "x", "send_again": True}, {"job_id": ".."}):
+        with pytest.raises(InvalidInputError):
+            await journal.resolve("k0", **settings)
+
+
+async def test_retry(journal: Journal) -> None:
+    """What was rejected is planned again under a key of its own, once; the old row stays."""
+    await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
+    await sending(journal, "a")
+    await journal.entries.refused("a", ValueError("no"))
+    assert await journal.retry("a") == "a#2"
+    with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
+        await journal.retry("a")
+    with pytest.raises(InvalidInputError, match="b is planned"):
+        await journal.retry("b")
+    await sending(journal, "a#2")
+    await journal.entries.refused("a#2", ValueError("no"))
+    assert await journal.retry("a#2") == "a#3"
+    rows = {row.key: row async for row in journal.rows()}
+    assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
+
+
+async def test_export(journal: Journal) -> None:
+    """Every row is one line of JSON in ASCII."""
+    await journal.add([BatchItem("ä", "two\nlines")])
+    stream = io.StringIO()
+    assert await journal.export(stream) == 1
+    assert stream.getvalue().isascii()
+    document = json.loads(stream.getvalue())
+    assert (document["key"], document["prompt"], document["state"], document["job_id"]) == (
+        "ä",
+        "two\nlines",
+        "planned",
+        None,
+    )
+    assert datetime.fromisoformat(document["updated_at"]).tzinfo is not None
+
+
+async def test_one_owner(journal: Journal, path: Path) -> None:
+    """A second owner in this process is refused, through another name of the file too, until the first has left."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    for name in (path, link):
+        assert (await refused(name)).reason == "locked"
+    await journal.add(items(1))
+    await journal.aclose()
+    await journal.aclose()
+    async with Journal.open(link) as second:
+        assert len([row async for row in second.rows()]) == 1
+
+
+SECOND = """
+import asyncio, sys
+from agentjobs_async import JournalError
+from agentjobs_async.batch import Journal
+async def main():
+    try:
+        async with Journal.open(sys.argv[1]):
+            print("owned")
+    except JournalError as error:
+        print(error.reason)
+    async with Journal.open(sys.argv[1], read_only=True) as journal:
+        print([row.key async for row in journal.rows()])
+asyncio.run(main())
+"""
+
+
+async def second(path: Path) -> list[str]:
+    """Give what another process prints; without the loop's debug mode, which tells of a busy machine."""
+    command = [sys.executable, "-W", "error", "-c", SECOND, str(path)]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment())
+    printed, complaints = await process.communicate()
+    assert (process.returncode, complaints) == (0, b"")
+    return printed.decode().splitlines()
+
+
+async def test_one_owner_among_processes(journal: Journal, path: Path) -> None:
+    """Another process is refused as an owner, and can look meanwhile, whatever else this process tried."""
+    await journal.add(items(2))
+    assert (await refused(path)).reason == "locked"
+    assert len(await rows_of(path)) == 2
+    assert await second(path) == ["locked", "['k0', 'k1']"]
+    await journal.aclose()
+    assert await second(path) == ["owned", "['k0', 'k1']"]
+
+
+async def test_no_lock_is_lost(journal: Journal, path: Path) -> None:
+    """Whoever opens the file by other means while it is used, and was looked at, leaves its WAL where it is.
+
+    A process that opens and closes a file loses all of its locks on it, and the next one to leave takes the WAL away.
+    """
+    await journal.add(items(1))
+    assert len(await rows_of(path)) == 1
+    script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM entries'); c.close()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == 0
+    assert path.with_name("run.db-wal").stat().st_size
+    assert await journal.entries.claim("k0")
+    assert states(await rows_of(path)) == {"k0": "sending"}
+
+
+async def test_only_looking(path: Path) -> None:
+    """Who only looks changes nothing, not even what an owner left behind, and needs a file that is there."""
+    assert (await refused(path, read_only=True)).reason == "io"
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        await sending(journal, "k0")
+    assert states(await rows_of(path)) == {"k0": "sending"}
+    async with Journal.open(path, read_only=True) as journal:
+        with pytest.raises(JournalError) as caught:
+            await journal.add(items(2))
+        assert caught.value.reason == "read_only"
+    assert states(await rows_of(path)) == {"k0": "sending"}
+
+
+async def test_what_an_owner_left(path: Path) -> None:
+    """Opening makes the rows unknown that an earlier owner was sending, and only those."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        await sending(journal, "k0", "k1")
+        await journal.entries.created("k1", JobRef("docs", "job_1"))
+    async with Journal.open(path) as journal:
+        assert [row.key for row in await journal.unknown()] == ["k0"]
+        assert journal.take_interrupted() == ("k0",)
+        assert journal.take_interrupted() == ()
+    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
+
+
+async def test_mode_and_durability(journal: Journal, path: Path) -> None:
+    """All files are readable to their user only; commits are synced, and the journal is a WAL."""
+    await journal.add(items(1))
+    files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert set(files.values()) == {0o600}
+    assert {"run.db", "run.db-wal", "run.db.lock"} <= set(files)
+    database = journal._database
+    assert database is not None
+    assert database._writing is not None
+    for pragma, value in {"synchronous": 2, "journal_mode": "wal"}.items():
+        async with database._engine.connect() as connection:
+            assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
+        assert (await database._writing.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
+    await database._writing.rollback()
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _scribbled(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def _foreign(path: Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE entries (key TEXT)")
+    connection.commit()
+    connection.close()
+
+
+def _newer(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+
+def _newer_in_the_wal(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA user_version = 2")
+    left = {name: path.with_name(name).read_bytes() for name in ("run.db", "run.db-wal")}
+    connection.close()
+    for name, content in left.items():  # as a kill leaves them
+        path.with_name(name).write_bytes(content)
+
+
+BROKEN: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: path.write_text("key,prompt\n" * 100), "corrupt"),
+    (lambda path: path.write_bytes(b"x"), "corrupt"),
+    (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(200)), "corrupt"),
+    (_cut, "corrupt"),
+    (_scribbled, "corrupt"),
+    (_foreign, "corrupt"),
+    (_newer, "version"),
+    (_newer_in_the_wal, "version"),
+]
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(("spoil", "reason"), BROKEN)
+async def test_unusable_files(path: Path, spoil: Callable[[Path], object], reason: str, *, read_only: bool) -> None:
+    """Broken, foreign and newer files are refused with their reason, and left byte for byte as they are."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(300))
+    spoil(path)
+    before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    assert (await refused(path, read_only=read_only)).reason == reason
+    assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
+    if not read_only:
+        for file in path.parent.iterdir():
+            file.unlink()
+        async with Journal.open(path) as journal:
+            assert len(await journal.unknown()) == 0
+
+
+async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that nobody may write, or that we may not, is refused as read_only, and can still be looked at."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+    path.chmod(0o400)  # noqa: ASYNC240 - a test's own file
+    before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    assert (await refused(path)).reason == "read_only"
+    assert len(await rows_of(path)) == 1
+    path.chmod(0o600)  # noqa: ASYNC240 - a test's own file
+    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, whom no mode keeps out
+    assert (await refused(path)).reason == "read_only"
+    assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
+
+
+async def test_places_without_a_file(tmp_path: Path) -> None:
+    """A directory that is not there, or in place of the file, gives a JournalError."""
+    assert (await refused(tmp_path / "none" / "run.db")).reason == "io"
+    assert (await refused(tmp_path)).reason == "io"
+
+
+async def test_no_way_to_make_it(path: Path) -> None:
+    """A journal that can't be made is a JournalError, and is not there in part."""
+    path.with_name(".run.db.new").mkdir()
+    assert (await refused(path)).reason in {"io", "read_only"}
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+
+
+async def test_empty_file(path: Path) -> None:
+    """An empty file becomes a journal, which is whole from the start; what a killed making left is no harm."""
+    path.touch()  # noqa: ASYNC240 - a test's own file
+    path.with_name(".run.db.new").write_text("half")
+    async with Journal.open(path):
+        header = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+        assert int.from_bytes(header[68:72], "big") == APPLICATION
+        assert not path.with_name(".run.db.new").exists()
+
+
+async def test_full_disk(path: Path) -> None:
+    """Without room a write fails as full, what is there stays, and writing goes on once there is room."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(5))
+        database = journal._database
+        assert database is not None
+        assert database._writing is not None
+        await database._writing.exec_driver_sql("PRAGMA max_page_count = 1")
+        await database._writing.rollback()
+        with pytest.raises(JournalError, match="disk is full") as caught:
+            await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
+        assert caught.value.reason == "full"
+        assert caught.value.__context__ is None
+        leaving = asyncio.ensure_future(journal.add([BatchItem("gone", "x" * 100_000)]))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        # What fits goes on, beside what does not.
+        claim, big = await asyncio.gather(
+            journal.entries.claim("k0"),
+            journal.add([BatchItem("big", "x" * 100_000)]),
+            return_exceptions=True,
+        )
+        assert (claim, type(big)) == (True, JournalError)
+        await database._writing.exec_driver_sql("PRAGMA max_page_count = 100000")
+        await database._writing.rollback()
+        await journal.add([BatchItem("big", "x" * 100_000)])
+    assert states(await rows_of(path)) == {
+        "k0": "sending",
+        **{f"k{number}": "planned" for number in range(1, 5)},
+        "big": "planned",
+    }
+
+
+async def test_what_a_removed_journal_left(path: Path) -> None:
+    """The log of a journal whose file is gone is not taken into a new one: that is refused, and nothing changed."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        log = path.with_name("run.db-wal").read_bytes()
+    path.unlink()  # noqa: ASYNC240 - a test's own file
+    path.with_name("run.db-wal").write_bytes(log)
+    assert (await refused(path)).reason == "corrupt"
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+    assert path.with_name("run.db-wal").read_bytes() == log
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_killed_as_the_log_was_carried_over(path: Path, *, read_only: bool) -> None:
+    """A file into which only a part of its log was carried over, as a kill or a full disk leaves it, is whole."""
+    log = path.with_name("run.db-wal")
+    async with Journal.open(path) as journal:
+        await journal.add(items(500))
+        logged = log.read_bytes()
+    carried_over = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    path.write_bytes(carried_over[: len(carried_over) // 8192 * 4096])  # noqa: ASYNC240 - a test's own file
+    log.write_bytes(logged)
+    async with Journal.open(path, read_only=read_only) as journal:
+        assert len(await journal.rows()) == 500
+
+
+async def test_commits_are_shared(journal: Journal) -> None:
+    """What is written at the same time shares its commit, off the loop."""
+    await journal.add(items(100))
+    database = journal._database
+    assert database is not None
+    commits: list[int] = []
+    committed = database._committed
+
+    async def counted(orders: Any) -> Any:
+        commits.append(len(orders))
+        return await committed(orders)
+
+    database._committed = counted  # type: ignore[method-assign]  # only looks
+    await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(100)))
+    assert sum(commits) == 100
+    assert len(commits) <= 3
+    assert threading.active_count() > 1
+
+
+async def test_no_prompt_in_errors(journal: Journal) -> None:
+    """An error of the database shows nothing of a prompt."""
+    database = journal._database
+    assert database is not None
+    await journal.add([BatchItem("a", "a very private prompt")])
+    assert database._writing is not None
+    await database._writing.exec_driver_sql("PRAGMA query_only = ON")
+    await database._writing.rollback()
+    with pytest.raises(JournalError) as caught:
+        await journal.add([BatchItem("b", "a very private prompt")])
+    assert "private" not in repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+
+
+async def test_cancelled_opening(path: Path) -> None:
+    """An opening that is cancelled leaves nobody as owner."""
+    opening = asyncio.ensure_future(Journal.open(path).__aenter__())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with Journal.open(path) as journal:
+        assert await journal.unknown() == []
+
+
+async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ends a loop cancels the journal's writer, too: nothing hangs, writes fail, and closing gives the file up."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(2))
+        database = journal._database
+        assert database is not None
+        assert database._writer is not None
+        monkeypatch.setattr(database, "_committed", lambda _: asyncio.sleep(3600))
+        adding = asyncio.ensure_future(journal.add(items(3)))
+        await asyncio.sleep(0.01)
+        database._writer.cancel()
+        for writing in (adding, journal.entries.claim("k0")):
+            with pytest.raises(JournalError, match="writer was cancelled"):
+                await writing
+    assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
+    async with Journal.open(path) as journal:
+        assert await journal.unknown() == []
+
+
+async def test_cancelled_closing(path: Path) -> None:
+    """A closing that is cancelled finishes what is being written before it gives the file up."""
+    journal = await Journal.open(path).__aenter__()
+    await journal.add(items(2))
+    claiming = asyncio.ensure_future(journal.entries.claim("k0"))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(journal.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert await claiming
+    assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
+
+
+async def test_closed_under_somebody(journal: Journal) -> None:
+    """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
+    entries = journal.entries
+    await journal.aclose()
+    for call in (entries.claim("k0"), entries.counts()):
+        with pytest.raises(JournalError, match="closed meanwhile"):
+            await call
+
+
+async def test_opened_once(journal: Journal) -> None:
+    """An open journal is not opened again."""
+    with pytest.raises(InvalidInputError, match="open already"):
+        await journal.__aenter__()
+    assert await journal.unknown() == []

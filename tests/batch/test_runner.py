@@ -1,0 +1,591 @@
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    InvalidInputError,
+    JournalError,
+    NotFoundError,
+    NotSentError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, State, run_batch
+from tests.batch.stage import (
+    FOREVER,
+    FakeSession,
+    items,
+    not_sent,
+    outcomes,
+    rate_limited,
+    refused_key,
+    rejected,
+    rows_of,
+    run,
+    states,
+    unsure,
+)
+
+
+async def test_all_completed(journal: Journal) -> None:
+    """Every item gets one agent and one result, and its row knows the job, the pull request and the project."""
+    session = FakeSession()
+    results = await run(session, items(30), journal)
+    assert outcomes(results) == {f"k{number}": "completed" for number in range(30)}
+    assert set(session.agents.values()) == {1}
+    rows = [row async for row in journal.rows()]
+    assert {row.state for row in rows} == {State.COMPLETED}
+    assert all(row.job_id and row.pr_link and row.project_id == "docs" and row.error is None for row in rows)
+
+
+async def test_each_its_own_fate(journal: Journal) -> None:
+    """Rejected, unsure, failed, archived and unreadable items disturb nobody, and rows say why."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()], "p1": [unsure()], "p2": [ValueError("a bug")], "p7": [refused_key(403)]}
+    session.ends = {"p3": "failed", "p4": "archived", "p5": NotFoundError(410), "p6": OSError("my get_job")}
+    results = await run(session, items(10), journal)
+    assert outcomes(results) == {
+        **dict.fromkeys(["k0", "k7"], "rejected"),
+        **dict.fromkeys(["k1", "k2"], "unknown"),
+        "k3": "failed",
+        "k4": "archived",
+        **dict.fromkeys(["k5", "k6"], "unfinished"),
+        **dict.fromkeys(["k8", "k9"], "completed"),
+    }
+    rows = {row.key: row async for row in journal.rows()}
+    assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("created", "rejected", None)
+    assert str(rows["k0"].error).startswith("RejectedError: HTTP 422: no")
+    assert [row.key for row in await journal.unknown()] == ["k1", "k2"]
+    assert rows["k6"].error == "OSError: my get_job"
+
+
+async def test_duplicates_and_bad_items(journal: Journal) -> None:
+    """A key met before in the run, and an item that can't be sent, give rejected results and leave no trace."""
+    session = FakeSession()
+    one = BatchItem("a", "first")
+    bad = [BatchItem("", "x"), BatchItem("b", " "), BatchItem("c", "\ud800"), BatchItem("d", "x", "..")]
+    bad += [BatchItem("e", 7), BatchItem(7, "x"), BatchItem("f\n", "x"), BatchItem("g" * 513, "x"), "a prompt"]  # type: ignore[arg-type,list-item]  # what a user may get wrong
+    results = await run(session, [one, one, *bad, BatchItem("a", "second")], journal, max_active=2)
+    rejections = [result for result in results if result.outcome == "rejected"]
+    assert len(rejections) == 2 + len(bad)
+    assert {type(result.error) for result in rejections} == {InvalidInputError}
+    assert session.agents == {"first": 1}
+    assert states([row async for row in journal.rows()]) == {"a": "completed"}
+
+
+async def test_lazy_reading(journal: Journal) -> None:
+    """A source is read only as there is room, and not before results are taken."""
+    read: list[int] = []
+
+    def source() -> Iterator[BatchItem]:
+        for item in items(1000):
+            read.append(1)
+            yield item
+
+    async with run_batch(FakeSession().session, source(), journal=journal, max_active=3, create_rate=None) as results:
+        assert (await anext(results)).outcome == "completed"
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        assert len(read) <= 10
+    assert len(read) <= 10
+
+
+async def test_async_source(journal: Journal) -> None:
+    """An async source is read one by one and closed in the end; its own fault comes out after the results."""
+    closed = False
+
+    async def source() -> AsyncIterator[BatchItem]:
+        nonlocal closed
+        try:
+            for item in items(3):
+                yield item
+            raise LookupError("no more")
+        finally:
+            closed = True
+
+    with pytest.raises(LookupError):
+        await run(FakeSession(), source(), journal)
+    assert closed
+    assert states([row async for row in journal.rows()]) == dict.fromkeys(["k0", "k1", "k2"], "completed")
+
+
+async def test_a_source_of_its_own_kind(journal: Journal) -> None:
+    """Any async iterable serves, also one that knows no closing."""
+
+    class Source:
+        def __init__(self) -> None:
+            self._left = items(3)
+
+        def __aiter__(self) -> Self:
+            return self
+
+        async def __anext__(self) -> BatchItem:
+            if not self._left:
+                raise StopAsyncIteration
+            return self._left.pop()
+
+    assert len(await run(FakeSession(), Source(), journal)) == 3
+
+
+async def test_fault_of_a_plain_source(journal: Journal) -> None:
+    """What a plain iterable raises comes out, and the items before it are not lost."""
+
+    def source() -> Iterator[BatchItem]:
+        yield from items(2)
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError):
+        await run(FakeSession(), source(), journal)
+    assert states([row async for row in journal.rows()]).keys() == {"k0", "k1"}
+
+
+async def test_going_on(path: Path) -> None:
+    """A second run sends what was planned, polls what was created, and leaves out what has ended."""
+    session = FakeSession()
+    session.ends = {"p0": NotFoundError(410)}
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        await run(session, items(1), journal, limit=1)
+        assert states([row async for row in journal.rows()]) == {"k0": "created", "k1": "planned", "k2": "planned"}
+    session.ends.clear()
+    async with Journal.open(path) as journal:
+        results = await run(session, items(5), journal)
+        assert outcomes(results) == {f"k{number}": "completed" for number in range(5)}
+        assert await run(session, items(5), journal) == []
+    assert session.agents == {f"p{number}": 1 for number in range(5)}
+
+
+async def test_another_prompt_under_a_known_key(journal: Journal) -> None:
+    """A key of an earlier run with another prompt or project is refused; the row stays as it is."""
+    session = FakeSession()
+    await run(session, [BatchItem("a", "one", "docs")], journal)
+    changed = [BatchItem("a", "two"), BatchItem("a", "one", "web")]
+    results = await run(session, changed, journal)
+    assert [result.outcome for result in results] == ["rejected", "rejected"]
+    assert session.agents == {"one": 1}
+
+
+@pytest.mark.looptime
+async def test_timeout_leaves_the_row_resumable(journal: Journal) -> None:
+    """An item whose time ran out gives timed_out with the job, and its row stays created; the next run waits again."""
+    session = FakeSession(duration=100)
+    (result,) = await run(session, items(1), journal, timeout=10)
+    assert (result.outcome, isinstance(result.error, WaitTimeoutError)) == ("timed_out", True)
+    assert result.job is not None
+    (row,) = [row async for row in journal.rows()]
+    assert (row.state, row.job_id) == ("created", "job_0")
+    (result,) = await run(session, (), journal, timeout=None)
+    assert (result.outcome, session.agents) == ("completed", {"p0": 1})
+
+
+@pytest.mark.looptime
+async def test_not_sent_is_tried_again(journal: Journal) -> None:
+    """What was not sent goes again in the same run, after growing pauses of all creates."""
+    session = FakeSession()
+    session.answers = {"p0": [not_sent(), not_sent(), not_sent()]}
+    results = await run(session, items(2), journal, max_active=1)
+    assert outcomes(results) == {"k0": "completed", "k1": "completed"}
+    times = [at for at, prompt in session.sent if prompt == "p0"]
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
+
+
+@pytest.mark.looptime
+async def test_never_sent(journal: Journal) -> None:
+    """An item that could not be sent in its time gives timed_out and stays planned."""
+
+    class Unreachable(FakeSession):
+        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, **_: object) -> Any:  # noqa: ASYNC109 - the session's face
+            del prompt, project_id
+            await asyncio.sleep(timeout)
+            raise not_sent()
+
+    (result,) = await run(Unreachable(), items(1), journal, timeout=300)
+    assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
+    assert states([row async for row in journal.rows()]) == {"k0": "planned"}
+
+
+@pytest.mark.looptime
+async def test_a_dead_network(journal: Journal) -> None:
+    """Pauses between the tries of what is refused at once count for its time, so that it comes to its end."""
+
+    class Dead(FakeSession):
+        async def _create(self, prompt: str, project_id: str | None) -> Any:
+            del prompt, project_id
+            raise not_sent()
+
+    session = Dead()
+    results = await run(session, items(20), journal, timeout=300)
+    assert outcomes(results) == {f"k{number}": "timed_out" for number in range(20)}
+    assert len(session.sent) < 20 * 12
+
+
+@pytest.mark.parametrize("reason", ["certificate", "proxy"])
+async def test_what_no_try_would_mend(journal: Journal, reason: str) -> None:
+    """A certificate that is not trusted, and a proxy that refuses, end the run; what was not sent stays planned."""
+    session = FakeSession()
+    session.answers = {"p0": [not_sent(reason)]}
+    with pytest.raises(NotSentError):
+        await run(session, items(100), journal, max_active=1)
+    assert len(session.sent) == 1
+    assert states(await journal.rows())["k0"] == "planned"
+
+
+def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
+    """Let a move of `key` wait until another row has made the move `until`."""
+    moved = asyncio.Event()
+    first, second = getattr(journal.entries, until), getattr(journal.entries, move)
+
+    async def told(*arguments: Any) -> Any:
+        done = await first(*arguments)
+        moved.set()
+        return done
+
+    async def delayed(moving: str, *rest: Any) -> Any:
+        if moving == key:
+            await moved.wait()
+            await asyncio.sleep(0.01)
+        return await second(moving, *rest)
+
+    patch.setattr(journal.entries, until, told)
+    patch.setattr(journal.entries, move, delayed)
+
+
+@pytest.mark.looptime
+async def test_a_claim_that_comes_into_a_pause(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create that was let go before a 429 came, and has not left yet, is held back as well."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500)]}
+    delay(journal, "claim", "k1", until="not_sent", patch=monkeypatch)
+    results = await run(session, items(2), journal)
+    assert outcomes(results) == {"k0": "completed", "k1": "completed"}
+    times = [at for at, _ in session.sent]
+    assert len(times) == 3
+    assert times[1] - times[0] >= 500
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("late", ["claim", "429"])
+async def test_nothing_is_sent_after_the_halt(journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+    """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
+    delay(journal, "claim" if late == "claim" else "not_sent", "k1", until="refused", patch=monkeypatch)
+    results = await run(session, items(2), journal, max_failures=1)
+    assert outcomes(results) == {"k0": "rejected"}
+    assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
+    assert states(await journal.rows()) == {"k0": "rejected", "k1": "planned"}
+
+
+async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
+    """What has ended by the time when nothing more may begin gives its result, also where its row stays planned."""
+    session = FakeSession()
+    error = InvalidInputError("project_id is missing")
+    error.outcome = not_sent().outcome
+    session.answers = {"p0": [rejected()], **{f"p{number}": [error] for number in range(1, 4)}}
+    async with run_batch(session.session, items(4), journal=journal, max_active=2, max_failures=3) as batch:
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert len([result async for result in batch]) >= 3
+
+
+@pytest.mark.looptime
+async def test_a_wish_pauses_all_creates(journal: Journal) -> None:
+    """A 429 holds back every create as long as it asks for, and its item goes again however often that happens."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500), rate_limited(500)]}
+    results = await run(session, items(4), journal, gate=1, timeout=30)
+    assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
+    times = [at for at, _ in session.sent]
+    assert times[1] - times[0] >= 500
+    assert len([gap for gap in (b - a for a, b in itertools.pairwise(times)) if gap >= 499]) == 2
+
+
+async def test_invalid_input_of_the_session(journal: Journal) -> None:
+    """What the session refuses before any I/O is a rejected result; the row stays planned for a better session."""
+    session = FakeSession()
+    error = InvalidInputError("project_id is missing")
+    error.outcome = not_sent().outcome
+    session.answers = {"p0": [error]}
+    (result,) = await run(session, items(1), journal)
+    assert (result.outcome, result.error) == ("rejected", error)
+    assert outcomes(await run(session, (), journal)) == {"k0": "completed"}
+
+
+@pytest.mark.parametrize("where", ["create", "wait"])
+async def test_a_refused_key_ends_the_run(journal: Journal, where: str) -> None:
+    """401 comes out of the iteration, nothing more is sent, and what was sent in vain is planned again."""
+    session = FakeSession()
+    if where == "create":
+        session.answers = {"p0": [refused_key()]}
+    else:
+        session.ends = {"p0": AuthError(401)}
+    with pytest.raises(AuthError):
+        await run(session, items(100), journal, max_active=1)
+    assert len(session.sent) == 1
+    assert states([row async for row in journal.rows()])["k0"] == ("planned" if where == "create" else "created")
+
+
+async def test_a_closed_session_ends_the_run(journal: Journal) -> None:
+    """A session that was closed meanwhile ends the run with its error."""
+    session = FakeSession()
+    session.ends = {"p0": SessionClosedError("closed")}
+    with pytest.raises(SessionClosedError):
+        await run(session, items(5), journal, max_active=1)
+
+
+async def test_max_failures(journal: Journal) -> None:
+    """After so many failures nothing more is begun, and those under way are waited for."""
+    session = FakeSession()
+    session.ends = dict.fromkeys(["p1", "p3"], "failed")
+    async with run_batch(
+        session.session, items(500), journal=journal, max_active=2, max_failures=2, create_rate=None
+    ) as batch:
+        results = [result async for result in batch]
+        assert batch.stats().stopped
+    assert list(outcomes(results).values()).count("failed") == 2
+    assert len(results) < 20
+
+
+async def test_max_failures_by_refusals(journal: Journal) -> None:
+    """Refused items count as failures too, and end the reading."""
+    results = await run(FakeSession(), [BatchItem("", "x")] * 100, journal, max_failures=3)
+    assert len(results) == 3
+
+
+async def test_limit(journal: Journal) -> None:
+    """No more items are begun than the limit allows; the rest stays planned."""
+    session = FakeSession()
+    await journal.add(items(10))
+    assert len(await run(session, (), journal, limit=4)) == 4
+    assert (await journal.counts())[State.PLANNED] == 6
+
+
+async def test_gate(journal: Journal) -> None:
+    """No more creates are under way at once than the gate lets through."""
+    session = FakeSession()
+    session.answers = {f"p{number}": [0.01] for number in range(40)}
+    await run(session, items(40), journal, max_active=40, gate=3)
+    assert session.most_under_way == 3
+
+
+@pytest.mark.looptime
+async def test_leaving_keeps_ids(path: Path) -> None:
+    """Leaving the block waits for the answers of creates under way, begins nothing more and ends no wait as an end."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p1": [5.0]}
+    async with Journal.open(path) as journal:
+        async with run_batch(session.session, items(9), journal=journal, max_active=2, create_rate=None) as batch:
+            await session.creates(2)
+            assert {item.key for item in batch.active()} == {"k0", "k1"}
+        assert states([row async for row in journal.rows()])["k1"] == "created"
+    assert len(session.sent) == 2
+
+
+@pytest.mark.looptime
+async def test_leaving_cuts_what_hangs(journal: Journal) -> None:
+    """A create that gives no answer within ten seconds of the leaving is unknown."""
+    session = FakeSession()
+    session.answers = {"p0": [FOREVER]}
+    loop = asyncio.get_running_loop()
+    async with run_batch(session.session, items(1), journal=journal, create_rate=None):
+        await session.creates(1)
+        left = loop.time()
+    assert loop.time() - left == pytest.approx(10, abs=1)
+    assert [row.key for row in await journal.unknown()] == ["k0"]
+
+
+async def test_leaving_early_leaves_no_task(journal: Journal) -> None:
+    """Leaving with an error, or without a single look at the results, leaves no task of the run."""
+    before = asyncio.all_tasks()
+    batch = run_batch(FakeSession().session, items(50), journal=journal, create_rate=None)
+    with pytest.raises(LookupError):
+        async with batch:
+            raise LookupError
+    assert [task for task in asyncio.all_tasks() - before if "_write_all" not in repr(task)] == []
+    assert [result async for result in batch] == []
+    await batch.aclose()
+
+
+async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that can't be written sends nothing, and comes out as a JournalError."""
+
+    async def full(key: str) -> bool:
+        raise JournalError(f"no room for {key}", "full")
+
+    monkeypatch.setattr(journal.entries, "claim", full)
+    session = FakeSession()
+    with pytest.raises(JournalError) as caught:
+        await run(session, items(50), journal, max_active=1)
+    assert (caught.value.reason, session.sent) == ("full", [])
+
+
+async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that can't be planned ends the run with a JournalError, after those before it."""
+    real = journal.entries.meet
+
+    async def full(item: BatchItem, run: str) -> JournalRow | None:
+        if item.key == "k2":
+            raise JournalError("no room", "full")
+        return await real(item, run)
+
+    monkeypatch.setattr(journal.entries, "meet", full)
+    session, results = FakeSession(), []
+    with pytest.raises(JournalError):
+        async with run_batch(session.session, items(50), journal=journal, max_active=1) as batch:
+            async for result in batch:
+                results.append(result.item.key)
+    assert results == ["k0", "k1"]
+    assert session.agents == {"p0": 1, "p1": 1}
+
+
+async def test_a_row_that_somebody_else_claimed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is not planned any more when its turn comes is left to whoever took it."""
+    real = journal.entries.claim
+
+    async def late(key: str) -> bool:
+        if key == "k1":
+            assert await real(key)
+        return await real(key)
+
+    monkeypatch.setattr(journal.entries, "claim", late)
+    session = FakeSession()
+    results = await run(session, items(3), journal, create_rate=Rate(2, per=1000))
+    assert outcomes(results) == {"k0": "completed", "k2": "completed"}
+    assert session.agents == {"p0": 1, "p2": 1}
+
+
+async def test_an_id_is_never_dropped_silently(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An id that the journal can't take is in the error and in the log, with the item's key; nothing more is sent."""
+
+    async def full(key: str, ref: object) -> bool:
+        raise JournalError(f"no room for {key} {ref}", "full")
+
+    monkeypatch.setattr(journal.entries, "created", full)
+    session = FakeSession()
+    with pytest.raises(JournalError, match="'k0' is docs/job_0"):
+        await run(session, items(50), journal, max_active=1)
+    assert "'k0' is docs/job_0" in caplog.text
+    assert session.agents == {"p0": 1}
+
+
+async def test_an_id_whose_row_was_changed(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An id that its row does not take, because somebody else changed that, is in the error and in the log."""
+
+    async def changed(key: str, ref: object) -> bool:
+        del key, ref
+        return False
+
+    monkeypatch.setattr(journal.entries, "created", changed)
+    with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
+        await run(FakeSession(), items(1), journal)
+    assert caught.value.reason == "locked"
+    assert "'k0' is docs/job_0" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_rate_over_restarts(path: Path) -> None:
+    """The create rate counts what earlier runs sent, by the journal's own times."""
+    session, wall, rate = FakeSession(), 1_000_000.0, Rate(5, per=1000)
+    loop = asyncio.get_running_loop()
+    async with Journal.open(path, clock=lambda: wall + loop.time()) as journal:
+        await run(session, items(5), journal, create_rate=rate)
+    await asyncio.sleep(400)
+    async with Journal.open(path, clock=lambda: wall + loop.time()) as journal:
+        await run(session, items(7), journal, create_rate=rate)
+    times = [at for at, _ in session.sent]
+    assert len(times) == 7
+    assert times[5] - times[0] >= 1000
+    assert times[5] - times[0] < 1100
+
+
+async def test_stats(journal: Journal) -> None:
+    """The counts of a run tell what waits for the rate, what is active and what has ended."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p0": [rejected()]}
+    rate = Rate(2, per=1000)
+    async with run_batch(session.session, items(9), journal=journal, max_active=3, create_rate=rate) as batch:
+        assert (await anext(batch)).outcome == "rejected"
+        while batch.stats().waiting < 2 or batch.stats().active < 1:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.001)
+        stats = batch.stats()
+        assert (stats.waiting, stats.active, stats.outcomes, stats.stopped) == (2, 1, {"rejected": 1}, False)
+        assert stats.next_create == pytest.approx(1000, abs=5)
+        assert next((item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()) == (
+            "k1",
+            "created",
+            "job_0",
+        )
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("max_active", value) for value in (0, True, 1.5, None)),
+        *(("gate", value) for value in (0, None)),
+        *(("max_failures", value) for value in (0, "1")),
+        ("limit", 0),
+        *(("timeout", value) for value in (0, -1, float("inf"), float("nan"), True, "1")),
+        ("create_rate", 100),
+        ("items", 5),
+        ("items", "prompt"),
+    ],
+)
+async def test_wrong_settings(journal: Journal, setting: str, value: object) -> None:
+    """Settings that make no sense are refused before anything happens."""
+    arguments: dict[str, Any] = {"items": (), "journal": journal, setting: value}
+    with pytest.raises(InvalidInputError, match=setting):
+        run_batch(FakeSession().session, **arguments)
+
+
+async def test_outside_of_its_block(journal: Journal) -> None:
+    """A batch that is not used as a block, or twice, is refused instead of hanging."""
+    await run_batch(FakeSession().session, items(1), journal=journal).aclose()
+    batch = run_batch(FakeSession().session, items(1), journal=journal)
+    with pytest.raises(InvalidInputError, match="use it as async with"):
+        await anext(batch)
+    async with batch:
+        assert len([result async for result in batch]) == 1
+        with pytest.raises(InvalidInputError, match="runs once"):
+            await batch.__aenter__()
+    with pytest.raises(InvalidInputError, match="runs once"):
+        await batch.__aenter__()
+
+
+async def test_closed_journal(path: Path) -> None:
+    """A batch on a journal that is not open is refused as it begins."""
+    with pytest.raises(AgentJobsError, match="not open"):
+        await run(FakeSession(), (), Journal.open(path))
+    assert not list(path.parent.iterdir())
+
+
+async def test_interrupted_items_are_told_once(path: Path) -> None:
+    """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(2))
+        await journal.entries.claim("k0")
+    session = FakeSession()
+    async with Journal.open(path) as journal:
+        assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
+        assert await run(session, items(2), journal) == []
+    assert session.agents == {"p1": 1}
+    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "completed"}
+
+
+async def test_interrupted_and_resolved(path: Path) -> None:
+    """An interrupted row that was resolved before the run is not told as unknown."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        await journal.entries.claim("k0")
+    async with Journal.open(path) as journal:
+        await journal.resolve("k0", job_id="job_7")
+        assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
