@@ -140,8 +140,11 @@ class Transport:
             progress.status = response.status
         explains = response.status >= _ERROR_STATUS
         try:
-            # The status line and the headers already say what an error is; its body only explains.
-            async with asyncio.timeout(_EXPLANATION if explains else None):
+            if explains:
+                # The status line and the headers already say what an error is; its body only explains.
+                async with asyncio.timeout(_EXPLANATION):
+                    body, whole = await _bounded(response.content, self._max_document_bytes)
+            else:
                 body, whole = await _bounded(response.content, self._max_document_bytes)
         except Exception:
             response.close()

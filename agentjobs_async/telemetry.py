@@ -193,7 +193,7 @@ class StatusWarnings:
     __slots__ = ("_warned",)
 
     def __init__(self) -> None:
-        self._warned: set[str] = set()
+        self._warned: tuple[str, ...] = ()  # mostly empty: then it weighs nothing
 
     def check(self, job: AgentJob) -> None:
         """Log that the service used a status which this version does not know."""
@@ -202,7 +202,7 @@ class StatusWarnings:
             and job.shown_status not in self._warned
             and len(self._warned) < _MOST_WARNINGS
         ):
-            self._warned.add(job.shown_status)
+            self._warned += (job.shown_status,)
             logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from agentjobs_async._checks import checked_instance, checked_timeout
@@ -13,7 +14,7 @@ from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
-__all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
+__all__ = ["GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
@@ -55,8 +56,20 @@ async def wait_for_job(
         AuthError, RejectedError, ServerError: An answer after which asking again is no use.
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
-    wait = Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
-    return await wait.run(reader(get_job))
+    wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
+    read, clock = reader(get_job), asyncio.get_running_loop().time
+    result: AgentJob | Exception | None = wait.begin(clock())
+    async with Scope(wait.deadline) as scope:
+        while result is None:
+            wait.ask()
+            result = wait.take(await read(wait.ref), clock())
+            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
+                break
+            if result is None:
+                await asyncio.sleep(wait.pause)
+    if isinstance(result, AgentJob):
+        return result
+    raise wait.timed_out(clock()) if result is None or scope.ended else about(result, wait.ref)
 
 
 def checked_policy(policy: object) -> PollPolicy:
@@ -80,14 +93,15 @@ def reader(get_job: GetJob) -> Read:
     if not callable(get_job):
         raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
 
-    async def read(ref: JobRef) -> Answer:
-        try:
-            found = await _awaitable(get_job(ref))
-            return found if isinstance(found, AgentJob) and found.id == ref.job_id else _checked_answer(found, ref)
-        except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
-            return error
+    return partial(_read, get_job)
 
-    return read
+
+async def _read(get_job: GetJob, ref: JobRef) -> Answer:
+    try:
+        found = await _awaitable(get_job(ref))
+        return found if isinstance(found, AgentJob) and found.id == ref.job_id else _checked_answer(found, ref)
+    except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
+        return error
 
 
 def _awaitable(reading: T) -> T:
@@ -120,23 +134,31 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
 _KINDS: Final = (JobRef, AgentJob)
 
 
-class Wait:
-    """One wait for one job. It is the `History` that the policy decides on.
+class _Wait:
+    """What one wait knows, and what it makes of each answer. It is the `History` that the policy decides on.
 
     Raises:
         InvalidInputError: An argument makes no sense.
+
+    Attributes:
+        ref: What is polled.
+        deadline: Loop time at which the wait ends; `None` for never.
+        pause: Seconds until the next poll.
     """
 
     __slots__ = (
+        "_asking",
         "_job",
         "_last_error",
         "_policy",
-        "_ref",
         "_timeout",
         "_update",
         "_warnings",
         "bad_answers",
+        "deadline",
+        "pause",
         "polls",
+        "ref",
         "seen",
         "started",
     )
@@ -145,68 +167,58 @@ class Wait:
         self, job: AgentJob | JobRef, *, policy: PollPolicy, timeout: float | None, on_update: OnUpdate | None
     ) -> None:
         target = job_or_ref(job)
-        self._ref = target.ref if isinstance(target, AgentJob) else target
+        self.ref = target.ref if isinstance(target, AgentJob) else target
         self._job = target if isinstance(target, AgentJob) else None
         self._last_error: Exception | None = None
+        self._asking = False
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else Contained("on_update", on_update)
         self._warnings = StatusWarnings()
+        self.pause = 0.0
         self.polls = 0
         self.bad_answers = 0
 
-    async def run(self, read: Read) -> AgentJob:
-        """Wait.
-
-        Raises:
-            Exception: As `wait_for_job` does.
-        """
-        self.started = self.seen = asyncio.get_running_loop().time()
-        scope = Scope(None if self._timeout is None else self.started + self._timeout)
-        result: AgentJob | Exception | None = None
-        async with scope:
-            result = await self._result(read, scope)
-        if isinstance(result, AgentJob):
-            return result
-        if result is None:
-            elapsed = asyncio.get_running_loop().time() - self.started
-            result = WaitTimeoutError(self._ref, self._job, self._last_error, self.polls, elapsed)
-        raise about(result, self._ref)
-
-    async def _result(self, read: Read, scope: Scope) -> AgentJob | Exception | None:
-        """Give the job or the error that ends the wait; `None` when the scope was cut."""
+    def begin(self, now: float) -> AgentJob | None:
+        """Begin at the loop time `now`; give the job where it has ended already."""
+        self.started = self.seen = now
+        self.deadline = None if self._timeout is None else now + self._timeout
         if self._job is not None:
             self._tell(self._job)
-            if self._job.is_terminal:
-                return self._job
-        clock = asyncio.get_running_loop().time
-        while True:
-            answer = await self._ask(read)
-            now = clock()
-            decision = decide(self._policy, self, answer, now)
-            if isinstance(decision, Done):
-                return decision.job
-            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
-                return None
-            if isinstance(decision, Failed):
-                return decision.error
-            self.seen, self.bad_answers = decision.seen, decision.bad_answers
-            await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
+        return self._job if self._job is not None and self._job.is_terminal else None
 
-    async def _ask(self, read: Read) -> Answer:
+    def ask(self) -> None:
+        """Take notice that a poll goes out."""
         self.polls += 1
-        self._last_error = TransportError(_CUT)
-        answer = await read(self._ref)
+        self._asking = True
+
+    def take(self, answer: Answer, now: float) -> AgentJob | Exception | None:
+        """Give what ends the wait; `None` to poll again after the pause."""
+        self._asking = False
         if isinstance(answer, Exception):
             self._last_error = answer
-            return answer
-        previous, self._job = self._job, answer.job if isinstance(answer, Paced) else answer
-        self._last_error = None
-        self._warnings.check(self._job)
-        if previous is None or previous != self._job:
-            self._tell(self._job)
-        return answer
+        else:
+            self._saw(answer.job if isinstance(answer, Paced) else answer)
+        decision = decide(self._policy, self, answer, now)
+        if isinstance(decision, Done):
+            return decision.job
+        if isinstance(decision, Failed):
+            return decision.error
+        self.seen, self.bad_answers = decision.seen, decision.bad_answers
+        self.pause = moved_to_last_poll(decision, now, self.deadline, self._timeout) - now
+        return None
+
+    def _saw(self, job: AgentJob) -> None:
+        previous, self._job, self._last_error = self._job, job, None
+        self._warnings.check(job)
+        if previous is None or previous != job:
+            self._tell(job)
 
     def _tell(self, job: AgentJob) -> None:
         if self._update is not None:
             self._update(job)
+
+    def timed_out(self, now: float) -> WaitTimeoutError:
+        """Give the error of a wait whose time has run out."""
+        error = TransportError(_CUT) if self._asking else self._last_error
+        return WaitTimeoutError(self.ref, self._job, error, self.polls, now - self.started)

@@ -30,15 +30,16 @@ Wait = Callable[[JobRef], Awaitable[object]]
 
 
 async def naive(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Wait as everybody would write it."""
-    get_job = jobs.get_job
+    """Wait as everybody would write it: with a deadline that is looked at between the polls."""
+    get_job, clock = jobs.get_job, asyncio.get_running_loop().time
 
     async def wait(ref: JobRef) -> AgentJob:
-        while True:
-            job = await get_job(ref)
-            if job.is_terminal:
-                return job
+        deadline = clock() + TIMEOUT
+        while not (job := await get_job(ref)).is_terminal:
+            if clock() + interval > deadline:
+                raise TimeoutError
             await asyncio.sleep(interval)
+        return job
 
     return wait
 
