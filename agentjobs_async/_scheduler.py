@@ -65,8 +65,15 @@ class Scheduler:
 
     # Waiters come and go.
 
-    def attach(self, waiter: Waiter, ref: JobRef, job: AgentJob | None) -> None:
-        """Let `waiter` wait for `ref`; `job` is what it knows of it. What the tracker knows already it is told."""
+    def attach(self, waiter: Waiter, target: AgentJob | JobRef) -> None:
+        """Let `waiter` wait for `target`. What is known already it is told, and an end that is known ends its wait."""
+        job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
+        if job is not None and job.is_terminal:
+            waiter.saw(job)
+            waiter.finish(job)
+            if self._hooks:
+                self._hooks.emit(WaitEnded(ref, job, None, 0, 0.0))
+            return
         now = waiter.started
         tracked = self._jobs.get(ref)
         if tracked is None:
@@ -97,11 +104,6 @@ class Scheduler:
             self._queue.place(tracked, tracked.earliest, now)
         else:
             self._queue.make_ready(tracked)
-
-    def spare(self, job: AgentJob) -> None:
-        """Tell of a wait that was over before it began: the job had ended."""
-        if self._hooks:
-            self._hooks.emit(WaitEnded(job.ref, job, None, 0, 0.0))
 
     def detach(self, waiter: Waiter, error: BaseException) -> None:
         """End a wait for the waiter's own reasons. The last one to leave stops the polling."""

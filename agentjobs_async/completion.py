@@ -67,6 +67,10 @@ class _Member:
     def saw(self, job: AgentJob) -> None:
         """Take notice of what a poll showed: nothing to do."""
 
+    def begin(self, target: AgentJob | JobRef) -> None:
+        """Begin to wait."""
+        self._scheduler.attach(self, target)
+
     def leave(self) -> None:
         """Stop waiting."""
         self._scheduler.detach(self, asyncio.CancelledError())
@@ -195,13 +199,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
 
     def _add(self, job: object) -> None:
         target = self._target(job)
-        scheduler = self._enter()
-        if isinstance(target, AgentJob) and target.is_terminal:
-            scheduler.spare(target)
-            self._finished.append(WaitResult(target.ref, target))
-            self._changed.set()
-            return
-        known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        member = _Member(self, scheduler, ref, self._timeout)
+        ref = target.ref if isinstance(target, AgentJob) else target
+        member = _Member(self, self._enter(), ref, self._timeout)
         self._members.add(member)
-        scheduler.attach(member, ref, known)
+        member.begin(target)

@@ -60,13 +60,7 @@ class Tracker:
         update = None if on_update is None else Contained("on_update", on_update)
         scheduler = self.enter()
         watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
-        known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        if known is not None and known.is_terminal:
-            watch.saw(known)
-            watch.set_result(known)
-            scheduler.spare(known)
-        else:
-            scheduler.attach(watch, ref, known)
+        scheduler.attach(watch, target)
         return watch
 
     def as_completed(self, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None) -> AsCompleted:

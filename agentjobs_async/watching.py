@@ -99,15 +99,7 @@ class Updates(AsyncIterator[AgentJob]):
             raise InvalidInputError("this updates was used already: call updates again")
         scheduler = self._scheduler = self._enter()
         self.started = scheduler.loop.time()
-        job = self._job
-        if isinstance(job, AgentJob) and job.is_terminal:
-            self.saw(job)
-            self.finish(job)
-            scheduler.spare(job)
-        elif isinstance(job, AgentJob):
-            scheduler.attach(self, job.ref, job)
-        else:
-            scheduler.attach(self, job, None)
+        scheduler.attach(self, self._job)
         return self
 
     async def __aexit__(
