@@ -83,6 +83,8 @@ class _Hiding:
 def _checked(key: object) -> str:
     if not isinstance(key, str):
         raise InvalidInputError(f"api_key must be a string, not {type(key).__name__}")
+    if not key:
+        raise InvalidInputError("api_key must be visible ASCII: it is empty")
     if key[:7].lower() == "bearer ":
         raise InvalidInputError("api_key must be the bare key: leave out the word Bearer, the client adds it")
     if not _VISIBLE.fullmatch(key):

@@ -67,7 +67,8 @@ def checked_strategy(name: str, value: object) -> None:
         InvalidInputError: Not callable, async, a class instead of an instance, or a strategy of another kind.
     """
     if not callable(value):
-        raise InvalidInputError(f"{name} must be a tenacity strategy, not {type(value).__name__}")
+        example = "wait_fixed(5)" if name == "wait" else "retry_if_exception_type(OSError)"
+        raise InvalidInputError(f"{name} must be a tenacity strategy such as {example}, not {type(value).__name__}")
     if isinstance(value, type):
         wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: give {wanted}")

@@ -174,7 +174,7 @@ class AuthError(ResponseError):
 class NotFoundError(ResponseError):
     """404 or 410: no such job or project, or no longer."""
 
-    advice = "check base_url, the project id and the job id"
+    advice = "check base_url, the project id and the job id (a token is read by JobRef.from_token)"
 
 
 class RateLimitedError(ResponseError):

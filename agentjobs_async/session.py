@@ -23,7 +23,7 @@ from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
 from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
-from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
+from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, no_job, reader
 
 __all__ = ["AgentJobsSession"]
 
@@ -359,7 +359,7 @@ class AgentJobsSession:
             return job
         if isinstance(job, str):
             return JobRef(self._project(None), job)
-        raise InvalidInputError(f"job must be an AgentJob, a JobRef or a job id, not {type(job).__name__}")
+        raise no_job(job, "an AgentJob, a JobRef or a job id")
 
     async def _read_over_http(self, ref: JobRef) -> Answer:
         url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})

@@ -1,7 +1,7 @@
 """One wait, in the caller's task: ask, decide, sleep, until the job has ended or the time has run out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
-__all__ = ["GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
+__all__ = ["GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "no_job", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
@@ -127,8 +127,16 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
         InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
     """
     if not isinstance(job, _KINDS):
-        raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
+        raise no_job(job, "an AgentJob or a JobRef")
     return job
+
+
+def no_job(value: object, wanted: str) -> InvalidInputError:
+    """Give the error that refuses `value`, which is none of what is `wanted`."""
+    hint = ": await it first" if isinstance(value, Awaitable) else ""
+    if isinstance(value, Coroutine):
+        value.close()  # nobody will await it any more
+    return InvalidInputError(f"job must be {wanted}, not {type(value).__name__}{hint}")
 
 
 _KINDS: Final = (JobRef, AgentJob)

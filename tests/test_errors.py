@@ -114,7 +114,7 @@ def test_picklable_last_error() -> None:
 def test_names_its_job() -> None:
     """An error that came of a read or a wait names the job first, then what happened, then what to do."""
     error = NotFoundError(404, "r-1", None, "no such job")
-    assert str(error) == "HTTP 404: no such job; request id r-1; check base_url, the project id and the job id"
+    assert str(error) == f"HTTP 404: no such job; request id r-1; {error.advice}"
     assert about(error, REF) is error
     assert str(error) == f"job docs/job%201: HTTP 404: no such job; request id r-1; {error.advice}"
     assert about(error, JobRef("docs", "other")).ref == REF

@@ -708,3 +708,11 @@ async def test_echoed_key_is_masked_in_jobs() -> None:
         found = await session.get_job("job_1")
     assert found_in(repr(found) + json.dumps(found.raw) + repr(pickle.dumps(found))) == []
     assert (found.id, found.model, list(found.raw["more"])) == ("job_1", "***", ["***"])
+
+
+async def test_create_that_was_not_awaited() -> None:
+    """A coroutine given as a job is refused with what was forgotten, and left behind without a warning."""
+    async with session_of() as session:
+        for wait in (session.wait_for_job, session.get_job):
+            with pytest.raises(InvalidInputError, match="not coroutine: await it first"):
+                await wait(session.create_job("Fix it"))  # type: ignore[arg-type]  # the mistake itself
