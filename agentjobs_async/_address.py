@@ -100,19 +100,19 @@ class PathTemplate:
     def __init__(
         self, name: str, template: object, base: URL, *, allowed: frozenset[str], required: frozenset[str] = frozenset()
     ) -> None:
-        self._literals, self._names = _split(name, template, allowed)
+        literals, self._names = _split(name, template, allowed)
         missing = required - set(self._names)
         if missing:
             raise InvalidInputError(f"{name} must contain {{{min(missing)}}}: without it every job has one address")
         self._base = base
-        self._plain = "?" not in "".join(self._literals)
+        self._literals = (base.raw_path.rstrip("/") + literals[0], *literals[1:])
+        self._plain = "?" not in "".join(literals)
 
     def url(self, ids: Mapping[str, str]) -> URL:
         """Give the address for `ids`, each percent-encoded as one segment."""
-        parts = [self._literals[0]]
+        path = self._literals[0]
         for name, literal in zip(self._names, self._literals[1:], strict=True):
-            parts += (quote(ids[name], safe=""), literal)
-        path = self._base.raw_path.rstrip("/") + "".join(parts)
+            path += quote(ids[name], safe="") + literal
         if self._plain:
             return self._base.with_path(path, encoded=True)
         return URL(f"{self._base.origin()}{path}", encoded=True)

@@ -4,6 +4,7 @@ Nothing is coerced: a field of another type than documented is `None`, and witho
 no job.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -19,6 +20,11 @@ from agentjobs_async.models import AgentJob, JobSource
 __all__ = ["job_of"]
 
 _LONGEST_DATE: Final = 10
+_ABSOLUTE: Final = re.compile(
+    r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_LAST_PORT: Final = 65_535
 
 
 def job_of(document: object, project_id: str) -> AgentJob:
@@ -27,7 +33,7 @@ def job_of(document: object, project_id: str) -> AgentJob:
     Raises:
         ProtocolError: `schema`: it is no object, or `id` or `status` is not a non-empty string.
     """
-    if not isinstance(document, Mapping):
+    if type(document) is not dict and not isinstance(document, Mapping):
         raise ProtocolError("schema", f"a job is an object, not {type(document).__name__}")
     try:
         fields = _quick_or_described(document)
@@ -79,7 +85,7 @@ def _text_or_none(value: object, _type: object = None) -> str | None:
 
 
 def _source_or_none(value: object, _type: object) -> JobSource | None:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         return None
     return JobSource(_text_or_none(value.get("repository")), _text_or_none(value.get("ref")))
 
@@ -98,15 +104,21 @@ def _moment_or_none(value: object, _type: object) -> datetime | None:
 
 
 def _link_or_none(value: object, _type: object) -> str | None:
-    if not isinstance(value, str) or not value.isprintable() or " " in value or "\\" in value:
+    if not isinstance(value, str) or not value.isprintable():
         return None
+    parts = _ABSOLUTE.fullmatch(value)
+    if parts is None or int(parts["port"] or 0) > _LAST_PORT:
+        return None
+    return value if value.isascii() or _has_plain_host(value) else None
+
+
+def _has_plain_host(link: str) -> bool:
+    """Tell whether no letter of the host is another spelling of a character that ends it, as a lookup would see it."""
     try:
-        parts = urlsplit(value)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and "@" not in parts.netloc
-        _ = parts.port
+        urlsplit(link)
     except ValueError:
-        return None
-    return value if usable else None
+        return False
+    return True
 
 
 def _described(error: BaseException, _type: object) -> str:

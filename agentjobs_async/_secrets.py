@@ -59,7 +59,7 @@ class _Hiding:
 
     def __init__(self, key: str) -> None:
         encoded = _base64_forms(key)
-        needles = (key.encode(), *(form.encode() for form in encoded))
+        needles = (b"\\", b"%", key.encode(), *(form.encode() for form in encoded))
 
         @cache
         def pattern() -> re.Pattern[str]:
@@ -77,7 +77,10 @@ class _Hiding:
         return self._substitute(text)
 
     def may_be_in(self, body: bytes) -> bool:
-        return b"\\" in body or b"%" in body or any(form in body for form in self._forms())
+        for form in self._forms():  # noqa: SIM110 - asked of every answer, and any() takes three times as long
+            if form in body:
+                return True
+        return False
 
 
 def _checked(key: object) -> str:

@@ -23,7 +23,7 @@ from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
 from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
-from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, no_job, reader
+from agentjobs_async.waiting import KINDS, GetJob, OnUpdate, Read, checked_policy, no_job, reader
 
 __all__ = ["AgentJobsSession"]
 
@@ -355,7 +355,7 @@ class AgentJobsSession:
         return self._project_id
 
     def _target(self, job: object) -> AgentJob | JobRef:
-        if isinstance(job, AgentJob | JobRef):
+        if isinstance(job, KINDS):
             return job
         if isinstance(job, str):
             return JobRef(self._project(None), job)

@@ -14,7 +14,7 @@ from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
-__all__ = ["GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "no_job", "reader", "wait_for_job"]
+__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "no_job", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
@@ -126,7 +126,7 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
     Raises:
         InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
     """
-    if not isinstance(job, _KINDS):
+    if not isinstance(job, KINDS):
         raise no_job(job, "an AgentJob or a JobRef")
     return job
 
@@ -139,7 +139,7 @@ def no_job(value: object, wanted: str) -> InvalidInputError:
     return InvalidInputError(f"job must be {wanted}, not {type(value).__name__}{hint}")
 
 
-_KINDS: Final = (JobRef, AgentJob)
+KINDS: Final = (JobRef, AgentJob)
 
 
 class _Wait:
