@@ -4,7 +4,8 @@ An id becomes exactly one segment of the path (or one value of the query), whate
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 from string import Formatter
 from typing import Final
@@ -17,6 +18,7 @@ from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["PathTemplate", "checked_base_url", "checked_proxy"]
 
+_KEPT: Final = 512  # a job is read again and again, and aiohttp keeps what it made of an address within it
 _URL_TEXT: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _PATH_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?]*")
 
@@ -95,7 +97,7 @@ class PathTemplate:
             characters that a URL does not.
     """
 
-    __slots__ = ("_base", "_literals", "_names", "_plain")
+    __slots__ = ("_base", "_literals", "_names", "_plain", "url")
 
     def __init__(
         self, name: str, template: object, base: URL, *, allowed: frozenset[str], required: frozenset[str] = frozenset()
@@ -107,9 +109,11 @@ class PathTemplate:
         self._base = base
         self._literals = (base.raw_path.rstrip("/") + literals[0], *literals[1:])
         self._plain = "?" not in "".join(literals)
+        self.url: Callable[..., URL] = lru_cache(_KEPT)(self._url)
+        """Give the address for a project id and a job id, each percent-encoded as one segment."""
 
-    def url(self, ids: Mapping[str, str]) -> URL:
-        """Give the address for `ids`, each percent-encoded as one segment."""
+    def _url(self, project_id: str, job_id: str = "") -> URL:
+        ids = {"project_id": project_id, "job_id": job_id}
         path = self._literals[0]
         for name, literal in zip(self._names, self._literals[1:], strict=True):
             path += quote(ids[name], safe="") + literal

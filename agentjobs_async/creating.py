@@ -59,7 +59,7 @@ class Create:
         scope = Scope(started + self._timeout, group)
         result: AgentJob | AgentJobsError | None = None
         try:
-            async with scope:
+            with scope:
                 result = await self._repeated(transport, codec, started + self._timeout if self._retry else started)
         except asyncio.CancelledError as error:
             self._report(self._outcome(), error)

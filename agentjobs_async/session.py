@@ -154,7 +154,7 @@ class AgentJobsSession:
             raise
         create = Create(
             project,
-            self._create_path.url({"project_id": project}),
+            self._create_path.url(project),
             body,
             timeout=seconds,
             retry=again,
@@ -181,8 +181,9 @@ class AgentJobsSession:
         ref = ref.ref if isinstance(ref, AgentJob) else ref
         self._enter()
         answer: Answer | None = None
-        async with Scope(None, self._scopes) as scope, self._places:
-            answer = await self._read(ref)
+        with Scope(None, self._scopes) as scope:
+            async with self._places:
+                answer = await self._read(ref)
         if answer is None:
             answer = scope.reason or SessionClosedError(_CLOSED)
         if isinstance(answer, Exception):
@@ -362,6 +363,6 @@ class AgentJobsSession:
         raise no_job(job, "an AgentJob, a JobRef or a job id")
 
     async def _read_over_http(self, ref: JobRef) -> Answer:
-        url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})
+        url = self._get_path.url(ref.project_id, ref.job_id)
         response = await self._transport.read(url)
         return response if isinstance(response, AgentJobsError) else self._codec.polled(response, ref)

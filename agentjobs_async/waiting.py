@@ -59,7 +59,7 @@ async def wait_for_job(
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
     read, clock = reader(get_job), asyncio.get_running_loop().time
     result: AgentJob | Exception | None = wait.begin(clock())
-    async with Scope(wait.deadline) as scope:
+    with Scope(wait.deadline) as scope:
         while result is None:
             wait.ask()
             result = wait.take(await read(wait.ref), clock())

@@ -12,7 +12,7 @@ async def test_deadline_cuts() -> None:
     """The block is left at the deadline, without an exception, and the scope tells."""
     clock = asyncio.get_running_loop().time
     began = clock()
-    async with Scope(began + 7) as scope:
+    with Scope(began + 7) as scope:
         await asyncio.sleep(60)
     assert (scope.ended, scope.reason) == (True, None)
     assert clock() - began == pytest.approx(7)
@@ -23,7 +23,7 @@ async def test_deadline_cuts() -> None:
 async def test_block_that_ends_by_itself(deadline: float | None, caplog: pytest.LogCaptureFixture) -> None:
     """A block that ends in time is not cut, and neither is what comes after it."""
     clock = asyncio.get_running_loop().time
-    async with Scope(deadline and clock() + deadline) as scope:
+    with Scope(deadline and clock() + deadline) as scope:
         await asyncio.sleep(5)
     await asyncio.sleep(60)
     assert not scope.ended
@@ -33,7 +33,7 @@ async def test_block_that_ends_by_itself(deadline: float | None, caplog: pytest.
 async def test_what_has_come_counts() -> None:
     """A deadline that is past already lets the loop turn before it cuts: what has come by then is read."""
     turns = 0
-    async with Scope(asyncio.get_running_loop().time() - 60) as scope:
+    with Scope(asyncio.get_running_loop().time() - 60) as scope:
         while turns < 4:
             await asyncio.sleep(0)
             turns += 1
@@ -52,7 +52,7 @@ async def test_interrupt() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         scope = Scope(None, group)
-        async with scope:
+        with scope:
             tasks.create_task(interrupt())
             try:
                 await asyncio.Event().wait()
@@ -69,7 +69,7 @@ async def test_interrupt() -> None:
 async def test_exceptions_of_the_block_pass(error: BaseException) -> None:
     """What the block itself raises comes out as it is, a timeout and a cancellation too."""
     with pytest.raises(type(error)) as caught:
-        async with Scope(asyncio.get_running_loop().time() + 60):
+        with Scope(asyncio.get_running_loop().time() + 60):
             raise error
     assert caught.value is error
 
@@ -78,7 +78,7 @@ async def test_cancellation_passes() -> None:
     """A cancellation of the task goes through the scope, even while the scope is being cut."""
 
     async def work(scope: Scope) -> None:
-        async with scope:
+        with scope:
             await asyncio.Event().wait()
 
     scope = Scope()
