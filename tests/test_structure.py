@@ -60,14 +60,14 @@ TYPES_ONLY = {("errors", "models")}
 
 # The rooms after the public names know these, and nothing from behind them. `_text` is there because whatever is
 # shown must be made fit to be shown, and that in one way.
-OUTER = {"batch": {""}, "testing": {""}, "cli": {"", "batch", "testing", "_text"}, "__main__": {"cli"}}
+OUTER = {"batch": {"", "_text"}, "testing": {""}, "cli": {"", "batch", "testing", "_text"}, "__main__": {"cli"}}
 
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
     "cattrs": {"_documents"},
     "tenacity": {"_strategies"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
-    "sqlalchemy": {"batch"},  # _tables speaks it, _database runs it
+    "sqlalchemy": {"batch"},  # _tables and _fleet speak it, _database runs it
     "click": {"cli"},
     "rich": {"cli"},
     "pytest": {"testing"},  # the plugin
@@ -259,7 +259,19 @@ def test_light_import() -> None:
     """Importing the package loads no extra, no test tool and no server."""
     modules = set(run(f"import {PACKAGE}; print(*sys.modules, sep='\\n')").split())
     assert PACKAGE in modules
-    heavy = {"rich", "click", "pytest", "hypothesis", "aiohttp.web", "sqlite3", "sqlalchemy", "aiosqlite", "unittest"}
+    heavy = {
+        "rich",
+        "click",
+        "pytest",
+        "hypothesis",
+        "aiohttp.web",
+        "sqlite3",
+        "sqlalchemy",
+        "aiosqlite",
+        "psycopg",
+        "procrastinate",
+        "unittest",
+    }
     assert modules & (heavy | {f"{PACKAGE}.testing", f"{PACKAGE}.cli", f"{PACKAGE}.batch"}) == set()
 
 

@@ -19,7 +19,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch.entries import Entries, JournalRow
+from agentjobs_async.batch.entries import Entries, JournalRow, NoRoom
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.pace import Pace
 from agentjobs_async.batch.states import State
@@ -62,6 +62,8 @@ class Course:
         state: Where its row is: planned, sending or created.
         since: Loop time of the last change of `state`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
+        claim: The claim under which its create is sent; `None` before that.
+        leaving: Whether nobody waits for its end any more: a create under way is brought to its answer, no further.
     """
 
     row: JournalRow
@@ -69,6 +71,8 @@ class Course:
     state: State
     since: float
     ref: JobRef | str | None = None
+    claim: str | None = None
+    leaving: bool = False
     _spent: float = 0.0
     _failures: int = 0
 
@@ -93,13 +97,13 @@ class Course:
             sent = await self._send()
             if sent is None or isinstance(sent, BatchResult):
                 return sent
-            if self.means.closing.is_set():
+            if self.leaving or self.means.closing.is_set():
                 return None
             target = sent if isinstance(sent, AgentJob) else None
         return await self._wait(target)
 
-    async def _send(self) -> AgentJob | BatchResult | Exception | None:
-        """Send the create once: give the job, a result, `None`, or the error after which it can be sent again."""
+    async def _send(self) -> AgentJob | BatchResult | Exception | NoRoom | None:
+        """Send the create once: give the job, a result, `None`, or the reason why it is to be sent later."""
         async with self.means.gate:
             await self.means.pace.take()
             # From here on nobody may cancel lightly: see `Batch.aclose`.
@@ -109,14 +113,22 @@ class Course:
             except BaseException:
                 self.means.pace.unspent()
                 raise
-            if not claimed:
+            if not isinstance(claimed, str):
                 self.means.pace.unspent()
-                return None
+                return self._held_back(claimed)
+            self.claim = claimed
             answer = await self._answer()
             if isinstance(answer, AgentJob):
                 await self._keep(answer)
                 return answer
             return await self._failed(answer)
+
+    def _held_back(self, room: NoRoom | None) -> NoRoom | None:
+        """Let no create of this run ask again before there may be room."""
+        self._is(State.PLANNED)
+        if room is not None:
+            self.means.pace.pause(room.wait)
+        return room
 
     async def _answer(self) -> AgentJob | Exception:
         """Create the job, or give the error; the pace is told in any case."""
@@ -139,7 +151,8 @@ class Course:
         """Write the id down; when that fails, it goes into the log and the error."""
         fault = None
         try:
-            await self.means.entries.created(self.row.key, job.ref)
+            if not await self.means.entries.created(self.row.key, job.ref):
+                await self._compare(job)
         except JournalError as error:
             words = f"{error}; the job of {self.row.key!r:.200} is {job.ref.to_token()}: keep it, and resolve it later"
             fault = JournalError(words, error.reason)
@@ -149,19 +162,25 @@ class Course:
         self.ref = job.ref
         self._is(State.CREATED)
 
+    async def _compare(self, job: AgentJob) -> None:
+        """Tell of a job whose row has gone on with another one, since somebody had it sent again meanwhile."""
+        row = (await self.means.entries.named([self.row.key]))[self.row.key]
+        if row.job_id != job.id:
+            _logger.critical("%r has two jobs: %s, and %s too", self.row.key, row.job_id, job.ref.to_token())
+
     async def _failed(self, error: Exception) -> BatchResult | Exception:
         """Decide about a create that gave no job."""
         outcome = _outcome(error)
         if outcome not in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT}:
-            await self.means.entries.lost(self.row.key, error)
+            await self.means.entries.lost(self.row.key, error, claim=self.claim)
             self._is(State.UNKNOWN)
             return self._result(Outcome.UNKNOWN, error)
         again = isinstance(error, RateLimitedError) or outcome is CreateOutcome.NOT_SENT
         if not again and not _ends_the_run(error):
-            await self.means.entries.refused(self.row.key, error)
+            await self.means.entries.refused(self.row.key, error, claim=self.claim)
             self._is(State.REJECTED)
             return self._result(Outcome.REJECTED, error)
-        await self.means.entries.not_sent(self.row.key, error)
+        await self.means.entries.not_sent(self.row.key, error, claim=self.claim)
         self._is(State.PLANNED)
         if _ends_the_run(error):
             raise error

@@ -273,12 +273,13 @@ class Batch(AsyncIterator[BatchResult]):
 
     async def _cut(self) -> None:
         """Cancel what is left, and keep that nobody knows what became of the creates that this cuts off."""
-        unsure = [course.row.key for course in self._courses.values() if course.state is State.SENDING]
+        unsure = [course for course in self._courses.values() if course.state is State.SENDING]
         left = [*self._courses, *self._tasks]
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
-        for key in unsure:
+        for course in unsure:
             with suppress(JournalError):  # a row that stays `sending` becomes unknown when the journal is opened again
-                await self._means.entries.lost(key, AgentJobsError("the run was left before the answer came"))
+                error = AgentJobsError("the run was left before the answer came")
+                await self._means.entries.lost(course.row.key, error, claim=course.claim)

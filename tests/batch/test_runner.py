@@ -133,16 +133,16 @@ async def test_fault_of_a_plain_source(journal: Journal) -> None:
     assert states([row async for row in journal.rows()]).keys() == {"k0", "k1"}
 
 
-async def test_going_on(path: Path) -> None:
+async def test_going_on(place: str) -> None:
     """A second run sends what was planned, polls what was created, and leaves out what has ended."""
     session = FakeSession()
     session.ends = {"p0": NotFoundError(410)}
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(3))
         await run(session, items(1), journal, limit=1)
         assert states([row async for row in journal.rows()]) == {"k0": "created", "k1": "planned", "k2": "planned"}
     session.ends.clear()
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         results = await run(session, items(5), journal)
         assert outcomes(results) == {f"k{number}": "completed" for number in range(5)}
         assert await run(session, items(5), journal) == []
@@ -160,31 +160,31 @@ async def test_another_prompt_under_a_known_key(journal: Journal) -> None:
 
 
 @pytest.mark.looptime
-async def test_timeout_leaves_the_row_resumable(journal: Journal) -> None:
+async def test_timeout_leaves_the_row_resumable(file_journal: Journal) -> None:
     """An item whose time ran out gives timed_out with the job, and its row stays created; the next run waits again."""
     session = FakeSession(duration=100)
-    (result,) = await run(session, items(1), journal, timeout=10)
+    (result,) = await run(session, items(1), file_journal, timeout=10)
     assert (result.outcome, isinstance(result.error, WaitTimeoutError)) == ("timed_out", True)
     assert result.job is not None
-    (row,) = [row async for row in journal.rows()]
+    (row,) = [row async for row in file_journal.rows()]
     assert (row.state, row.job_id) == ("created", "job_0")
-    (result,) = await run(session, (), journal, timeout=None)
+    (result,) = await run(session, (), file_journal, timeout=None)
     assert (result.outcome, session.agents) == ("completed", {"p0": 1})
 
 
 @pytest.mark.looptime
-async def test_not_sent_is_tried_again(journal: Journal) -> None:
+async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     """What was not sent goes again in the same run, after growing pauses of all creates."""
     session = FakeSession()
     session.answers = {"p0": [not_sent(), not_sent(), not_sent()]}
-    results = await run(session, items(2), journal, max_active=1)
+    results = await run(session, items(2), file_journal, max_active=1)
     assert outcomes(results) == {"k0": "completed", "k1": "completed"}
     times = [at for at, prompt in session.sent if prompt == "p0"]
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
 @pytest.mark.looptime
-async def test_never_sent(journal: Journal) -> None:
+async def test_never_sent(file_journal: Journal) -> None:
     """An item that could not be sent in its time gives timed_out and stays planned."""
 
     class Unreachable(FakeSession):
@@ -193,17 +193,17 @@ async def test_never_sent(journal: Journal) -> None:
             await asyncio.sleep(timeout)
             raise not_sent()
 
-    (result,) = await run(Unreachable(), items(1), journal, timeout=300)
+    (result,) = await run(Unreachable(), items(1), file_journal, timeout=300)
     assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
-    assert states([row async for row in journal.rows()]) == {"k0": "planned"}
+    assert states([row async for row in file_journal.rows()]) == {"k0": "planned"}
 
 
 @pytest.mark.looptime
-async def test_a_wish_pauses_all_creates(journal: Journal) -> None:
+async def test_a_wish_pauses_all_creates(file_journal: Journal) -> None:
     """A 429 holds back every create as long as it asks for, and its item goes again however often that happens."""
     session = FakeSession()
     session.answers = {"p0": [rate_limited(500), rate_limited(500)]}
-    results = await run(session, items(4), journal, gate=1, timeout=30)
+    results = await run(session, items(4), file_journal, gate=1, timeout=30)
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
@@ -292,16 +292,16 @@ async def test_leaving_keeps_ids(path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_leaving_cuts_what_hangs(journal: Journal) -> None:
+async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
     """A create that gives no answer within ten seconds of the leaving is unknown."""
     session = FakeSession()
     session.answers = {"p0": [FOREVER]}
     loop = asyncio.get_running_loop()
-    async with run_batch(session.session, items(1), journal=journal, create_rate=None):
+    async with run_batch(session.session, items(1), journal=file_journal, create_rate=None):
         await session.creates(1)
         left = loop.time()
     assert loop.time() - left == pytest.approx(10, abs=1)
-    assert [row.key for row in await journal.unknown()] == ["k0"]
+    assert [row.key for row in await file_journal.unknown()] == ["k0"]
 
 
 async def test_leaving_early_leaves_no_task(journal: Journal) -> None:
@@ -406,24 +406,24 @@ async def test_closed_journal(path: Path) -> None:
     assert not list(path.parent.iterdir())
 
 
-async def test_interrupted_items_are_told_once(path: Path) -> None:
+async def test_interrupted_items_are_told_once(place: str) -> None:
     """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(2))
         await journal.entries.claim("k0")
     session = FakeSession()
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
         assert await run(session, items(2), journal) == []
     assert session.agents == {"p1": 1}
-    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "completed"}
+    assert states(await rows_of(place)) == {"k0": "unknown", "k1": "completed"}
 
 
-async def test_interrupted_and_resolved(path: Path) -> None:
+async def test_interrupted_and_resolved(place: str) -> None:
     """An interrupted row that was resolved before the run is not told as unknown."""
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(1))
         await journal.entries.claim("k0")
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.resolve("k0", job_id="job_7")
         assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
