@@ -27,16 +27,26 @@ class Create:
 
     Args:
         timeout: Seconds in which it ends, repetitions included.
+        retry: Whether what started nothing is tried again.
         max_retry_after: Seconds of patience that a 429 may ask for.
     """
 
     def __init__(
-        self, project_id: str, url: URL, body: bytes, *, timeout: float, max_retry_after: float, hooks: Hooks
+        self,
+        project_id: str,
+        url: URL,
+        body: bytes,
+        *,
+        timeout: float,
+        retry: bool,
+        max_retry_after: float,
+        hooks: Hooks,
     ) -> None:
         self._project_id = project_id
         self._url = url
         self._body = body
         self._timeout = timeout
+        self._retry = retry
         self._max_retry_after = max_retry_after
         self._hooks = hooks
         self._progress = Progress()
@@ -50,7 +60,7 @@ class Create:
         result: AgentJob | AgentJobsError | None = None
         try:
             async with scope:
-                result = await self._repeated(transport, codec, started + self._timeout)
+                result = await self._repeated(transport, codec, started + self._timeout if self._retry else started)
         except asyncio.CancelledError as error:
             self._report(self._outcome(), error)
             raise

@@ -121,6 +121,7 @@ class AgentJobsSession:
         *,
         project_id: str | None = None,
         timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - the settled face; it tells what was not sent from what is unknown
+        retry: bool = True,
     ) -> AgentJob:
         """Start one agent, at most, whatever the network does, and give its job.
 
@@ -131,11 +132,13 @@ class AgentJobsSession:
             prompt: What the agent is to do: text with more than white space. It arrives as it is.
             project_id: `None` takes the session's.
             timeout: Seconds above 0, finite, within which the create ends, repetitions included.
+            retry: `False` raises at once what would be tried again, for callers who pace creates themselves.
 
         Raises:
             InvalidInputError: An argument makes no sense; nothing was sent.
             NotSentError: No connection could be made in time; nothing was sent.
-            RateLimitedError: 429, and the patience asked for exceeds `policy.max_retry_after` or the time left.
+            RateLimitedError: 429, and the patience asked for exceeds `policy.max_retry_after` or the time left, or
+                `retry` is false.
             AuthError, NotFoundError, RejectedError: Refused; no agent was started.
             CreateOutcomeUnknownError: An agent may have been started: it broke after the first byte left, or the
                 answer was a 5xx, 408, 303, or no usable job.
@@ -145,6 +148,7 @@ class AgentJobsSession:
             project = self._project(project_id)
             body = prompt_body(prompt)
             seconds = checked_seconds("timeout", timeout)
+            again = _flag("retry", retry)
             self._enter()
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
@@ -154,6 +158,7 @@ class AgentJobsSession:
             self._create_path.url({"project_id": project}),
             body,
             timeout=seconds,
+            retry=again,
             max_retry_after=self._policy.max_retry_after,
             hooks=self._hooks,
         )

@@ -181,6 +181,19 @@ async def test_refused_for_ever() -> None:
     assert events == [CreateFailed("docs", CreateOutcome.NOT_SENT, caught.value)]
 
 
+async def test_without_retry() -> None:
+    """Whoever paces creates himself gets what would be tried again at once, with its outcome."""
+    async with Scripted(PATIENT, CREATED) as server, server.session() as session:
+        with pytest.raises(RateLimitedError) as refused:
+            await session.create_job("Fix it", retry=False)
+    assert (refused.value.outcome, refused.value.retry_after, len(server.requests)) == (CreateOutcome.REJECTED, 5, 1)
+    with loopback_socket() as sock:
+        async with AgentJobsSession(address(sock), KEY, project_id="docs") as session:
+            with pytest.raises(NotSentError) as unsent:
+                await session.create_job("Fix it", retry=False)
+    assert (unsent.value.outcome, unsent.value.reason) == (CreateOutcome.NOT_SENT, "refused")
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize(("connect", "words"), [(10.0, "within 7 s"), (2.0, "too long")])
 async def test_never_connected(connect: float, words: str) -> None:

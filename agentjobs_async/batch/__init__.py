@@ -4,7 +4,7 @@ Needs the extra `batch`. SQLAlchemy is behind `_tables`, `_fleet`, `_backend`, `
 SQLite's files, `_server` PostgreSQL.
 """
 
-from agentjobs_async.batch.entries import Entries, JournalRow
+from agentjobs_async.batch.entries import Entries, JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import FleetLimits
@@ -25,6 +25,7 @@ __all__ = [
     "Outcome",
     "Rate",
     "Refusals",
+    "Rows",
     "State",
     "check_items",
     "run_batch",

@@ -6,9 +6,10 @@ from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 from sqlalchemy import Executable, Row
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from agentjobs_async import JournalError
 from agentjobs_async.batch._backend import Backend
 
 __all__ = ["Database"]
@@ -67,20 +68,28 @@ class Database:
         once, and the statement may or may not be carried out.
 
         Raises:
-            JournalError: It was not carried out.
+            JournalError: It was not carried out; or, when the loop is ending, nobody knows.
         """
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write_all())
         order = _Order(statement, claims)
         self._orders.put_nowait(order)
-        return await order.done
+        try:
+            # Who ends a loop cancels all of its tasks, the writer too, and no order may wait for one that is gone.
+            either: set[asyncio.Future[Any]] = {order.done, self._writer}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if order.done.done():
+                return order.done.result()
+        finally:
+            order.done.cancel()
+        raise JournalError("the journal's writer was cancelled", "io")
 
     async def close(self) -> None:
         """Carry out what was ordered, and close; a database that is gone is waited for no longer than 5 s."""
         self._patience = min(self._patience, _LAST_PATIENCE)
         if self._writer is not None:
             self._orders.put_nowait(None)
-            await self._writer
+            await asyncio.wait([self._writer])
         if self._reading:
             await asyncio.wait(self._reading)
         await self._engine.dispose()
@@ -88,15 +97,17 @@ class Database:
     async def _write_all(self) -> None:
         """Carry out orders until `None` comes: all that wait, together."""
         ending = False
-        while not ending:
-            waiting = [await self._orders.get()]
-            while not self._orders.empty() and len(waiting) < _MOST_TOGETHER:
-                waiting.append(self._orders.get_nowait())
-            ending = None in waiting
-            if orders := [order for order in waiting if order is not None]:
-                await self._carry_out(orders)
-        if self._writing is not None:
-            await self._writing.close()
+        try:
+            while not ending:
+                waiting = [await self._orders.get()]
+                while not self._orders.empty() and len(waiting) < _MOST_TOGETHER:
+                    waiting.append(self._orders.get_nowait())
+                ending = None in waiting
+                if orders := [order for order in waiting if order is not None]:
+                    await self._carry_out(orders)
+        finally:
+            if self._writing is not None:
+                await self._writing.close()
 
     async def _carry_out(self, orders: list[_Order]) -> None:
         try:
@@ -138,9 +149,9 @@ class Database:
         while True:
             try:
                 return await work()
-            except DBAPIError as error:
-                fault = self.backend.fault(error.orig or error)
-                gone = self.backend.is_gone(error)
+            except SQLAlchemyError as error:
+                fault = self.backend.fault(getattr(error, "orig", None) or error)
+                gone = isinstance(error, DBAPIError) and self.backend.is_gone(error)
             gone_since = clock() if gone_since is None else gone_since
             if not gone or clock() - gone_since >= self._patience:
                 raise fault

@@ -1,8 +1,10 @@
 """A journal's file on SQLite: who owns it, whether it is one, and how a new one is made."""
 
+import errno
 import os
 import sqlite3
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +16,8 @@ from agentjobs_async.batch._tables import APPLICATION, METADATA, VERSION
 
 __all__ = ["Ownership", "check", "faults", "make"]
 
-_MAGIC: Final = b"SQLite format 3\x00"
-_VERSION_AT: Final = 60
-_APPLICATION_AT: Final = 68
-_HEADER: Final = 100
+_WRITABLE: Final = 0o222
+_CREATING: Final = threading.Lock()
 _REASONS: Final = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_BUSY: "locked",
@@ -47,7 +47,9 @@ def faults(path: Path, error: BaseException) -> JournalError:
 class Ownership:
     """The right to write one journal, held until `release` or the end of the process, however it ends.
 
-    It is SQLite's own lock of an empty file beside the journal, so that others can read the journal meanwhile.
+    It is SQLite's own lock of an empty file beside the journal: locked itself, the journal could not be read by others,
+    and where `flock` and SQLite's locks are of one kind, it would shut its owner out as well. The empty file stays:
+    whoever removed it could remove one that the next owner has just locked.
 
     Raises:
         JournalError: Somebody else has it (`locked`), or the directory can't be written.
@@ -57,8 +59,9 @@ class Ownership:
         beside = path.with_name(f"{path.name}.lock")
         fault = None
         try:
-            os.close(os.open(beside, os.O_RDWR | os.O_CREAT, 0o600))
-            self._connection = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
+            with _CREATING:
+                _create(beside)
+                self._connection = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 self._connection.execute("BEGIN EXCLUSIVE")
             except BaseException:
@@ -74,6 +77,15 @@ class Ownership:
         self._connection.close()
 
 
+def _create(beside: Path) -> None:
+    """Create the file where it is missing; one that is there is left to SQLite.
+
+    Closing any descriptor of a file would end all locks that this process has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def check(path: Path, *, writing: bool) -> None:
     """Refuse a file that is no whole journal of this version, without changing it.
 
@@ -83,9 +95,13 @@ def check(path: Path, *, writing: bool) -> None:
     """
     fault = None
     try:
-        with path.open("rb+" if writing else "rb") as stream:
-            _check_header(path, stream.read(_HEADER))
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        if writing and not (os.access(path, os.W_OK) and path.stat().st_mode & _WRITABLE):
+            raise PermissionError(errno.EACCES, "nobody may write it")
+        # First without a look at the WAL, which would leave files beside a foreign database.
+        with closing(_looking(path, "immutable=1&mode=ro")) as connection:
+            _check_kind(path, connection)
+        with closing(_looking(path, "mode=ro")) as connection:
+            _check_kind(path, connection)
             found = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
             fault = JournalError(f"journal {path.name}: the file is broken ({found[0]!r:.200})", "corrupt")
@@ -95,15 +111,20 @@ def check(path: Path, *, writing: bool) -> None:
         raise fault
 
 
-def _check_header(path: Path, header: bytes) -> None:
-    def number(place: int) -> int:
-        return int.from_bytes(header[place : place + 4], "big")
+def _looking(path: Path, how: str) -> sqlite3.Connection:
+    """Give a connection that can't write. Nothing else may open the file: see `Ownership`."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
 
-    if len(header) < _HEADER or not header.startswith(_MAGIC) or number(_APPLICATION_AT) != APPLICATION:
+
+def _check_kind(path: Path, connection: sqlite3.Connection) -> None:
+    def number(pragma: str) -> int:
+        return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+    if number("application_id") != APPLICATION:
         raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
-    if number(_VERSION_AT) != VERSION:
+    if number("user_version") != VERSION:
         raise JournalError(
-            f"journal {path.name}: it has version {number(_VERSION_AT)}, and this program knows {VERSION};"
+            f"journal {path.name}: it has version {number('user_version')}, and this program knows {VERSION};"
             " use the version of agentjobs-async that wrote it",
             "version",
         )
@@ -113,8 +134,15 @@ def make(path: Path) -> None:
     """Make an empty journal, which is there as a whole or not at all. Only its owner may call this.
 
     Raises:
-        JournalError: It can't be written.
+        JournalError: It can't be written, or the log of another journal lies beside it (`corrupt`).
     """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        raise JournalError(
+            f"journal {path.name}: {log.name} is what a journal of this name left;"
+            " bring that back, or remove this too, since it would get into the new one",
+            "corrupt",
+        )
     new = path.with_name(f".{path.name}.new")
     fault = None
     try:

@@ -15,6 +15,7 @@ from agentjobs_async import (
     InvalidInputError,
     JobRef,
     JournalError,
+    NotSentError,
     RateLimitedError,
     SessionClosedError,
     WaitTimeoutError,
@@ -30,8 +31,9 @@ _LONGEST_CREATE: Final = 120.0
 _LEAST_TIME: Final = 0.001
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+_MOST_DOUBLINGS: Final = 10
 _LONGEST_WISH: Final = 3600.0
-_UNAUTHORIZED: Final = 401
+_HELD_BACK: Final = AgentJobsError("all creates are held back")
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
@@ -43,7 +45,8 @@ class Means:
     Attributes:
         gate: Bounds the creates under way, and with that what one crash leaves unsure.
         timeout: Seconds for each item; `None` for ever.
-        closing: Set when nothing more is to be sent or waited for.
+        halted: Set when nothing more is to be sent.
+        closing: Set when nothing more is to be waited for, either.
     """
 
     session: AgentJobsSession
@@ -51,6 +54,7 @@ class Means:
     pace: Pace
     gate: asyncio.Semaphore
     timeout: float | None
+    halted: asyncio.Event
     closing: asyncio.Event
 
 
@@ -64,6 +68,7 @@ class Course:
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
         leaving: Whether nobody waits for its end any more: a create under way is brought to its answer, no further.
+        over: Whether it has ended, in whatever state.
     """
 
     row: JournalRow
@@ -73,6 +78,7 @@ class Course:
     ref: JobRef | str | None = None
     claim: str | None = None
     leaving: bool = False
+    over: bool = False
     _spent: float = 0.0
     _failures: int = 0
 
@@ -85,22 +91,30 @@ class Course:
         return cls(row, means, row.state, _now(), ref)
 
     async def run(self) -> BatchResult | None:
-        """Give the result; `None` when somebody else took the row.
+        """Give the result; `None` when somebody else took the row, or when nothing more is to be done.
 
         Raises:
             JournalError: The journal can't be written. A job id that it could not take is in the message and the log.
             AuthError: 401: the key is refused, and would be for every item.
+            NotSentError: The service's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
         """
+        try:
+            return await self._run()
+        finally:
+            self.over = True
+
+    async def _run(self) -> BatchResult | None:
         target: AgentJob | JobRef | str | None = self.ref
         while target is None:
             sent = await self._send()
             if sent is None or isinstance(sent, BatchResult):
                 return sent
-            if self.leaving or self.means.closing.is_set():
+            if isinstance(sent, AgentJob):
+                target = sent
+            elif self.means.halted.is_set() or self.leaving:
                 return None
-            target = sent if isinstance(sent, AgentJob) else None
-        return await self._wait(target)
+        return None if self.leaving or self.means.closing.is_set() else await self._wait(target)
 
     async def _send(self) -> AgentJob | BatchResult | Exception | NoRoom | None:
         """Send the create once: give the job, a result, `None`, or the reason why it is to be sent later."""
@@ -117,6 +131,10 @@ class Course:
                 self.means.pace.unspent()
                 return self._held_back(claimed)
             self.claim = claimed
+            if self.means.halted.is_set() or self.leaving or self.means.pace.paused:  # since the pace let it go
+                self.means.pace.unspent()
+                await self._planned_again(None)
+                return _HELD_BACK
             answer = await self._answer()
             if isinstance(answer, AgentJob):
                 await self._keep(answer)
@@ -127,7 +145,7 @@ class Course:
         """Let no create of this run ask again before there may be room."""
         self._is(State.PLANNED)
         if room is not None:
-            self.means.pace.pause(room.wait)
+            self.means.pace.hold(room.wait)
         return room
 
     async def _answer(self) -> AgentJob | Exception:
@@ -139,9 +157,14 @@ class Course:
                 self.row.prompt,
                 project_id=self.row.project_id,
                 timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
+                retry=False,  # here a 429, or a dead network, holds all creates back
             )
+        except RateLimitedError as error:
+            nothing_done = True
+            started = _now()  # the service's own wish costs the item none of its time
+            return error
         except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
-            nothing_done = isinstance(error, RateLimitedError) or _outcome(error) is CreateOutcome.NOT_SENT
+            nothing_done = _outcome(error) is CreateOutcome.NOT_SENT
             return error
         finally:
             (self.means.pace.unspent if nothing_done else self.means.pace.spent)()
@@ -149,24 +172,21 @@ class Course:
 
     async def _keep(self, job: AgentJob) -> None:
         """Write the id down; when that fails, it goes into the log and the error."""
-        fault = None
+        words, reason = "journal: somebody else changed the row meanwhile", "locked"
         try:
-            if not await self.means.entries.created(self.row.key, job.ref):
-                await self._compare(job)
+            kept = await self.means.entries.created(self.row.key, job.ref) or await self._is_kept(job)
         except JournalError as error:
-            words = f"{error}; the job of {self.row.key!r:.200} is {job.ref.to_token()}: keep it, and resolve it later"
-            fault = JournalError(words, error.reason)
-        if fault is not None:
-            _logger.critical("%s", fault)
-            raise fault
+            kept, words, reason = False, str(error), error.reason
+        if not kept:
+            words += f"; the job of {self.row.key!r:.200} is {job.ref.to_token()}: keep it, and resolve it later"
+            _logger.critical("%s", words)
+            raise JournalError(words, reason)
         self.ref = job.ref
         self._is(State.CREATED)
 
-    async def _compare(self, job: AgentJob) -> None:
-        """Tell of a job whose row has gone on with another one, since somebody had it sent again meanwhile."""
-        row = (await self.means.entries.named([self.row.key]))[self.row.key]
-        if row.job_id != job.id:
-            _logger.critical("%r has two jobs: %s, and %s too", self.row.key, row.job_id, job.ref.to_token())
+    async def _is_kept(self, job: AgentJob) -> bool:
+        """Tell whether the row has the id already: a commit may have been told twice."""
+        return (await self.means.entries.named([self.row.key]))[self.row.key].job_id == job.id
 
     async def _failed(self, error: Exception) -> BatchResult | Exception:
         """Decide about a create that gave no job."""
@@ -180,23 +200,28 @@ class Course:
             await self.means.entries.refused(self.row.key, error, claim=self.claim)
             self._is(State.REJECTED)
             return self._result(Outcome.REJECTED, error)
-        await self.means.entries.not_sent(self.row.key, error, claim=self.claim)
-        self._is(State.PLANNED)
+        await self._planned_again(error)
         if _ends_the_run(error):
             raise error
         return self._postponed(error)
+
+    async def _planned_again(self, error: Exception | None) -> None:
+        await self.means.entries.not_sent(self.row.key, error, claim=self.claim)
+        self._is(State.PLANNED)
 
     def _postponed(self, error: Exception) -> BatchResult | Exception:
         """Hold all creates back for a while; or end, when no try would help or the time is up."""
         if isinstance(error, InvalidInputError):
             return self._result(Outcome.REJECTED, error)
-        if self._left() <= 0 and not isinstance(error, RateLimitedError):
-            return self._result(Outcome.TIMED_OUT, error)
-        pause = min(_FIRST_PAUSE * 2**self._failures, _LONGEST_PAUSE)
+        pause = min(_FIRST_PAUSE * 2 ** min(self._failures, _MOST_DOUBLINGS), _LONGEST_PAUSE)
         self._failures += 1
-        wish = error.retry_after if isinstance(error, RateLimitedError) else None
-        self.means.pace.pause(pause if wish is None else min(max(wish, _FIRST_PAUSE), _LONGEST_WISH))
-        return error
+        if isinstance(error, RateLimitedError):
+            wish = error.retry_after
+            self.means.pace.pause(pause if wish is None else min(max(wish, _FIRST_PAUSE), _LONGEST_WISH))
+            return error
+        self.means.pace.pause(pause)
+        self._spent += pause
+        return error if self._left() > 0 else self._result(Outcome.TIMED_OUT, error)
 
     async def _wait(self, target: AgentJob | JobRef | str) -> BatchResult:
         left = self._left()
@@ -231,8 +256,12 @@ def _outcome(error: Exception) -> CreateOutcome | None:
 
 
 def _ends_the_run(error: Exception) -> bool:
-    """Tell whether an error would befall every other item as well."""
-    return isinstance(error, SessionClosedError) or (isinstance(error, AuthError) and error.status == _UNAUTHORIZED)
+    """Tell whether an error would befall every other item as well, however often it is tried."""
+    match error:
+        case SessionClosedError() | AuthError(status=401) | NotSentError(reason="certificate" | "proxy"):
+            return True
+        case _:
+            return False
 
 
 def _now() -> float:

@@ -1,6 +1,6 @@
 """The rows of a journal, and the moves they make."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
@@ -17,7 +17,7 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.pace import Rate
 from agentjobs_async.batch.states import State
 
-__all__ = ["Entries", "JournalRow", "NoRoom", "difference"]
+__all__ = ["Entries", "JournalRow", "NoRoom", "Rows", "difference"]
 
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 2_000
@@ -49,6 +49,22 @@ class JournalRow:
     def item(self) -> BatchItem:
         """The item as it was planned."""
         return BatchItem(self.key, self.prompt, self.project_id)
+
+
+class Rows(AsyncIterator[JournalRow]):
+    """Rows in the order in which they came: `async for` reads them page by page, `await` gives a list of them all."""
+
+    def __init__(self, entries: "Entries", state: State | str | None) -> None:
+        self._rows = _paged(entries, state)
+
+    async def __anext__(self) -> JournalRow:
+        return await anext(self._rows)
+
+    def __await__(self) -> Generator[Any, None, list[JournalRow]]:
+        return self._listed().__await__()
+
+    async def _listed(self) -> list[JournalRow]:
+        return [row async for row in self._rows]
 
 
 @frozen
@@ -151,17 +167,18 @@ class Entries:
         """Keep how a job ended."""
         return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
 
-    async def not_sent(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
+    async def not_sent(self, key: str, error: Exception | None, *, claim: str | None = None) -> bool:
         """Take a claim back: nothing was sent, or nothing was done about it.
 
         Args:
             key: The row's.
-            error: Why.
+            error: Why; `None` is nobody's fault.
             claim: What `claim` gave: it is taken back even from a row that became unknown meanwhile, and a row that
                 somebody else has claimed since stays as it is. `None` takes back any claim of a row that is sending.
         """
         origin = State.SENDING if claim is None else None
-        return await self._move(key, State.PLANNED, origin=origin, claim=claim, sent_at=None, error=_words(error))
+        words = None if error is None else _words(error)
+        return await self._move(key, State.PLANNED, origin=origin, claim=claim, sent_at=None, error=words)
 
     async def refused(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Keep that the service refused a create; with `claim`, of that claim only."""
@@ -214,6 +231,14 @@ class Entries:
     def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
         now = self._clock()
         return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
+
+
+async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[JournalRow]:
+    after = 0
+    while found := await entries.page(after, state=state):
+        for row in found:
+            yield row
+        after = found[-1].number
 
 
 def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:

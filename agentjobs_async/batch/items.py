@@ -83,11 +83,10 @@ def checked_item(item: object) -> BatchItem:
     """Give `item` when it can be sent.
 
     Raises:
-        InvalidInputError: Its key, prompt or project can't be, and why.
-        TypeError: It is no `BatchItem` at all.
+        InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, and why.
     """
     if not isinstance(item, BatchItem):
-        raise TypeError(f"items must be BatchItems, not {type(item).__name__}")
+        raise InvalidInputError(f"items must be BatchItems, not {type(item).__name__}")
     checked_key(item.key)
     if not isinstance(item.prompt, str):
         raise InvalidInputError(f"prompt must be a string, not {type(item.prompt).__name__}")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -21,7 +21,7 @@ from agentjobs_async.batch._database import Database
 from agentjobs_async.batch._file import Ownership, check, make
 from agentjobs_async.batch._presence import Presence
 from agentjobs_async.batch._tables import Moment
-from agentjobs_async.batch.entries import Entries, JournalRow, difference
+from agentjobs_async.batch.entries import Entries, JournalRow, Rows, difference
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
@@ -119,12 +119,9 @@ class Journal:
     async def __aenter__(self) -> Self:
         if self._database is not None:
             raise InvalidInputError("the journal is open already")
-        opening = asyncio.ensure_future(self._open())
         try:
-            await asyncio.shield(opening)
+            await _finished(self._open())
         except BaseException:
-            # Cancelled, the thread goes on, and what it has opened by its end must not stay open.
-            await asyncio.wait([opening])
             await self.aclose()
             raise
         return self
@@ -141,11 +138,11 @@ class Journal:
         presence, self._presence = self._presence, None
         try:
             if presence is not None:
-                await presence.end()
+                await _finished(presence.end())
         finally:
             try:
                 if database is not None:
-                    await database.close()
+                    await _finished(database.close())
             finally:
                 if owned is not None:
                     owned.release()
@@ -232,17 +229,17 @@ class Journal:
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 
-    async def rows(self, state: State | str | None = None) -> AsyncIterator[JournalRow]:
-        """Give every row in the order in which they came, or those of one state."""
-        after = 0
-        while found := await self.entries.page(after, state=state):
-            for row in found:
-                yield row
-            after = found[-1].number
+    def rows(self, state: State | str | None = None) -> Rows:
+        """Give every row, or those of one state: `async for row in journal.rows()`, or `await` it for a list.
 
-    async def unknown(self) -> list[JournalRow]:
-        """Give the rows of which nobody knows whether an agent was started."""
-        return [row async for row in self.rows(State.UNKNOWN)]
+        Raises:
+            InvalidInputError: There is no such state, or the journal is not open.
+        """
+        return Rows(self.entries, None if state is None else _state(state))
+
+    def unknown(self) -> Rows:
+        """Give the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
+        return self.rows(State.UNKNOWN)
 
     async def counts(self) -> dict[State, int]:
         """Give how many rows there are of each state."""
@@ -302,6 +299,22 @@ class Journal:
         if key not in found:
             raise InvalidInputError(f"there is no row of the key {key!r:.200}")
         return found[key]
+
+
+async def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(working)
+    except BaseException:
+        await asyncio.wait([working])
+        raise
+
+
+def _state(name: str) -> State:
+    if name not in list(State):
+        raise InvalidInputError(f"state must be one of {', '.join(State)}, not {name!r:.100}")
+    return State(name)
 
 
 def _next_key(key: str) -> str:

@@ -22,7 +22,6 @@ from agentjobs_async.batch.states import State
 __all__ = ["ActiveItem", "Batch", "BatchStats", "run_batch"]
 
 _GRACE: Final = 10.0
-_DEFAULT_RATE: Final = Rate(100, per=3600)
 _FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
 
 
@@ -67,7 +66,7 @@ def run_batch(
     *,
     journal: Journal,
     max_active: int = 20,
-    create_rate: Rate | None = _DEFAULT_RATE,
+    create_rate: Rate | None = None,
     timeout: float | None = 1800.0,
     max_failures: int | None = None,
     limit: int | None = None,
@@ -79,7 +78,8 @@ def run_batch(
     where it stopped: planned items are sent, created ones waited for, and those that were being sent when the process
     ended become `unknown`. It gives the results that end in this run; items whose rows ended before are left out.
 
-    An item that could not be sent, or was answered with 429, is tried again after a pause of all creates. Leaving the
+    An item that could not be sent, or was answered with 429, is tried again after a pause of all creates. A different
+    prompt under the key of an earlier run is refused. Leaving the
     block ends nothing remotely: creates under way get up to 10 s for their answers, and the next run goes on.
 
     Args:
@@ -97,7 +97,8 @@ def run_batch(
     Raises:
         InvalidInputError: An argument makes no sense.
     """
-    if not isinstance(items, Iterable | AsyncIterable):
+    source: object = items
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
         raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
     return Batch(session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, gate))
 
@@ -120,17 +121,19 @@ class Batch(AsyncIterator[BatchResult]):
         self._outcomes: Counter[Outcome] = Counter()
         self._begun = 0
         self._closing = asyncio.Event()
-        self._halted = False
+        self._halted = asyncio.Event()
         self._over = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
+        if self._tasks or self._over:
+            raise InvalidInputError("a batch runs once: call run_batch again")
         limits, entries = self._limits, self._journal.entries
         rate = limits.create_rate
         ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
         self._pace = Pace(rate, ages)
         gate = asyncio.Semaphore(limits.gate)
-        self._means = Means(self._session, entries, self._pace, gate, limits.timeout, self._closing)
+        self._means = Means(self._session, entries, self._pace, gate, limits.timeout, self._halted, self._closing)
         beginning = asyncio.create_task(self._begin_all())
         self._tasks = [beginning, asyncio.create_task(self._end_results(beginning))]
         return self
@@ -143,6 +146,8 @@ class Batch(AsyncIterator[BatchResult]):
     async def __anext__(self) -> BatchResult:
         if self._over:
             raise StopAsyncIteration
+        if not self._tasks:
+            raise InvalidInputError("the batch does not run: use it as async with run_batch(...) as results")
         result = await self._results.get()
         if isinstance(result, BatchResult):
             return result
@@ -173,7 +178,7 @@ class Batch(AsyncIterator[BatchResult]):
 
     def stats(self) -> BatchStats:
         """Give a snapshot."""
-        states = Counter(course.state for course in self._courses.values())
+        states = Counter(course.state for course in self._courses.values() if not course.over)
         due = self._pace.next_at
         return BatchStats(
             waiting=states[State.PLANNED],
@@ -191,6 +196,7 @@ class Batch(AsyncIterator[BatchResult]):
                 course.row.key, course.state, now - course.since, course.ref if isinstance(course.ref, JobRef) else None
             )
             for course in self._courses.values()
+            if not course.over
         ]
 
     @property
@@ -204,7 +210,7 @@ class Batch(AsyncIterator[BatchResult]):
         async with aclosing(rows):
             await self._places.acquire()
             async for row in rows:
-                if self._halted:
+                if self._halted.is_set():
                     break
                 if isinstance(row, BatchResult):
                     await self._give(row)
@@ -259,9 +265,9 @@ class Batch(AsyncIterator[BatchResult]):
 
     def _halt(self) -> None:
         """Begin nothing more, and let go what waits for its create."""
-        self._halted = True
+        self._halted.set()
         current = asyncio.current_task()
-        waiting = [task for task, course in self._courses.items() if course.state is State.PLANNED]
+        waiting = [task for task, course in self._courses.items() if course.state is State.PLANNED and not course.over]
         for task in [*self._tasks[:1], *waiting]:
             if task is not current:
                 task.cancel()

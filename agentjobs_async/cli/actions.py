@@ -16,8 +16,9 @@ from agentjobs_async.cli.screen import styled_status
 from agentjobs_async.cli.service import Service
 from agentjobs_async.cli.watching import SilenceHook, TroubleHook, Watch
 
-__all__ = ["DEFAULT_TIMEOUT", "Order", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
+__all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Order", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
 
+DEFAULT_ACTIVE: Final = 20
 DEFAULT_TIMEOUT: Final = 1800.0
 """Seconds that each job of `run` and `wait` may take."""
 

@@ -12,13 +12,13 @@ from attrs import asdict, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Batch, BatchResult, Journal, JournalRow, Rate, Refusals, State, check_items, run_batch
-from agentjobs_async.cli.actions import Order
+from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.board import PollCounts, View, board_lines
 from agentjobs_async.cli.execution import Context
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.resumption import resume_command
 from agentjobs_async.cli.screen import Screen, Styled, padded, shortened, styled_status
-from agentjobs_async.cli.tasks import Refusal, Tasks
+from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text
 
 __all__ = ["NO_TASKS", "BatchOrder", "resolve_row", "run_tasks", "show_status", "show_what_would_be_sent"]
 
@@ -49,6 +49,20 @@ class BatchOrder:
     limit: int | None
     max_failures: int | None
     out: str | None
+
+    def options(self) -> list[str]:
+        """Give the options with which another command goes on in the same way; those with defaults are left out."""
+        service, timeout = self.order.service, self.order.timeout
+        settings = {
+            "--project": service.project_id,
+            "--max-active": None if self.max_active == DEFAULT_ACTIVE else self.max_active,
+            "--create-rate": None if self.create_rate is None else rate_text(self.create_rate),
+            "--timeout": None if timeout == DEFAULT_TIMEOUT else "none" if timeout is None else f"{timeout:g}",
+            "--max-failures": self.max_failures,
+            "--out": self.out,
+        }
+        given = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
+        return [*service.options(), *given]
 
 
 async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
@@ -160,7 +174,7 @@ async def _sum_up(context: Context, order: BatchOrder, journal: Journal) -> None
         screen.notice(f"  … and {len(unsure) - _MOST_UNSURE} more: agentjobs status tells all")
     if any(counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED)):
         screen.notice("Go on with:")
-        screen.command(f"  {resume_command(order.journal, order.order.service.options())}")
+        screen.command(f"  {resume_command(order.journal, order.options())}")
 
 
 async def show_what_would_be_sent(context: Context, journal: str, tasks: Tasks) -> int:

@@ -13,7 +13,7 @@ import click
 from agentjobs_async import InvalidInputError, __version__
 from agentjobs_async._text import one_line
 from agentjobs_async.cli import actions
-from agentjobs_async.cli.actions import DEFAULT_TIMEOUT, Order
+from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.emulation import emulate
 from agentjobs_async.cli.execution import executed, in_option_words
 from agentjobs_async.cli.outcomes import ExitCode
@@ -145,9 +145,13 @@ _EMULATOR_OPTION: Final = click.option(
 )
 _BATCH_OPTIONS: Final = (
     click.option(
-        "--max-active", type=click.IntRange(min=1), default=20, show_default=True, help="Jobs active at once."
+        "--max-active",
+        type=click.IntRange(min=1),
+        default=DEFAULT_ACTIVE,
+        show_default=True,
+        help="Jobs active at once.",
     ),
-    click.option("--create-rate", metavar="N/UNIT", help="Creates per s, m, h or d, or none.  [default: 100/h]"),
+    click.option("--create-rate", metavar="N/UNIT", help="Creates per s, m, h or d, such as 100/h.  [default: none]"),
     click.option("--max-failures", type=click.IntRange(min=1), help="Begin nothing more after so many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Begin at most so many items."),
     click.option("--retry-failed", is_flag=True, help="Plan what failed or was rejected once more, as KEY#2."),
@@ -172,7 +176,7 @@ def _batch_order(order: Order, journal: str, settings: dict[str, Any]) -> "Batch
     from agentjobs_async.cli.batches import BatchOrder  # noqa: PLC0415 - the extra batch may not be installed
     from agentjobs_async.cli.tasks import rate_of  # noqa: PLC0415 - as above
 
-    rate = rate_of(settings["create_rate"] or "100/h")
+    rate = rate_of(settings["create_rate"] or "none")
     return BatchOrder(order=order, journal=journal, **{**settings, "create_rate": rate})
 
 

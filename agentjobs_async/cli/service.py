@@ -98,7 +98,9 @@ class Service:
         return JobRef(self.project_id, text)
 
     def options(self) -> list[str]:
-        """Give the options that lead another command to the same service."""
+        """Give the options that lead another command to the same service; an emulator's jobs end with it."""
+        if self.emulated:
+            return ["--emulator"]
         options = [] if self.base_url is None else ["--base-url", self.base_url]
         options += [] if self.key_file is None else ["--key-file", self.key_file]
         return options + ["--allow-insecure"] * self.allow_insecure

@@ -11,7 +11,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchItem, Rate
 from agentjobs_async.cli.prompts import prompts_of
 
-__all__ = ["Refusal", "Tasks", "rate_of", "tasks_of"]
+__all__ = ["Refusal", "Tasks", "rate_of", "rate_text", "tasks_of"]
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -92,3 +92,9 @@ def rate_of(text: str) -> Rate | None:
     if not separator or not count.isdecimal() or unit not in _UNITS or not int(count):
         raise InvalidInputError(f"--create-rate: {one_line(text, _SHOWN)} is neither like 100/h (s, m, h, d) nor none")
     return Rate(int(count), per=_UNITS[unit])
+
+
+def rate_text(rate: Rate) -> str:
+    """Give the text of which `rate_of` makes `rate`."""
+    (unit,) = (unit for unit, seconds in _UNITS.items() if seconds == rate.per)
+    return f"{rate.count}/{unit}"

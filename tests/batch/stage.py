@@ -37,8 +37,8 @@ def rate_limited(seconds: float | None) -> AgentJobsError:
     return _with(RateLimitedError(429, None, seconds), CreateOutcome.REJECTED)
 
 
-def not_sent() -> AgentJobsError:
-    return _with(NotSentError("nobody listens", "refused"), CreateOutcome.NOT_SENT)
+def not_sent(reason: str = "refused") -> AgentJobsError:
+    return _with(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
 
 
 def unsure() -> AgentJobsError:
@@ -71,8 +71,9 @@ class FakeSession:
         self.under_way = 0
         self.most_under_way = 0
 
-    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> AgentJob:  # noqa: ASYNC109 - the session's face
+    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, retry: bool) -> AgentJob:  # noqa: ASYNC109 - the session's face
         assert timeout > 0
+        assert not retry
         self.sent.append((asyncio.get_running_loop().time(), prompt))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)

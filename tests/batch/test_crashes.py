@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.batch.stage import FakeSession, items, not_sent, rejected, rows_of, r
 
 ITEMS = 12
 GATE = 3
-FAULTS = {"rejected": rejected, "not sent": not_sent, "unsure": unsure}
+FAULTS: dict[str, Callable[[], AgentJobsError]] = {"rejected": rejected, "not sent": not_sent, "unsure": unsure}
 
 
 class CrashError(Exception):

@@ -46,8 +46,11 @@ async def test_rows(journal: Journal) -> None:
     await sending(journal, "a")
     assert [row.key async for row in journal.rows("sending")] == ["a"]
     assert "lines" not in repr(rows[0])
-    with pytest.raises(ValueError, match="nonsense"):
-        await anext(journal.rows("nonsense"))
+    assert await journal.rows() == [row async for row in journal.rows()]
+    assert [row.key for row in await journal.rows(State.PLANNED)] == ["b"]
+    assert [row async for row in journal.unknown()] == []
+    with pytest.raises(InvalidInputError, match="nonsense"):
+        await journal.rows("nonsense")
 
 
 async def test_add(journal: Journal) -> None:
@@ -158,11 +161,28 @@ async def second(path: Path) -> list[str]:
 
 
 async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> None:
-    """Another process is refused as an owner, and can look meanwhile."""
+    """Another process is refused as an owner, and can look meanwhile, whatever else this process tried."""
     await file_journal.add(items(2))
+    assert (await refused(path)).reason == "locked"
+    assert len(await rows_of(path)) == 2
     assert await second(path) == ["locked", "['k0', 'k1']"]
     await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
+
+
+async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
+    """Whoever opens the file by other means while it is used, and was looked at, leaves its WAL where it is.
+
+    A process that opens and closes a file loses all of its locks on it, and the next one to leave takes the WAL away.
+    """
+    await file_journal.add(items(1))
+    assert len(await rows_of(path)) == 1
+    script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == 0
+    assert path.with_name("run.db-wal").stat().st_size
+    assert await file_journal.entries.claim("k0")
+    assert states(await rows_of(path)) == {"k0": "sending"}
 
 
 async def test_only_looking(path: Path) -> None:
@@ -221,7 +241,7 @@ def _scribbled(path: Path) -> None:
 def _foreign(path: Path) -> None:
     path.unlink()
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE entries (key TEXT)")
+    connection.execute("CREATE TABLE agentjobs_entries (key TEXT)")
     connection.commit()
     connection.close()
 
@@ -229,8 +249,17 @@ def _foreign(path: Path) -> None:
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 2")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+
+
+def _newer_in_the_wal(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA user_version = 2")
+    left = {name: path.with_name(name).read_bytes() for name in ("run.db", "run.db-wal")}
+    connection.close()
+    for name, content in left.items():  # as a kill leaves them
+        path.with_name(name).write_bytes(content)
 
 
 BROKEN: list[tuple[Callable[[Path], object], str]] = [
@@ -241,6 +270,7 @@ BROKEN: list[tuple[Callable[[Path], object], str]] = [
     (_scribbled, "corrupt"),
     (_foreign, "corrupt"),
     (_newer, "version"),
+    (_newer_in_the_wal, "version"),
 ]
 
 
@@ -255,25 +285,24 @@ async def test_unusable_files(path: Path, spoil: Callable[[Path], object], reaso
     assert (await refused(path, read_only=read_only)).reason == reason
     assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
     if not read_only:
-        path.unlink()  # noqa: ASYNC240 - a test's own file
+        for file in path.parent.iterdir():
+            file.unlink()
         async with Journal.open(path) as journal:
             assert len(await journal.unknown()) == 0
 
 
 async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that may not be written is refused as read_only, and can still be looked at."""
+    """A file that nobody may write, or that we may not, is refused as read_only, and can still be looked at."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-    real = Path.open
-
-    def guarded(self: Path, mode: str = "r", *arguments: Any) -> Any:
-        if self.name == "run.db" and "+" in mode:
-            raise PermissionError(13, "Permission denied")
-        return real(self, mode, *arguments)
-
-    monkeypatch.setattr(Path, "open", guarded)  # the tests may run as root, whom no mode keeps out
+    path.chmod(0o400)  # noqa: ASYNC240 - a test's own file
+    before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
     assert (await refused(path)).reason == "read_only"
     assert len(await rows_of(path)) == 1
+    path.chmod(0o600)  # noqa: ASYNC240 - a test's own file
+    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, whom no mode keeps out
+    assert (await refused(path)).reason == "read_only"
+    assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
 
 
 async def test_places_without_a_file(tmp_path: Path) -> None:
@@ -322,6 +351,18 @@ async def test_full_disk(path: Path) -> None:
     }
 
 
+async def test_what_a_removed_journal_left(path: Path) -> None:
+    """The log of a journal whose file is gone is not taken into a new one: that is refused, and nothing changed."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        log = path.with_name("run.db-wal").read_bytes()
+    path.unlink()  # noqa: ASYNC240 - a test's own file
+    path.with_name("run.db-wal").write_bytes(log)
+    assert (await refused(path)).reason == "corrupt"
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+    assert path.with_name("run.db-wal").read_bytes() == log
+
+
 async def test_commits_are_shared(journal: Journal) -> None:
     """What is written at the same time shares its commit, off the loop."""
     await journal.add(items(100))
@@ -363,6 +404,40 @@ async def test_cancelled_opening(place: str) -> None:
         await opening
     async with Journal.open(place) as journal:
         assert await journal.unknown() == []
+
+
+async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ends a loop cancels the journal's writer, too: nothing hangs, writes fail, and closing gives the file up."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(2))
+        database = journal._database
+        assert database is not None
+        assert database._writer is not None
+        monkeypatch.setattr(database, "_committed", lambda _: asyncio.sleep(3600))
+        adding = asyncio.ensure_future(journal.add(items(3)))
+        await asyncio.sleep(0.01)
+        database._writer.cancel()
+        for writing in (adding, journal.entries.claim("k0")):
+            with pytest.raises(JournalError, match="writer was cancelled"):
+                await writing
+    assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
+    async with Journal.open(path) as journal:
+        assert await journal.unknown() == []
+
+
+async def test_cancelled_closing(path: Path) -> None:
+    """A closing that is cancelled finishes what is being written before it gives the file up."""
+    journal = await Journal.open(path).__aenter__()
+    await journal.add(items(2))
+    claiming = asyncio.ensure_future(journal.entries.claim("k0"))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(journal.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert await claiming
+    assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
 
 
 async def test_opened_once(journal: Journal) -> None:

@@ -70,19 +70,13 @@ async def test_duplicates_and_bad_items(journal: Journal) -> None:
     session = FakeSession()
     one = BatchItem("a", "first")
     bad = [BatchItem("", "x"), BatchItem("b", " "), BatchItem("c", "\ud800"), BatchItem("d", "x", "..")]
-    bad += [BatchItem("e", 7), BatchItem(7, "x"), BatchItem("f\n", "x"), BatchItem("g" * 513, "x")]  # type: ignore[arg-type]  # what a user may get wrong
+    bad += [BatchItem("e", 7), BatchItem(7, "x"), BatchItem("f\n", "x"), BatchItem("g" * 513, "x"), "a prompt"]  # type: ignore[arg-type,list-item]  # what a user may get wrong
     results = await run(session, [one, one, *bad, BatchItem("a", "second")], journal, max_active=2)
     rejections = [result for result in results if result.outcome == "rejected"]
     assert len(rejections) == 2 + len(bad)
     assert {type(result.error) for result in rejections} == {InvalidInputError}
     assert session.agents == {"first": 1}
     assert states([row async for row in journal.rows()]) == {"a": "completed"}
-
-
-async def test_no_item_at_all(journal: Journal) -> None:
-    """Something that is no BatchItem ends the run with a TypeError, after the items before it."""
-    with pytest.raises(TypeError, match="BatchItems, not str"):
-        await run(FakeSession(), ["prompt"], journal)
 
 
 async def test_lazy_reading(journal: Journal) -> None:
@@ -188,7 +182,7 @@ async def test_never_sent(file_journal: Journal) -> None:
     """An item that could not be sent in its time gives timed_out and stays planned."""
 
     class Unreachable(FakeSession):
-        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float) -> Any:  # noqa: ASYNC109 - the session's face
+        async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, **_: object) -> Any:  # noqa: ASYNC109 - the session's face
             del prompt, project_id
             await asyncio.sleep(timeout)
             raise not_sent()
@@ -196,6 +190,92 @@ async def test_never_sent(file_journal: Journal) -> None:
     (result,) = await run(Unreachable(), items(1), file_journal, timeout=300)
     assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
     assert states([row async for row in file_journal.rows()]) == {"k0": "planned"}
+
+
+@pytest.mark.looptime
+async def test_a_dead_network(file_journal: Journal) -> None:
+    """Pauses between the tries of what is refused at once count for its time, so that it comes to its end."""
+
+    class Dead(FakeSession):
+        async def _create(self, prompt: str, project_id: str | None) -> Any:
+            del prompt, project_id
+            raise not_sent()
+
+    session = Dead()
+    results = await run(session, items(20), file_journal, timeout=300)
+    assert outcomes(results) == {f"k{number}": "timed_out" for number in range(20)}
+    assert len(session.sent) < 20 * 12
+
+
+@pytest.mark.parametrize("reason", ["certificate", "proxy"])
+async def test_what_no_try_would_mend(journal: Journal, reason: str) -> None:
+    """A certificate that is not trusted, and a proxy that refuses, end the run; what was not sent stays planned."""
+    session = FakeSession()
+    session.answers = {"p0": [not_sent(reason)]}
+    with pytest.raises(NotSentError):
+        await run(session, items(100), journal, max_active=1)
+    assert len(session.sent) == 1
+    assert states(await journal.rows())["k0"] == "planned"
+
+
+def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
+    """Let a move of `key` wait until another row has made the move `until`."""
+    moved = asyncio.Event()
+    first, second = getattr(journal.entries, until), getattr(journal.entries, move)
+
+    async def told(*arguments: Any, **settings: Any) -> Any:
+        done = await first(*arguments, **settings)
+        moved.set()
+        return done
+
+    async def delayed(moving: str, *rest: Any, **settings: Any) -> Any:
+        if moving == key:
+            await moved.wait()
+            await asyncio.sleep(0.01)
+        return await second(moving, *rest, **settings)
+
+    patch.setattr(journal.entries, until, told)
+    patch.setattr(journal.entries, move, delayed)
+
+
+@pytest.mark.looptime
+async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create that was let go before a 429 came, and has not left yet, is held back as well."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500)]}
+    delay(file_journal, "claim", "k1", until="not_sent", patch=monkeypatch)
+    results = await run(session, items(2), file_journal)
+    assert outcomes(results) == {"k0": "completed", "k1": "completed"}
+    times = [at for at, _ in session.sent]
+    assert len(times) == 3
+    assert times[1] - times[0] >= 500
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("late", ["claim", "429"])
+async def test_nothing_is_sent_after_the_halt(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
+    delay(file_journal, "claim" if late == "claim" else "not_sent", "k1", until="refused", patch=monkeypatch)
+    results = await run(session, items(2), file_journal, max_failures=1)
+    assert outcomes(results) == {"k0": "rejected"}
+    assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
+    assert states(await file_journal.rows()) == {"k0": "rejected", "k1": "planned"}
+
+
+async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
+    """What has ended by the time when nothing more may begin gives its result, also where its row stays planned."""
+    session = FakeSession()
+    error = InvalidInputError("project_id is missing")
+    error.outcome = not_sent().outcome
+    session.answers = {"p0": [rejected()], **{f"p{number}": [error] for number in range(1, 4)}}
+    async with run_batch(session.session, items(4), journal=journal, max_active=2, max_failures=3) as batch:
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert len([result async for result in batch]) >= 3
 
 
 @pytest.mark.looptime
@@ -345,6 +425,22 @@ async def test_an_id_is_never_dropped_silently(
     assert session.agents == {"p0": 1}
 
 
+async def test_an_id_whose_row_was_changed(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An id that its row does not take, because somebody else changed that, is in the error and in the log."""
+
+    async def changed(key: str, ref: object) -> bool:
+        del key, ref
+        return False
+
+    monkeypatch.setattr(journal.entries, "created", changed)
+    with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
+        await run(FakeSession(), items(1), journal)
+    assert caught.value.reason == "locked"
+    assert "'k0' is docs/job_0" in caplog.text
+
+
 @pytest.mark.looptime
 async def test_rate_over_restarts(path: Path) -> None:
     """The create rate counts what earlier runs sent, by the journal's own times."""
@@ -390,6 +486,7 @@ async def test_stats(journal: Journal) -> None:
         *(("timeout", value) for value in (0, -1, float("inf"), float("nan"), True, "1")),
         ("create_rate", 100),
         ("items", 5),
+        ("items", "prompt"),
     ],
 )
 async def test_wrong_settings(journal: Journal, setting: str, value: object) -> None:
@@ -397,6 +494,19 @@ async def test_wrong_settings(journal: Journal, setting: str, value: object) -> 
     arguments: dict[str, Any] = {"items": (), "journal": journal, setting: value}
     with pytest.raises(InvalidInputError, match=setting):
         run_batch(FakeSession().session, **arguments)
+
+
+async def test_outside_of_its_block(journal: Journal) -> None:
+    """A batch that is not used as a block, or twice, is refused instead of hanging."""
+    batch = run_batch(FakeSession().session, items(1), journal=journal)
+    with pytest.raises(InvalidInputError, match="use it as async with"):
+        await anext(batch)
+    async with batch:
+        assert len([result async for result in batch]) == 1
+        with pytest.raises(InvalidInputError, match="runs once"):
+            await batch.__aenter__()
+    with pytest.raises(InvalidInputError, match="runs once"):
+        await batch.__aenter__()
 
 
 async def test_closed_journal(path: Path) -> None:

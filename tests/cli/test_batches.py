@@ -68,7 +68,7 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.C
 def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A limited run ends as unfinished and prints the command that goes on; resume goes on."""
     assert run(tasks, db, "--limit", "1") == 4
-    assert re.search(r"Go on with:\n  .* resume --journal \S+run.db --base-url \S+\n$", capsys.readouterr().err)
+    assert re.search(r"Go on with:\n  .* resume --journal \S+run.db --base-url \S+ ", capsys.readouterr().err)
     assert main(["resume", "--journal", db, "--create-rate", "none"]) == 0
     assert len(service.emulator.agents_started) == 3
 
