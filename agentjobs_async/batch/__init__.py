@@ -4,13 +4,15 @@ Needs the extra `batch`. SQLAlchemy is behind `_tables`, `_fleet`, `_backend`, `
 SQLite's files, `_server` PostgreSQL.
 """
 
+from agentjobs_async.batch.courses import ActiveItem
 from agentjobs_async.batch.entries import Entries, JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.pace import Rate
-from agentjobs_async.batch.runner import ActiveItem, Batch, BatchStats, run_batch
+from agentjobs_async.batch.runner import Batch, BatchStats, run_batch
 from agentjobs_async.batch.states import State
+from agentjobs_async.batch.worker import BatchWorker
 
 __all__ = [
     "ActiveItem",
@@ -18,6 +20,7 @@ __all__ = [
     "BatchItem",
     "BatchResult",
     "BatchStats",
+    "BatchWorker",
     "Entries",
     "FleetLimits",
     "Journal",

@@ -1,6 +1,7 @@
 """A journal on PostgreSQL: its address, whether it is one, and how a new one is made."""
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 from sqlalchemy import URL, ColumnElement, Double, event, func, inspect, make_url, text
@@ -70,11 +71,11 @@ def server_clock() -> ColumnElement[float]:
     return func.date_part("epoch", func.clock_timestamp(), type_=Double)
 
 
-def server_backend(url: URL, *, read_only: bool) -> Backend:
-    """Give PostgreSQL at a URL."""
+def server_backend(url: URL, *, read_only: bool, owner_timeout: float) -> Backend:
+    """Give PostgreSQL at a URL; an owner that stalls within a transaction loses it after `owner_timeout` seconds."""
     name = name_of(url)
     return Backend(
-        engine=_engine(url, read_only=read_only),
+        engine=_engine(url, read_only=read_only, owner_timeout=owner_timeout),
         insert=postgresql.insert(tables.ENTRIES),
         claim=fleet.claimed,
         before_claims=fleet.locked(),
@@ -119,18 +120,25 @@ async def _make(connection: AsyncConnection) -> None:
     await connection.execute(fleet.first(tables.VERSION))
 
 
-def _engine(url: URL, *, read_only: bool) -> AsyncEngine:
+def _engine(url: URL, *, read_only: bool, owner_timeout: float) -> AsyncEngine:
     settings: Mapping[str, Any] = {"connect_timeout": _CONNECTING, "tcp_user_timeout": _SILENCE_MS}
     given = {name: value for name, value in settings.items() if name not in url.query}
     engine = create_async_engine(url, hide_parameters=True, connect_args=given)
 
+    wanted = {
+        # An id that the server acknowledges has to survive its crash, whatever its own settings are.
+        "synchronous_commit": "on",
+        "default_transaction_read_only": "on" if read_only else "off",
+        # One that stalls within a transaction would hold its locks for as long, and with them all claims of the others.
+        "idle_in_transaction_session_timeout": f"{ceil(owner_timeout * 1000)}ms",
+    }
+
     @event.listens_for(engine.sync_engine, "connect")
-    def _durable(connection: Any, record: object) -> None:
+    def _set_up(connection: Any, record: object) -> None:
         del record
         cursor = connection.cursor()
-        # An id that the server acknowledges has to survive its crash, whatever its own settings are.
-        cursor.execute("SELECT set_config('synchronous_commit', 'on', false)")
-        cursor.execute("SELECT set_config('default_transaction_read_only', %s, false)", ["on" if read_only else "off"])
+        for name, value in wanted.items():
+            cursor.execute("SELECT set_config(%s, %s, false)", [name, value])
         cursor.close()
         connection.commit()
 

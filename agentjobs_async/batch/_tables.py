@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
-from agentjobs_async.batch.states import State, origins
+from agentjobs_async.batch.states import ENDED, State, origins
 
 __all__ = [
     "APPLICATION",
@@ -51,6 +51,7 @@ __all__ = [
     "noted",
     "page",
     "sent_ages",
+    "unended",
     "with_keys",
 ]
 
@@ -191,6 +192,11 @@ def page(after: int, size: int, *, state: State | None = None, until: int | None
 def with_keys(keys: Collection[str]) -> Select[Any]:
     """Select rows by their keys."""
     return select(ENTRIES).where(_ROW.key.in_(keys))
+
+
+def unended(keys: Collection[str]) -> Select[Any]:
+    """Select those of the keys whose rows have not ended."""
+    return select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED))).order_by(_ROW.number)
 
 
 def counts() -> Select[Any]:

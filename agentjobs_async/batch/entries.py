@@ -139,6 +139,10 @@ class Entries:
         """Give the rows that are there of so many keys."""
         return {row.key: row for row in map(_row, await self._database.read(tables.with_keys(keys)))}
 
+    async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Give those of the keys whose rows have not ended, in the order of the rows."""
+        return tuple(key for (key,) in await self._database.read(tables.unended(keys)))
+
     async def meet(self, item: BatchItem, run: str) -> JournalRow | None:
         """Plan an item in a run, and give its row, whatever its state; `None` when the run has met its key before."""
         _, found = await self._database.write(tables.met(self._database.backend.insert, self._planned(item, run)))

@@ -268,7 +268,8 @@ class Journal:
             if not self._read_only:
                 self._interrupted = await self.entries.interrupted()
         else:
-            database = self._begin(server.server_backend(self._place, read_only=self._read_only), server.server_clock)
+            backend = server.server_backend(self._place, read_only=self._read_only, owner_timeout=self._owner_timeout)
+            database = self._begin(backend, server.server_clock)
             await server.lay_out(database.backend, self.name, writing=not self._read_only)
             if not self._read_only:
                 self._presence = Presence(database, self.entries, self._owner_timeout)

@@ -177,7 +177,9 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     """
     await file_journal.add(items(1))
     assert len(await rows_of(path)) == 1
-    script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+    script = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+    )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
     assert await process.wait() == 0
     assert path.with_name("run.db-wal").stat().st_size

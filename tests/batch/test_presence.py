@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError
-from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch import FleetLimits, Journal, State
+from agentjobs_async.batch import _fleet as fleet
 from tests.batch.stage import items
 from tests.postgresql import execute
 
@@ -179,3 +180,15 @@ def test_wrong_timeouts(timeout: float) -> None:
     """A timeout of owners that makes no sense is refused before anything happens."""
     with pytest.raises(InvalidInputError, match="owner_timeout"):
         Journal.open("run.db", owner_timeout=timeout)
+
+
+async def test_a_stalled_transaction(database: str) -> None:
+    """An owner that stalls within a transaction, with the lock of all claims, holds up the others for a while only."""
+    async with owner(database) as stalled, owner(database) as living:
+        await living.add(items(1))
+        await living.set_limits(FleetLimits(max_active=5))
+        assert stalled._database is not None
+        async with stalled._database._engine.connect() as connection:
+            await connection.execute(fleet.locked())
+            await claimed(living, "k0")
+            await connection.invalidate()
