@@ -10,7 +10,8 @@ import pytest
 from aiohttp import ClientSession, web
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.batch import BatchItem, Journal, run_batch
+from agentjobs_async.testing import Emulator, Fault, JobLife
 
 README = Path(__file__).parent.parent / "README.md"
 SAMPLES = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -150,6 +151,31 @@ async def test_batch_sample(
         await document(session, ["one", "two"])
     assert capsys.readouterr().out == ""
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}
+
+
+async def test_journal_sample(emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The sample of a journal lists what is unsure, settles it, and plans what failed once more."""
+    for prompt in ("Document page-7", "Document page-8"):
+        await emulator.inject(Fault.parse("500"), prompt=prompt)
+    emulator.script(JobLife(outcome="failed"), prompt="Document page-9")
+    path = tmp_path / "run.db"
+    items = [BatchItem(key, f"Document {key}") for key in ("page-7", "page-8", "page-9")]
+    async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
+        async with run_batch(session, items, journal=journal) as results:
+            assert {result.outcome async for result in results} == {"unknown", "failed"}
+    await names_of("look_after")["look_after"](str(path))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["page-7", "page-8", "page-9"]
+    assert lines[2] == "page-9 is tried again as page-9#2"
+    async with Journal.open(path, read_only=True) as journal:
+        rows = {row.key: row for row in await journal.rows()}
+    assert [str(rows[key].state) for key in ("page-7", "page-8", "page-9", "page-9#2")] == [
+        "created",
+        "planned",
+        "failed",
+        "planned",
+    ]
+    assert rows["page-7"].job_id == "job_42"
 
 
 @pytest.mark.looptime

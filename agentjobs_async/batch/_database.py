@@ -48,6 +48,7 @@ class Database:
         self._writer: asyncio.Task[None] | None = None
         self._writing: AsyncConnection | None = None
         self._reading: set[asyncio.Task[Rows]] = set()
+        self._closed = False
 
     async def read(self, statement: Executable) -> Rows:
         """Give the rows of a query. Cancelling it leaves at once.
@@ -55,6 +56,7 @@ class Database:
         Raises:
             JournalError: It can't be read.
         """
+        self._check()
         # A connection whose opening is cancelled would never be closed.
         reading = asyncio.get_running_loop().create_task(self._ours(lambda: self._rows(statement)))
         self._reading.add(reading)
@@ -70,6 +72,7 @@ class Database:
         Raises:
             JournalError: It was not carried out; or, when the loop is ending, nobody knows.
         """
+        self._check()
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write_all())
         order = _Order(statement, claims)
@@ -87,12 +90,17 @@ class Database:
     async def close(self) -> None:
         """Carry out what was ordered, and close; a database that is gone is waited for no longer than 5 s."""
         self._patience = min(self._patience, _LAST_PATIENCE)
+        self._closed = True
         if self._writer is not None:
             self._orders.put_nowait(None)
             await asyncio.wait([self._writer])
         if self._reading:
             await asyncio.wait(self._reading)
         await self._engine.dispose()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise JournalError("the journal was closed meanwhile", "io")
 
     async def _write_all(self) -> None:
         """Carry out orders until `None` comes: all that wait, together."""

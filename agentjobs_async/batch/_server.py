@@ -15,7 +15,7 @@ from agentjobs_async.batch import _fleet as fleet
 from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._backend import Backend
 
-__all__ = ["connect_arguments", "lay_out", "name_of", "server_backend", "server_clock", "server_url"]
+__all__ = ["address_of", "connect_arguments", "lay_out", "name_of", "server_backend", "server_clock", "server_url"]
 
 _DRIVER: Final = "postgresql+psycopg"
 _PATIENCE: Final = 300.0
@@ -58,6 +58,11 @@ def server_url(address: str) -> URL | None:
 def name_of(url: URL) -> str:
     """Give what may be shown of a URL: host and database."""
     return one_line(f"{url.host or 'PostgreSQL'}/{url.database}", 200)
+
+
+def address_of(url: URL) -> str:
+    """Give the URL without its password."""
+    return url.set(password=None).render_as_string()
 
 
 def connect_arguments(url: URL) -> dict[str, Any]:
@@ -123,7 +128,10 @@ async def _make(connection: AsyncConnection) -> None:
 def _engine(url: URL, *, read_only: bool, owner_timeout: float) -> AsyncEngine:
     settings: Mapping[str, Any] = {"connect_timeout": _CONNECTING, "tcp_user_timeout": _SILENCE_MS}
     given = {name: value for name, value in settings.items() if name not in url.query}
-    engine = create_async_engine(url, hide_parameters=True, connect_args=given)
+    try:
+        engine = create_async_engine(url, hide_parameters=True, connect_args=given)
+    except ModuleNotFoundError:
+        raise InvalidInputError("a journal on PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
 
     wanted = {
         # An id that the server acknowledges has to survive its crash, whatever its own settings are.

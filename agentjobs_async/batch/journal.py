@@ -102,6 +102,11 @@ class Journal:
         return str(self._place) if isinstance(self._place, Path) else server.name_of(self._place)
 
     @property
+    def address(self) -> str:
+        """What opens the same journal again: the path, or the URL without its password, which libpq finds elsewhere."""
+        return str(self._place) if isinstance(self._place, Path) else server.address_of(self._place)
+
+    @property
     def is_shared(self) -> bool:
         """Whether any number of processes may own it at once."""
         return not isinstance(self._place, Path)

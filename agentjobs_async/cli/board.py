@@ -17,7 +17,8 @@ __all__ = ["PollCounts", "View", "board_lines"]
 Line = tuple[Styled, ...]
 
 _NONE: Final = "-"
-_KEY, _STATE, _AGE, _POLLS = 24, 9, 7, 6
+_STATE, _AGE, _POLLS = 9, 7, 6
+_SHORTEST_KEY, _LONGEST_KEY = 3, 24
 _MINUTE, _HOUR = 60, 3600
 _HEADER_LINES: Final = 4
 _FAILED: Final = (State.FAILED, State.REJECTED)
@@ -86,13 +87,14 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
     """Give at most `height` lines of at most `width` columns."""
     yield from _head(view, width)
     room = height - _HEADER_LINES
-    shown = sorted(view.active, key=lambda item: (item.state is State.PLANNED, -item.age))
+    shown = sorted((item for item in view.active if item.state is not State.PLANNED), key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room
+    key = min(max(_SHORTEST_KEY, *(len(shortened(item.key, _LONGEST_KEY)) for item in shown[:cut]), 0), _LONGEST_KEY)
     if room > 0:
-        header = f"{'KEY':<{_KEY}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
+        header = f"{'KEY':<{key}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
         yield ((header[:width], "bold"),)
     for item in shown[:cut]:
-        yield _row(item, polled, width)
+        yield _row(item, polled, key, width)
     if len(shown) > cut and room > 0:
         yield (f"… and {len(shown) - cut} more",)
 
@@ -100,7 +102,9 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
 def _head(view: View, width: int) -> Iterator[Line]:
     counts = view.counts
     total = sum(counts.values())
-    busy = f"{view.stats.active} active, {view.stats.waiting} waiting to be created, {counts[State.PLANNED]} planned"
+    waiting = view.stats.waiting
+    later = max(counts[State.PLANNED] - waiting, 0)
+    busy = f"{view.stats.active} active, {waiting} waiting to be created, {later} after them"
     yield (shortened(f"{busy}; {total} in all", width),)
     yield (shortened(_outlook(view), width),)
     words = (
@@ -119,16 +123,21 @@ def _outlook(view: View) -> str:
         wait = "too many failures: nothing more is begun"
     elif due:
         wait = f"rate limit: next create {_clock(view.now + due)}"
+    elif view.counts[State.PLANNED] and not view.stats.waiting:
+        wait = "next create when an active job has ended"
     left = view.seconds_left
     return wait if left is None else f"{wait}; end about {_clock(view.now + left)}, in {_span(left)}"
 
 
-def _row(item: ActiveItem, polled: Polled, width: int) -> Line:
+def _row(item: ActiveItem, polled: Polled, key: int, width: int) -> Line:
     polls, link = polled[item.ref]
-    state = "waiting" if item.state is State.PLANNED else str(item.state)
     rest = f"{_span(item.age):>{_AGE}} {polls:>{_POLLS}}  {link or _NONE}"
-    room = width - _KEY - _STATE - 2
-    return f"{padded(item.key, _KEY)} ", (f"{state:<{_STATE}}", styled_status(state)[1]), f" {shortened(rest, room)}"
+    room = width - key - _STATE - 2
+    return (
+        f"{padded(item.key, key)} ",
+        (f"{item.state:<{_STATE}}", styled_status(item.state)[1]),
+        f" {shortened(rest, room)}",
+    )
 
 
 def _clock(moment: float) -> str:

@@ -64,6 +64,7 @@ async def test_add(journal: Journal) -> None:
     ]
     assert (await journal.counts())[State.PLANNED] == 1200
     assert [row.prompt async for row in journal.rows()] == [f"p{number}" for number in range(1200)]
+    assert len(await journal.add([BatchItem("", "x")])) == 1
 
 
 async def test_resolve(journal: Journal) -> None:
@@ -313,6 +314,13 @@ async def test_places_without_a_file(tmp_path: Path) -> None:
     assert (await refused(tmp_path)).reason == "io"
 
 
+async def test_no_way_to_make_it(path: Path) -> None:
+    """A journal that can't be made is a JournalError, and is not there in part."""
+    path.with_name(".run.db.new").mkdir()
+    assert (await refused(path)).reason in {"io", "read_only"}
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+
+
 async def test_empty_file(path: Path) -> None:
     """An empty file becomes a journal, which is whole from the start; what a killed making left is no harm."""
     path.touch()  # noqa: ASYNC240 - a test's own file
@@ -336,6 +344,9 @@ async def test_full_disk(path: Path) -> None:
             await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
         assert caught.value.reason == "full"
         assert caught.value.__context__ is None
+        leaving = asyncio.ensure_future(journal.add([BatchItem("gone", "x" * 100_000)]))
+        await asyncio.sleep(0)
+        leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
             journal.entries.claim("k0"),
@@ -363,6 +374,20 @@ async def test_what_a_removed_journal_left(path: Path) -> None:
     assert (await refused(path)).reason == "corrupt"
     assert not path.exists()  # noqa: ASYNC240 - a test's own file
     assert path.with_name("run.db-wal").read_bytes() == log
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_killed_as_the_log_was_carried_over(path: Path, *, read_only: bool) -> None:
+    """A file into which only a part of its log was carried over, as a kill or a full disk leaves it, is whole."""
+    log = path.with_name("run.db-wal")
+    async with Journal.open(path) as journal:
+        await journal.add(items(500))
+        logged = log.read_bytes()
+    carried_over = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    path.write_bytes(carried_over[: len(carried_over) // 8192 * 4096])  # noqa: ASYNC240 - a test's own file
+    log.write_bytes(logged)
+    async with Journal.open(path, read_only=read_only) as journal:
+        assert len(await journal.rows()) == 500
 
 
 async def test_commits_are_shared(journal: Journal) -> None:
@@ -440,6 +465,15 @@ async def test_cancelled_closing(path: Path) -> None:
         await closing
     assert await claiming
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
+
+
+async def test_closed_under_somebody(journal: Journal) -> None:
+    """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
+    entries = journal.entries
+    await journal.aclose()
+    for call in (entries.claim("k0"), entries.counts()):
+        with pytest.raises(JournalError, match="closed meanwhile"):
+            await call
 
 
 async def test_opened_once(journal: Journal) -> None:

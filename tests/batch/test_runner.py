@@ -2,7 +2,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -16,7 +16,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch import BatchItem, Journal, Rate, State, run_batch
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, State, run_batch
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
@@ -113,6 +113,24 @@ async def test_async_source(journal: Journal) -> None:
         await run(FakeSession(), source(), journal)
     assert closed
     assert states([row async for row in journal.rows()]) == dict.fromkeys(["k0", "k1", "k2"], "completed")
+
+
+async def test_a_source_of_its_own_kind(journal: Journal) -> None:
+    """Any async iterable serves, also one that knows no closing."""
+
+    class Source:
+        def __init__(self) -> None:
+            self._left = items(3)
+
+        def __aiter__(self) -> Self:
+            return self
+
+        async def __anext__(self) -> BatchItem:
+            if not self._left:
+                raise StopAsyncIteration
+            return self._left.pop()
+
+    assert len(await run(FakeSession(), Source(), journal)) == 3
 
 
 async def test_fault_of_a_plain_source(journal: Journal) -> None:
@@ -409,6 +427,41 @@ async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pyt
     assert (caught.value.reason, session.sent) == ("full", [])
 
 
+async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that can't be planned ends the run with a JournalError, after those before it."""
+    real = journal.entries.meet
+
+    async def full(item: BatchItem, run: str) -> JournalRow | None:
+        if item.key == "k2":
+            raise JournalError("no room", "full")
+        return await real(item, run)
+
+    monkeypatch.setattr(journal.entries, "meet", full)
+    session, results = FakeSession(), []
+    with pytest.raises(JournalError):
+        async with run_batch(session.session, items(50), journal=journal, max_active=1) as batch:
+            async for result in batch:
+                results.append(result.item.key)
+    assert results == ["k0", "k1"]
+    assert session.agents == {"p0": 1, "p1": 1}
+
+
+async def test_a_row_that_somebody_else_claimed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is not planned any more when its turn comes is left to whoever took it."""
+    real = journal.entries.claim
+
+    async def late(key: str) -> Any:
+        if key == "k1":
+            assert await real(key)
+        return await real(key)
+
+    monkeypatch.setattr(journal.entries, "claim", late)
+    session = FakeSession()
+    results = await run(session, items(3), journal, create_rate=Rate(2, per=1000))
+    assert outcomes(results) == {"k0": "completed", "k2": "completed"}
+    assert session.agents == {"p0": 1, "p2": 1}
+
+
 async def test_an_id_is_never_dropped_silently(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -498,6 +551,7 @@ async def test_wrong_settings(journal: Journal, setting: str, value: object) -> 
 
 async def test_outside_of_its_block(journal: Journal) -> None:
     """A batch that is not used as a block, or twice, is refused instead of hanging."""
+    await run_batch(FakeSession().session, items(1), journal=journal).aclose()
     batch = run_batch(FakeSession().session, items(1), journal=journal)
     with pytest.raises(InvalidInputError, match="use it as async with"):
         await anext(batch)

@@ -1,11 +1,17 @@
+import asyncio
 import json
 import re
 import signal
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Entries
 from tests.cli.stage import Child, EmulatorThread
 
 HOSTILE = "\x1b]0;owned\x07"
@@ -23,6 +29,15 @@ def tasks(tmp_path: Path) -> Path:
 def db(tmp_path: Path) -> str:
     """Where the journal is."""
     return str(tmp_path / "run.db")
+
+
+def db_has_jobs(db: str) -> bool:
+    """Look into a journal whose owner may just be making it."""
+    try:
+        with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("SELECT 1 FROM entries WHERE state = 'created'").fetchone())
+    except sqlite3.OperationalError:
+        return False
 
 
 def run(tasks: Path, db: str, *more: str) -> int:
@@ -130,6 +145,46 @@ def test_unsure_and_resolved(service: EmulatorThread, tasks: Path, db: str, caps
     assert set(service.emulator.agents_started.values()) == {1}
 
 
+def test_many_unsure(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of very many that are unsure the first are listed, and how many more there are."""
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(25)))
+    service.inject("500 forever")
+    assert run(tasks, db) == 4
+    assert "  … and 5 more: agentjobs status tells all" in capsys.readouterr().err
+
+
+def test_ids_that_the_journal_cannot_take(
+    service: EmulatorThread,
+    tasks: Path,
+    db: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every id that can't be written down is told, not only that of the error which ends the run."""
+
+    async def full(*_: object) -> bool:
+        await asyncio.sleep(0)
+        raise JournalError("no room", "full")
+
+    monkeypatch.setattr(Entries, "created", full)
+    assert run(tasks, db) == 4
+    told = capsys.readouterr().err
+    for job in service.emulator.jobs.values():
+        assert f"the job of 'k{job.prompt[1:]}' is docs/{job.job_id}: keep it" in told
+    assert len(service.emulator.jobs) >= 1
+
+
+def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that goes on has every setting of this run that is not the default."""
+    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
+    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.endswith("--project docs --max-active 7 --create-rate 90/m --timeout none --max-failures 9")
+    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", "--timeout", "2.5"]) == 4
+    assert capsys.readouterr().err.splitlines()[-1].endswith("--project docs --timeout 2.5")
+    assert len(service.emulator.agents_started) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -156,6 +211,18 @@ def test_resolving_what_is_sure(
     for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
         assert main(["resolve", key, "--journal", db, "--send-again"]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
+    """An emulator's jobs end with the command; what goes on runs on an emulator again."""
+    with Child("run", "--emulator", "--file", str(tasks), "--journal", db) as child:
+        child.until_error("Emulator at")
+        while not db_has_jobs(db):
+            time.sleep(0.01)
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "and its jobs with it" in child.stderr
+    assert child.stderr.endswith(" --emulator\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -187,6 +254,17 @@ def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
     with Child("status", "--journal", db, "--format", "jsonl", env=service.environment) as status:
         assert status.ended() == 4
     assert '"state": "sending"' in status.stdout
+
+
+def test_board_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """The board goes at the end of the run, and leaves the lines of what ended."""
+    service.live(duration=1.5)
+    arguments = ["run", "--file", str(tasks), "--journal", db]
+    with Child(*arguments, env=service.environment, terminal=True) as child:
+        child.until("3 active").until("created")
+        assert child.ended() == 0
+    assert "k0 " in child.stdout
+    assert "3 completed" in child.stdout.splitlines()[-1]
 
 
 def test_board_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> None:

@@ -88,6 +88,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Service.of(base_url=None, project_id=None, key_file=None, allow_insecure=False)
     assert settings == Service("https://api.example.com")
     assert settings.options() == ["--base-url", "https://api.example.com"]
+    assert Service(emulated=True).options() == ["--emulator"]
 
 
 def test_ref() -> None:

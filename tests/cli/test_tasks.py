@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.tasks import Refusal, rate_of, tasks_of
+from agentjobs_async.cli.tasks import Refusal, rate_of, rate_text, tasks_of
 
 
 def written(directory: Path, text: str) -> str:
@@ -51,6 +51,7 @@ def test_json_lines(tmp_path: Path) -> None:
 def test_rates(text: str, rate: Rate | None) -> None:
     """A rate is a count per second, minute, hour or day, or none."""
     assert rate_of(text) == rate
+    assert rate is None or rate_text(rate) == text
 
 
 @pytest.mark.parametrize("text", ["", "100", "0/h", "-1/h", "1/week", "x/h", "1.5/s"])

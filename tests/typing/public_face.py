@@ -2,8 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, assert_type
 
 import tenacity
@@ -41,6 +42,7 @@ from agentjobs_async import (
     __version__,
     wait_for_job,
 )
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Outcome, Rate, State, run_batch
 from agentjobs_async.testing import Emulator, JobLife
 
 
@@ -221,6 +223,31 @@ async def errors(session: AgentJobsSession) -> None:
         assert_type(error.job, AgentJob)
     except AgentJobsError as error:
         assert_type(error.outcome, CreateOutcome | None)
+
+
+# Batches: any iterable of items, results as they come, and the journal's rows, iterated or awaited.
+
+
+async def endless() -> AsyncIterator[BatchItem]:
+    while True:
+        yield BatchItem("page-1", "Document it", project_id="docs")
+
+
+async def batches(session: AgentJobsSession) -> None:
+    async with Journal.open("run.db") as journal, Journal.open(Path("old.db"), read_only=True) as old:
+        for source in ([BatchItem("a", "x")], (BatchItem(key, "x") for key in "ab"), endless()):
+            async with run_batch(
+                session, source, journal=journal, max_active=20, create_rate=Rate(100, per=3600), timeout=None
+            ) as results:
+                async for result in results:
+                    assert_type((result.item, result.outcome), tuple[BatchItem, Outcome])
+                    assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
+        assert_type(await journal.unknown(), list[JournalRow])
+        assert_type([row async for row in old.rows(State.FAILED)], list[JournalRow])
+        await journal.resolve("a", job_id="job_1")
+        await journal.resolve("b", send_again=True)
+        assert_type(await journal.retry("c"), str)
+    run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
 
 
 # Testing one's own code.

@@ -1,0 +1,59 @@
+"""A picture of the live view of a batch, as a terminal of 80 columns shows it: plots/board.svg, for the README.
+
+The moment is made up; what draws it is what draws the live view.
+"""
+
+import re
+import time
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from agentjobs_async import AgentJob, JobPolled, JobRef
+from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
+from agentjobs_async.cli.board import PollCounts, View, board_lines
+
+WIDTH, HEIGHT = 80, 18
+TITLE = "agentjobs run --file tasks.jsonl --journal run.db --create-rate 100/h"
+FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+COUNTS = {State.PLANNED: 3401, State.CREATED: 20, State.COMPLETED: 561, State.FAILED: 6, State.ARCHIVED: 10}
+
+
+def scene(polls: PollCounts) -> View:
+    """Give the moment, and tell `polls` of its jobs."""
+    active = []
+    for number in range(16):
+        ref = JobRef("docs", f"job_{number}")
+        age = 1900 - 117.0 * number
+        link = f"https://code.example/acme/docs/pull/{512 + number}" if number in {0, 2, 3} else None
+        polls(JobPolled(AgentJob(ref.job_id, ref.project_id, "active", pr_link=link), int(age / 14) + 1))
+        active.append(ActiveItem(f"page-{579 + number:04}", State.CREATED, age, ref))
+    stats = BatchStats(waiting=4, active=len(active), next_create=1384.0, outcomes={}, stopped=False)
+    counts = dict.fromkeys(State, 0) | COUNTS | {State.UNKNOWN: 2}
+    return View(counts, stats, active, elapsed=20_400.0, ended=579, rate=Rate(100, per=3600), now=time.time())
+
+
+def svg() -> str:
+    """Draw it. No font is fetched: every reader's own has to do."""
+    polls = PollCounts()
+    console = Console(width=WIDTH, file=StringIO(), record=True, force_terminal=True, color_system="truecolor")
+    for line in board_lines(scene(polls), polls, WIDTH, HEIGHT):
+        parts = [(part, "") if isinstance(part, str) else part for part in line]
+        console.print(Text.assemble(*parts), highlight=False)
+    drawn = console.export_svg(title=TITLE, unique_id="board")
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    return re.sub(r"[ \t]+$", "", drawn.replace("Fira Code, monospace", FONT), flags=re.MULTILINE)
+
+
+def main() -> None:
+    """Write it."""
+    path = Path(__file__).parent / "plots" / "board.svg"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(svg(), encoding="utf-8")
+    print(f"{path}: {path.stat().st_size / 1024:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()
