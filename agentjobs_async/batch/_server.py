@@ -62,7 +62,8 @@ def name_of(url: URL) -> str:
 
 def address_of(url: URL) -> str:
     """Give the URL without its password."""
-    return url.set(password=None).render_as_string()
+    kept = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
+    return kept.render_as_string()
 
 
 def connect_arguments(url: URL) -> dict[str, Any]:

@@ -104,9 +104,8 @@ def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int 
     limits: dict[str, int | Rate | None] = {}
     if max_active is not None:
         if max_active != "none" and not (max_active.isascii() and max_active.isdecimal() and int(max_active)):
-            raise InvalidInputError(
-                f"--max-active: {one_line(max_active, _SHOWN)} is no number of at least 1, nor none"
-            )
+            shown = one_line(max_active, _SHOWN)
+            raise InvalidInputError(f"--max-active: {shown} is neither a number of at least 1 nor none")
         limits["max_active"] = None if max_active == "none" else int(max_active)
     if create_rate is not None:
         limits["create_rate"] = rate_of(create_rate)

@@ -82,7 +82,7 @@ def test_the_unsure_ones(service: EmulatorThread, tasks: Path, url: str, capsys:
     service.inject("500 agent=no x1", prompt="p1")
     assert submit(url, tasks) == 0
     with Child("worker", "--journal", url, env=service.environment) as worker:
-        worker.until("k1 unsure").until("k0 completed").until("k2 completed")
+        worker.until("k1 unknown").until("k0 completed").until("k2 completed")
         assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
         assert "agentjobs worker, or resume, goes on with it" in capsys.readouterr().err
         worker.until("k1 completed").send(signal.SIGINT)
@@ -109,7 +109,7 @@ def test_the_board(service: EmulatorThread, tasks: Path, url: str, tmp_path: Pat
     assert submit(url, tasks) == 0
     out = tmp_path / "results.jsonl"
     with Child("worker", "--journal", url, "--out", str(out), env=service.environment, terminal=True) as worker:
-        worker.until("k0 failed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
+        worker.until("failed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
         assert worker.ended() == 130
     assert json.loads(out.read_text())["outcome"] == "failed"
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
