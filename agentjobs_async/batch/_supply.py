@@ -16,7 +16,7 @@ from agentjobs_async.batch.states import ENDED, State
 __all__ = ["Items", "supply"]
 
 _PAGE: Final = 200
-_MOST_AHEAD: Final = 512
+_MOST_AHEAD: Final = 256
 
 Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 
