@@ -266,7 +266,7 @@ async def test_temporal_recipe(emulator: Emulator, chunk: dict[str, Any], monkey
         return ["k0"]
 
     beaten = asyncio.Event()
-    activity.heartbeat = beaten.set
+    vars(activity)["heartbeat"] = beaten.set
     names["run_chunk"] = left
     wait = asyncio.wait
     monkeypatch.setattr(asyncio, "wait", lambda tasks, timeout: wait(tasks, timeout=timeout / 1000))

@@ -7,6 +7,7 @@ import pytest
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import FleetLimits, Journal, State
 from agentjobs_async.batch import _fleet as fleet
+from agentjobs_async.batch.entries import Entries
 from tests.batch.stage import items
 from tests.postgresql import execute
 
@@ -192,3 +193,14 @@ async def test_a_stalled_transaction(database: str) -> None:
             await connection.execute(fleet.locked())
             await claimed(living, "k0")
             await connection.invalidate()
+
+
+async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal whose first sign of life could not be given is not opened, and leaves nothing behind."""
+
+    async def broken(entries: object, patience: float) -> tuple[str, ...]:
+        raise JournalError(f"{entries} gave no answer in {patience} s", "io")
+
+    monkeypatch.setattr(Entries, "orphaned", broken)
+    with pytest.raises(JournalError, match="gave no answer"):
+        await Journal.open(database).__aenter__()

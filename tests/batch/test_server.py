@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import sys
 import traceback
 from typing import Any
 
@@ -178,3 +179,16 @@ def _gone(journal: Journal) -> Any:
         raise OperationalError("", {}, ConnectionError("nobody listens"))
 
     return connect
+
+
+def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg, who asks for PostgreSQL is told what to install."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InvalidInputError, match=r"pip install 'psycopg\[binary\]'"):
+        asyncio.run(_opened(NOBODY))
+
+
+async def _opened(address: str) -> None:
+    async with Journal.open(address):
+        pass

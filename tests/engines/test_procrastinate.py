@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
+from procrastinate.schema import SchemaManager
 
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
@@ -123,18 +126,6 @@ async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> 
     assert set(states(await journal.rows()).values()) == {"completed"}
 
 
-async def test_running_a_set_again(journal: Journal) -> None:
-    """A set that has ended does nothing when it is run again; keys that nobody knows are left out."""
-    session = FakeSession()
-    await journal.add(items(3))
-    keys = ["k0", "k1", "k2", "nobody"]
-    async with BatchWorker(session.session, journal) as worker:
-        assert await worker.run(keys) == ()
-        assert {*await asyncio.gather(worker.run(keys), worker.run(keys))} == {()}
-        assert worker.stats().outcomes == {"completed": 3}
-    assert session.agents.total() == 3
-
-
 async def test_what_has_not_ended_is_run_again(journal: Journal, database: str) -> None:
     """A chunk with an item whose time ran out goes back to the queue, and is taken up again."""
     session = FakeSession(duration=0.3)
@@ -248,15 +239,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-async def test_a_closed_worker(journal: Journal) -> None:
-    """A worker that is not open is told so."""
-    worker = BatchWorker(FakeSession().session, journal)
-    with pytest.raises(InvalidInputError, match="not open"):
-        await worker.run(["k0"])
-    assert (worker.active(), worker.stats().active, worker.stats().next_create) == ([], 0, None)
-    await worker.aclose()
-
-
 async def test_watching_a_worker(journal: Journal) -> None:
     """What an open worker is busy with can be looked at."""
     session = FakeSession(duration=FOREVER)
@@ -292,3 +274,48 @@ async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.Monkey
     monkeypatch.setattr("agentjobs_async.engines.procrastinate._OPENING", 0.5)
     with pytest.raises(JournalError, match="the queue can't be reached"):
         await submit(items(1), journal=journal)
+
+
+def failing_once(error: Exception, real: Any) -> Any:
+    """Give `real`, but for its first call, which raises."""
+    errors = [error]
+
+    async def call(*arguments: Any, **settings: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return await real(*arguments, **settings)
+
+    return call
+
+
+@pytest.mark.parametrize("call", ["fetch_job", "get_stalled_jobs", "update_heartbeat"])
+async def test_a_queue_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A worker goes on with its work when the queue can't be read or told for a moment."""
+    real = getattr(JobManager, call)
+    monkeypatch.setattr(JobManager, call, failing_once(ConnectorException(), real))
+    session = FakeSession(duration=0.5)
+    await submit(items(3), journal=journal)
+    await work(session, journal, lambda: ended(journal))
+    assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
+
+
+async def test_a_journal_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk whose journal could not be read goes back to the queue, and is taken up again."""
+    error = JournalError("no answer", "io")
+    monkeypatch.setattr(BatchWorker, "run", failing_once(error, BatchWorker.run))
+    session = FakeSession()
+    await submit(items(3), journal=journal)
+    await work(session, journal, lambda: ended(journal))
+    assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
+
+
+async def test_a_queue_that_can_not_be_made(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no queue can be made, as by a user who may not, that is a JournalError."""
+
+    async def nothing(_: object) -> None:
+        pass
+
+    monkeypatch.setattr(SchemaManager, "apply_schema_async", nothing)
+    with pytest.raises(JournalError, match="none can be made") as caught:
+        await submit(items(1), journal=journal)
+    assert caught.value.reason == "read_only"
