@@ -16,6 +16,7 @@ from agentjobs_async.cli.screen import Screen, Styled, styled_status
 __all__ = ["LostIds", "Progress"]
 
 _REFRESH: Final = 0.5
+_REST_PER_COUNT: Final = 20.0
 
 
 class Watched(Protocol):
@@ -85,9 +86,13 @@ class Progress:
             self._screen.line(result.item.key, " ", styled_status(result.outcome), _end_of(result))
 
     async def _count(self) -> None:
+        took = 0.0
         while True:
-            await asyncio.sleep(_REFRESH)
+            # Counting a million rows takes its time, and the database is there for other things.
+            await asyncio.sleep(max(_REFRESH, _REST_PER_COUNT * took))
+            started = time.monotonic()
             self._counts = await self._journal.counts()
+            took = time.monotonic() - started
 
     def _lines(self, run: Watched, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
         elapsed = time.monotonic() - self._started
