@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("AGENTJOBS_COMING_AND_GOING", "6"))
 """For how long workers come and go; the whole sweep takes a minute."""
 GATE = 4
 LIFE = 0.4
-LIMITS = FleetLimits(max_active=12, create_rate=Rate(25, per=1.0), unsure_for=2.0)
+LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unsure_for=2.0)
 PATIENCE = 120.0
 
 WORKER = f"""
@@ -218,7 +218,7 @@ async def test_stopping_in_good_order(database: str) -> None:
 async def test_coming_and_going(database: str, seed: int) -> None:
     """Workers come, are stopped, die and stall for a while: in the end, all that was promised holds."""
     draw = random.Random(seed)  # noqa: S311 - moments, no secrets
-    count = max(int(SECONDS * 15), 60)
+    count = max(int(SECONDS * 10), 60)
     loop = asyncio.get_running_loop()
     async with running(database, count) as fleet:
         over = loop.time() + SECONDS
