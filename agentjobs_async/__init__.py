@@ -4,7 +4,7 @@
 #   models        AgentJob, JobRef, JobStatus, JobSource
 #   telemetry     Hook, event records, LoggingHook
 #   _strategies   tenacity's strategies, called on our terms                          (tenacity)
-#   policy        PollPolicy, PollBudget
+#   policy        PollPolicy, PollBudget, HttpTimeouts
 #   decision      decide(): what each answer means, for one wait and for ten thousand
 #   _documents    a job's document to a job                                           (cattrs)
 #   _wire         answers to jobs or errors; over _strict_json, _content_coding, _retry_after and _secrets
@@ -13,8 +13,10 @@
 #   _scope        interrupting the current task; _binding: one loop, one process
 #   waiting       wait_for_job: one wait, in the caller's task
 #   counters      TrackerStats
-#   watching      the faces of a tracked wait; over _scheduler, _tracked, _timetable and _tempo
+#   watching      a tracked wait as a future, and its changes; over _scheduler, _workers and _queue
+#   completion    many tracked waits: their results as they come
 #   tracker       JobTracker: many jobs on one loop
+#   _settings     a session's settings, from arguments or the environment
 #   creating      one create and its outcome
 #   session       AgentJobsSession
 #   batch         run_batch, Journal: many prompts, through any end of the process             (SQLAlchemy)
@@ -23,8 +25,8 @@
 #   cli           the command line                                                    (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
-from agentjobs_async._transport import HttpTimeouts
 from agentjobs_async._version import __version__
+from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -46,7 +48,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
 from agentjobs_async.telemetry import (
     CreateFailed,
@@ -61,13 +63,11 @@ from agentjobs_async.telemetry import (
 )
 from agentjobs_async.tracker import JobTracker
 from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
-from agentjobs_async.watching import AsCompleted, Updates, WaitResult
 
 __all__ = [
     "AgentJob",
     "AgentJobsError",
     "AgentJobsSession",
-    "AsCompleted",
     "AuthError",
     "CreateFailed",
     "CreateOutcome",
@@ -101,7 +101,6 @@ __all__ = [
     "SessionClosedError",
     "TrackerStats",
     "TransportError",
-    "Updates",
     "WaitEnded",
     "WaitResult",
     "WaitTimeoutError",

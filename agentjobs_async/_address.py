@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from yarl import URL
 
+from agentjobs_async._text import one_line
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["PathTemplate", "checked_base_url", "checked_proxy"]
@@ -61,6 +62,8 @@ def checked_proxy(value: object, base: URL, *, allow_insecure: bool = False) -> 
 def _parsed(name: str, value: str, *, userinfo: bool = False) -> URL:
     """Parse an absolute http(s) URL. Its text is never quoted in an error: it may hold a password."""
     wanted = f"{name} must be an address such as https://api.example.com"
+    if not value:
+        raise InvalidInputError(f"{wanted}: it is empty")
     if not _URL_TEXT.fullmatch(value):
         raise InvalidInputError(f"{wanted}, without spaces, backslashes or control characters")
     try:
@@ -128,7 +131,9 @@ def _split(name: str, template: object, allowed: frozenset[str]) -> tuple[tuple[
         literals[-1] += literal
         if placeholder is not None:
             if placeholder not in allowed or specification or conversion:
-                raise InvalidInputError(f"{name} may have only the placeholders {_listed(allowed)}")
+                raise InvalidInputError(
+                    f"{name} may have only the placeholders {_listed(allowed)}, not {{{one_line(placeholder, 60)}}}"
+                )
             names.append(placeholder)
             literals.append("")
     text = "".join(literals)

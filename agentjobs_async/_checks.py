@@ -28,17 +28,17 @@ def checked_seconds(name: str, value: Any, *, zero: bool = False, unit: str = "s
     return value
 
 
-def checked_timeout(value: Any, name: str = "timeout") -> float | None:
+def checked_timeout(value: Any) -> float | None:
     """Give a wait's timeout: seconds above 0, or `None` for ever.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    if value is None:
-        return None
+    if value is None or (type(value) is float and 0.0 < value < inf):
+        return value
     if isinstance(value, float) and value == inf:
-        raise InvalidInputError(f"{name} must be finite; None waits for ever")
-    return checked_seconds(name, value)
+        raise InvalidInputError("timeout must be finite; None waits for ever")
+    return checked_seconds("timeout", value)
 
 
 def checked_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:

@@ -4,13 +4,13 @@ Nothing is coerced: a field of another type than documented is `None`, and witho
 no job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 import cattrs
-from attrs import frozen
+from attrs import define
 from cattrs.gen import make_dict_structure_fn, override
 
 from agentjobs_async.errors import ProtocolError
@@ -30,9 +30,9 @@ def job_of(document: object, project_id: str) -> AgentJob:
     if not isinstance(document, Mapping):
         raise ProtocolError("schema", f"a job is an object, not {type(document).__name__}")
     try:
-        fields = _structure(document, _Fields)
+        fields = _quick_or_described(document)
     except cattrs.BaseValidationError as error:
-        defect = "; ".join(cattrs.transform_error(error, format_exception=_described))
+        defect = "; ".join(map(_named_first, cattrs.transform_error(error, format_exception=_described)))
     else:
         return AgentJob(
             fields.id,
@@ -48,7 +48,14 @@ def job_of(document: object, project_id: str) -> AgentJob:
     raise ProtocolError("schema", defect)
 
 
-@frozen
+def _quick_or_described(document: Mapping[str, object]) -> "_Fields":
+    try:
+        return _structure(document, _Fields)
+    except (KeyError, TypeError):
+        return _structure_described(document, _Fields)
+
+
+@define  # not frozen: it lives for a moment, and there is one for each poll
 class _Fields:
     id: str
     status: str
@@ -61,9 +68,9 @@ class _Fields:
 
 def _vital(value: object, _type: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a string is needed, not {type(value).__name__}")
+        raise TypeError(f"must be a string, not {type(value).__name__}")
     if not value:
-        raise TypeError("a non-empty string is needed")
+        raise TypeError("must not be empty")
     return value
 
 
@@ -83,6 +90,8 @@ def _moment_or_none(value: object, _type: object) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
+        if moment.tzinfo is UTC:
+            return moment
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -101,17 +110,30 @@ def _link_or_none(value: object, _type: object) -> str | None:
 
 
 def _described(error: BaseException, _type: object) -> str:
-    return "it is missing" if isinstance(error, KeyError) else str(error)
+    return "is missing" if isinstance(error, KeyError) else str(error)
 
 
-_structure: Final = make_dict_structure_fn(
-    _Fields,
-    cattrs.Converter(),
-    id=override(struct_hook=_vital),
-    status=override(struct_hook=_vital),
-    source=override(struct_hook=_source_or_none),
-    model=override(struct_hook=_text_or_none),
-    pr_link=override(rename="prLink", struct_hook=_link_or_none),
-    created_at=override(rename="createdAt", struct_hook=_moment_or_none),
-    archived_at=override(rename="archivedAt", struct_hook=_moment_or_none),
-)
+def _named_first(defect: str) -> str:
+    """Turn cattrs' order: `is missing @ $.id` becomes `id is missing`."""
+    words, _, path = defect.partition(" @ $.")
+    return f"{path} {words}"
+
+
+def _structurer(*, described: bool) -> Callable[[Mapping[str, object], type[_Fields]], _Fields]:
+    """Make a reader of documents; one that tells what is wrong with each field takes longer."""
+    return make_dict_structure_fn(
+        _Fields,
+        cattrs.Converter(),
+        _cattrs_detailed_validation=described,
+        id=override(struct_hook=_vital),
+        status=override(struct_hook=_vital),
+        source=override(struct_hook=_source_or_none),
+        model=override(struct_hook=_text_or_none),
+        pr_link=override(rename="prLink", struct_hook=_link_or_none),
+        created_at=override(rename="createdAt", struct_hook=_moment_or_none),
+        archived_at=override(rename="archivedAt", struct_hook=_moment_or_none),
+    )
+
+
+_structure: Final = _structurer(described=False)
+_structure_described: Final = _structurer(described=True)

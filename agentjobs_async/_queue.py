@@ -6,7 +6,7 @@ what was due in that time comes due afterwards in the same rhythm.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from random import choice
 from typing import Final
@@ -19,11 +19,14 @@ from agentjobs_async.models import JobRef
 __all__ = ["Alarms", "PollQueue"]
 
 _BUCKETS_OF_SPREAD: Final = RESOLUTION / 0.1
+_LONG: Final = 100.0
+_COARSEST: Final = 100
 _LONGEST_RELEASE: Final = 10.0
 _UNREACHABLE_AFTER: Final = 10
 _FEW: Final = 64
 _PROBE_AFTER_LEAVING: Final = 1.0
 _PROBE_AT_LEAST_EVERY: Final = 30.0
+_SILENCE: Final = 1.0
 
 
 class Alarms:
@@ -78,6 +81,8 @@ class PollQueue:
         self._timetable: Timetable[Tracked] = Timetable(lambda tracked, bucket: tracked.bucket == bucket)
         self._ready: deque[Tracked] = deque()
         self._urgent: deque[Tracked] = deque()
+        self._waiting_since = -inf
+        self._answered_at = loop.time()
         self._armed: float = inf
         self._ghosts = 0
         self._failed_to_reach: set[JobRef] = set()
@@ -96,18 +101,27 @@ class PollQueue:
     def make_ready(self, tracked: Tracked) -> None:
         """Have it polled as soon as it is its turn."""
         self._lift(tracked)
-        tracked.bucket = Tracked.READY
-        self._ready.append(tracked)
+        self._line_up([tracked])
         self._pump()
+
+    def _line_up(self, tracked: Iterable[Tracked]) -> None:
+        if not self._ready:
+            self._waiting_since = self._loop.time()
+        for one in tracked:
+            one.bucket = Tracked.READY
+            self._ready.append(one)
 
     def place(self, tracked: Tracked, when: float, now: float) -> None:
         """Have it polled at the loop time `when`, or as soon as the clock of the polls comes to it.
 
-        What would all be due at once is spread over a tenth of its delay.
+        What would all be due at once is spread over a tenth of its delay. A long delay needs no fine time.
         """
-        self._lift(tracked)
-        at_most = 1 + int(len(self._jobs) * _BUCKETS_OF_SPREAD / max(when - now, RESOLUTION))
-        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most)
+        if tracked.bucket != Tracked.NOWHERE:
+            self._lift(tracked)
+        delay = when - now
+        step = 1 if delay < _LONG else min(int(delay / _LONG), _COARSEST)
+        at_most = 1 + int(len(self._jobs) * step * _BUCKETS_OF_SPREAD / (delay + RESOLUTION))
+        bucket = tracked.bucket = self._timetable.add(tracked, self._tempo.due(when, now), at_most, step)
         if bucket < self._armed:
             self._arm()
 
@@ -151,10 +165,19 @@ class PollQueue:
     def next(self, now: float) -> Tracked | None:
         """Take out what is polled now: deadlines first, then who has been due for longest. `None`: nothing may go."""
         if self._tempo.free and not self._urgent:
-            return self._first(self._ready, Tracked.READY, now)
+            return self._oldest()
         if self._tempo.stopped:
             return self._first(self._urgent, Tracked.URGENT, now) if self._tempo.unreachable else None
         return self._first(self._urgent, Tracked.URGENT, now) or self._first(self._ready, Tracked.READY, now)
+
+    def _oldest(self) -> Tracked | None:
+        while self._ready:
+            tracked = self._ready.popleft()
+            if tracked.bucket == Tracked.READY:
+                tracked.bucket = Tracked.NOWHERE
+                return tracked
+            self._ghosts -= 1
+        return None
 
     def _first(self, queue: deque[Tracked], place: int, now: float) -> Tracked | None:
         while queue:
@@ -181,9 +204,7 @@ class PollQueue:
         self._armed = inf
         if self._tempo.stopped:
             return
-        for tracked in self._timetable.take_due(self._tempo.time(self._loop.time())):
-            tracked.bucket = Tracked.READY
-            self._ready.append(tracked)
+        self._line_up(self._timetable.take_due(self._tempo.time(self._loop.time())))
         self._arm()
         self._pump()
 
@@ -238,18 +259,33 @@ class PollQueue:
     def _resume(self) -> None:
         """Let polls go out again: what has become due in the meantime spread over as long a time as was lost."""
         now = self._loop.time()
-        spread = min(self._tempo.resume(now), _LONGEST_RELEASE)
+        lost = self._tempo.resume(now)
         self._failed_to_reach.clear()
         self._probe = None
-        released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY]
-        released += self._timetable.take_due(self._tempo.time(now))
+        self._spread(self._timetable.take_due(self._tempo.time(now)), lost, now)
+        self._arm()
+        self._pump()
+
+    def answered(self, now: float) -> None:
+        """Take notice of a good answer. What has been due ever since the last one is spread, not let go at once."""
+        if self._failed_to_reach:
+            self.reached()
+        lost = now - self._answered_at
+        self._answered_at = now
+        if lost >= _SILENCE and self._ready:
+            lost = min(lost, now - self._waiting_since)
+            if lost >= _SILENCE:
+                self._spread([], lost, now)
+
+    def _spread(self, due: list[Tracked], lost: float, now: float) -> None:
+        """Let what waits for its turn, and then `due`, come due again in as long a time as was lost."""
+        spread = min(lost, _LONGEST_RELEASE)
+        released = [tracked for tracked in self._ready if tracked.bucket == Tracked.READY] + due
         self._ready.clear()
         self._ghosts = sum(tracked.bucket != Tracked.URGENT for tracked in self._urgent)
         for index, tracked in enumerate(released):
             tracked.bucket = Tracked.NOWHERE
             self.place(tracked, now + spread * index / len(released), now)
-        self._arm()
-        self._pump()
 
     def close(self) -> None:
         """Stop all timers, and forget what was due."""

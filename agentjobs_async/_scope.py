@@ -24,7 +24,7 @@ class Scope:
         self.deadline = deadline
         self.reason: Exception | None = None
         """What `interrupt` was called with; `None` when the deadline cut the block."""
-        self._group: set[Scope] = set() if group is None else group
+        self._group = group
         self._handle: asyncio.Handle | None = None
         self._timeout = asyncio.timeout(None)
 
@@ -42,15 +42,17 @@ class Scope:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         await self._timeout.__aenter__()
-        self._group.add(self)
+        if self._group is not None:
+            self._group.add(self)
         if self.deadline is not None:
-            self._handle = self._loop.call_at(self.deadline, self._cut, _TURNS)
+            self._handle = self._loop.call_at(self.deadline, self._cut)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        self._group.discard(self)
+        if self._group is not None:
+            self._group.discard(self)
         if self._handle is not None:
             self._handle.cancel()
         try:
@@ -59,7 +61,7 @@ class Scope:
             return True
         return False
 
-    def _cut(self, turns: int) -> None:
+    def _cut(self, turns: int = _TURNS) -> None:
         if turns:
             self._handle = self._loop.call_soon(self._cut, turns - 1)
         else:

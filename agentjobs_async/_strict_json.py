@@ -2,6 +2,7 @@
 
 import json
 import re
+from codecs import BOM_UTF8
 from math import isfinite
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ __all__ = ["parse"]
 _DEEPEST: Final = 64
 _MOST_VALUES: Final = 50_000
 _LIKE_VALUES: Final = {",": 1, "[": 1, "{": 3}
+_HEAVIEST: Final = max(_LIKE_VALUES.values())
 _STRING_OR_MORE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 
 
@@ -50,7 +52,7 @@ def parse(body: bytes) -> Any:
 
 def _text(body: bytes) -> str:
     try:
-        return body.decode("utf-8-sig")
+        return body.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         position = error.start
     raise ProtocolError("encoding", f"not UTF-8 at byte {position}")
@@ -58,6 +60,8 @@ def _text(body: bytes) -> str:
 
 def _is_heavy(text: str) -> bool:
     """Tell whether the values would take more than some 10 MiB: an empty object of two characters takes 400 bytes."""
+    if len(text) * _HEAVIEST <= _MOST_VALUES:
+        return False
     if sum(text.count(sign) * weight for sign, weight in _LIKE_VALUES.items()) <= _MOST_VALUES:
         return False
     weight = 0

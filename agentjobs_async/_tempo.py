@@ -12,10 +12,11 @@ class Tempo:
     """The clock of the polls. It is the loop's own, less the time in which it stood still.
 
     Attributes:
+        free: Whether any poll may start at any time.
         resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until somebody resumes it.
     """
 
-    __slots__ = ("_interval", "_lost", "_next_start", "_stopped_at", "resume_at")
+    __slots__ = ("_interval", "_lost", "_next_start", "_stopped_at", "free", "resume_at")
 
     def __init__(self, per_second: float | None) -> None:
         self._interval = 0.0 if per_second is None else 1 / per_second
@@ -23,11 +24,7 @@ class Tempo:
         self._lost = 0.0
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
-
-    @property
-    def free(self) -> bool:
-        """Whether any poll may start at any time."""
-        return self._stopped_at is None and not self._interval
+        self.free = not self._interval
 
     @property
     def stopped(self) -> bool:
@@ -57,6 +54,7 @@ class Tempo:
         """Stand still until the loop time `until`, at least; `None`: until resumed."""
         if self._stopped_at is None:
             self._stopped_at = now
+            self.free = False
             self.resume_at = until
         elif until is not None:
             self.resume_at = until if self.resume_at is None else max(self.resume_at, until)
@@ -68,6 +66,7 @@ class Tempo:
         lost = now - self._stopped_at
         self._lost += lost
         self._stopped_at = self.resume_at = None
+        self.free = not self._interval
         return lost
 
     def start(self, now: float) -> float:

@@ -13,8 +13,17 @@ RESOLUTION: Final = 0.01
 _FEW: Final = 1024
 _ROUNDING: Final = 1e-6
 _NEVER: Final = 1e12
+_LAST: Final = int(_NEVER / RESOLUTION)
 
 T = TypeVar("T")
+
+
+class _Bucket(list[T]):
+    """What is due at one time. Its number is one object for all that lies in it: they are many."""
+
+    __slots__ = ("number",)
+
+    number: int
 
 
 class Timetable(Generic[T]):
@@ -28,31 +37,36 @@ class Timetable(Generic[T]):
 
     def __init__(self, is_current: Callable[[T, int], bool]) -> None:
         self._is_current = is_current
-        self._buckets: dict[int, list[T]] = {}
+        self._buckets: dict[int, _Bucket[T]] = {}
         self._heap: list[int] = []
         self._full: dict[int, int] = {}
         self._size = 0
         self._stale = 0
 
-    def add(self, thing: T, when: float, at_most: int | None = None) -> int:
-        """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket."""
-        bucket = ceil(min(when, _NEVER) / RESOLUTION - _ROUNDING)
+    def add(self, thing: T, when: float, at_most: int | None = None, step: int = 1) -> int:
+        """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket.
+
+        Only each `step`-th bucket is used: fewer of them weigh less.
+        """
+        bucket = ceil(when / RESOLUTION - _ROUNDING) if when < _NEVER else _LAST
+        if step > 1:
+            bucket += -bucket % step
         things = self._buckets.get(bucket)
         if things is not None and at_most is not None and len(things) >= at_most:
-            bucket = self._with_room(bucket, at_most)
+            bucket = self._with_room(bucket, at_most, step)
             things = self._buckets.get(bucket)
         if things is None:
-            self._buckets[bucket] = [thing]
+            things = self._buckets[bucket] = _Bucket()
+            things.number = bucket
             heappush(self._heap, bucket)
-        else:
-            things.append(thing)
+        things.append(thing)
         self._size += 1
-        return bucket
+        return things.number
 
-    def _with_room(self, wanted: int, at_most: int) -> int:
+    def _with_room(self, wanted: int, at_most: int, step: int) -> int:
         bucket = self._full.get(wanted, wanted)
         while len(self._buckets.get(bucket, ())) >= at_most:
-            bucket += 1
+            bucket += step
         self._full[wanted] = bucket
         return bucket
 
@@ -81,14 +95,11 @@ class Timetable(Generic[T]):
             self._sweep()
 
     def _sweep(self) -> None:
-        kept = {
-            bucket: current
-            for bucket, things in self._buckets.items()
-            if (current := [thing for thing in things if self._is_current(thing, bucket)])
-        }
-        self._buckets = kept
-        self._heap = list(kept)
+        for bucket, things in self._buckets.items():
+            things[:] = [thing for thing in things if self._is_current(thing, bucket)]
+        self._buckets = {bucket: things for bucket, things in self._buckets.items() if things}
+        self._heap = list(self._buckets)
         heapify(self._heap)
         self._full.clear()
-        self._size = sum(map(len, kept.values()))
+        self._size = sum(map(len, self._buckets.values()))
         self._stale = 0

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from agentjobs_async.models import AgentJob, JobRef
 
-__all__ = ["Tracked", "Waiter"]
+__all__ = ["Tracked", "Waiter", "Worker"]
 
 
 class Waiter(Protocol):
@@ -42,9 +42,7 @@ class Tracked:
         error: What the last poll failed with; `None` when it did not.
         earliest: Loop time before which the server does not wish a poll.
         bucket: Where it lies in the timetable, or one of the places below.
-        polls_at_start: How many polls of all jobs had been answered when the one in flight began.
-        task: The worker that polls it right now.
-        again: Whether to poll at once when the poll in flight is answered.
+        worker: Who polls it right now.
     """
 
     READY = -1
@@ -52,7 +50,6 @@ class Tracked:
     NOWHERE = -3
 
     __slots__ = (
-        "again",
         "bad_answers",
         "bucket",
         "earliest",
@@ -60,12 +57,11 @@ class Tracked:
         "job",
         "observed",
         "polls",
-        "polls_at_start",
         "ref",
         "seen",
         "started",
-        "task",
         "waiters",
+        "worker",
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, observed: int) -> None:
@@ -76,11 +72,9 @@ class Tracked:
         self.waiters: Any = None
         self.started = self.seen = self.earliest = now
         self.polls = 0
-        self.polls_at_start = 0
         self.bad_answers = 0
         self.bucket = Tracked.NOWHERE
-        self.task: asyncio.Task[None] | None = None
-        self.again = False
+        self.worker: Worker | None = None
 
     def each(self) -> tuple[Waiter, ...]:
         """Give the waiters of this moment."""
@@ -92,7 +86,7 @@ class Tracked:
     def join(self, waiter: Waiter) -> None:
         """Add a waiter."""
         waiter.tracked = self
-        waiter.polls_before = self.polls - (self.task is not None)
+        waiter.polls_before = self.polls - (self.worker is not None)
         waiters = self.waiters
         if waiters is None:
             self.waiters = waiter
@@ -110,3 +104,40 @@ class Tracked:
                 return False
         self.waiters = None
         return True
+
+    def tell(self, job: AgentJob) -> None:
+        """Let the waiters of this moment take notice of a job."""
+        waiters = self.waiters
+        if type(waiters) is not dict:
+            waiters.saw(job)
+            return
+        for waiter in tuple(waiters):
+            waiter.saw(job)
+
+
+class Worker:
+    """Who polls, one job after the other.
+
+    Attributes:
+        task: What it runs in.
+        tracked: What it polls right now.
+        began: Loop time at which that poll began.
+        answers_before: How many polls of all jobs had been answered by then.
+    """
+
+    __slots__ = ("answers_before", "began", "task", "tracked")
+
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.tracked: Tracked | None = None
+        self.began = 0.0
+        self.answers_before = 0
+
+    def take(self, tracked: Tracked, now: float, answers: int) -> None:
+        """Begin a poll."""
+        self.tracked = tracked
+        self.began = now
+        self.answers_before = answers
+        tracked.worker = self
+        tracked.polls += 1

@@ -15,44 +15,19 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
-from attrs import field, frozen
 from yarl import URL
 
-from agentjobs_async._checks import checked_seconds
 from agentjobs_async._secrets import ApiKey
 from agentjobs_async._text import one_line
 from agentjobs_async._wire import Response
 from agentjobs_async.errors import AgentJobsError, NotSentError, ProtocolError, TransportError
+from agentjobs_async.policy import HttpTimeouts
 
-__all__ = ["HttpTimeouts", "Progress", "Transport"]
+__all__ = ["Progress", "Transport"]
 
 _SHOWN: Final = 300
 _ERROR_STATUS: Final = 300
 _EXPLANATION: Final = 1.0
-
-
-def _connect(value: float) -> float:
-    return checked_seconds("connect", value)
-
-
-def _request(value: float) -> float:
-    return checked_seconds("request", value)
-
-
-@frozen
-class HttpTimeouts:
-    """How long one exchange may take, in seconds.
-
-    Attributes:
-        connect: From the start to a ready connection: name lookup, TCP and TLS together.
-        request: One read of a job as a whole. A create is bounded by its own timeout instead.
-
-    Raises:
-        InvalidInputError: Not a finite number above 0.
-    """
-
-    connect: float = field(default=10.0, converter=_connect)
-    request: float = field(default=30.0, converter=_request)
 
 
 class Progress:
@@ -136,7 +111,7 @@ class Transport:
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, may_have_left=True)
+            return self._fault(error, url, may_have_left=True)
         raise _bare(interrupted)
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
@@ -157,7 +132,7 @@ class Transport:
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, may_have_left=progress.may_have_left)
+            return self._fault(error, url, may_have_left=progress.may_have_left)
         raise _bare(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
@@ -165,8 +140,11 @@ class Transport:
             progress.status = response.status
         explains = response.status >= _ERROR_STATUS
         try:
-            # The status line and the headers already say what an error is; its body only explains.
-            async with asyncio.timeout(_EXPLANATION if explains else None):
+            if explains:
+                # The status line and the headers already say what an error is; its body only explains.
+                async with asyncio.timeout(_EXPLANATION):
+                    body, whole = await _bounded(response.content, self._max_document_bytes)
+            else:
                 body, whole = await _bounded(response.content, self._max_document_bytes)
         except Exception:
             response.close()
@@ -180,14 +158,25 @@ class Transport:
             response.close()
         return Response(response.status, response.headers, body, whole)
 
-    def _fault(self, error: Exception, *, may_have_left: bool) -> AgentJobsError:
-        words = one_line(self._key.mask(_words(error)), _SHOWN)
+    def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
+        words = one_line(self._key.mask(self._words(error)), _SHOWN)
         reason = _not_sent_reason(error)
         if reason is not None or not may_have_left:
-            return NotSentError(f"nothing was sent: {words}", reason or "connect")
+            return NotSentError(f"nothing was sent to {url.host}: {words}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", words)
         return TransportError(f"the exchange broke: {words}")
+
+    def _words(self, error: Exception) -> str:
+        """Say what happened, without what aiohttp knows of the request."""
+        if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+            return f"broken HTTP: {error.message}"
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
+        if isinstance(error, TimeoutError):
+            return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
+        cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
+        return str(cause) or type(cause).__name__
 
     async def aclose(self) -> None:
         """Close all connections; idempotent."""
@@ -276,16 +265,6 @@ def _not_sent_reason(error: Exception) -> str | None:
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
         return "refused"
     return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)
-
-
-def _words(error: Exception) -> str:
-    """Say what happened, without what aiohttp knows of the request."""
-    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-        return f"broken HTTP: {error.message}"
-    if isinstance(error, TimeoutError):
-        return "it took too long"
-    cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
-    return str(cause) or type(cause).__name__
 
 
 def _bare(interrupted: asyncio.CancelledError) -> asyncio.CancelledError:

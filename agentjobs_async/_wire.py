@@ -113,14 +113,14 @@ class Codec:
         if not _is_success(response.status):
             refusal = self._refusal(response)
             if not isinstance(refusal, ResponseError) or _may_have_started(response.status):
-                return CreateOutcomeUnknownError(str(refusal), "response", response.status)
+                return CreateOutcomeUnknownError(refusal.message, "response", response.status)
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
         try:
             job = self._job(response, project_id)
             _ = job.ref
         except (ProtocolError, InvalidInputError) as error:
-            defect = str(error)
+            defect = error.message
         else:
             return job
         return CreateOutcomeUnknownError(defect, "response", response.status)

@@ -20,8 +20,8 @@ class TrackerStats:
         polls: How many polls were answered so far, well or badly.
         errors: How many of them failed.
         rate: Polls per second over the last 10 s.
-        oldest_unobserved: Seconds since that watched job was seen (or its wait began) for which it is longest; 0
-            without jobs. To the second.
+        oldest_unobserved: Seconds since the job that was seen least recently was seen, or its wait began; accurate to
+            1 s, and 0 without jobs.
     """
 
     jobs: int

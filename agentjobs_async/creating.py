@@ -90,7 +90,7 @@ class Create:
             response.outcome = CreateOutcome.NOT_SENT
             result: AgentJob | AgentJobsError = response
         elif isinstance(response, AgentJobsError):
-            result = self._unknown(str(response))
+            result = self._unknown(response.message)
         else:
             result = codec.created(response, self._project_id)
         self._progress.may_have_left = False
@@ -102,7 +102,8 @@ class Create:
     def _interrupted(self, scope: Scope) -> AgentJobsError:
         outcome = self._outcome()
         if outcome is CreateOutcome.UNKNOWN:
-            return self._unknown(str(scope.reason or f"no usable answer within {self._timeout:g} s"))
+            reason = scope.reason.message if isinstance(scope.reason, AgentJobsError) else None
+            return self._unknown(reason or f"no usable answer within {self._timeout:g} s")
         error = scope.reason if isinstance(scope.reason, AgentJobsError) else self._last
         error = error or NotSentError(f"nothing was sent: no connection within {self._timeout:g} s", "timeout")
         error.outcome = outcome

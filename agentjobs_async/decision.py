@@ -3,7 +3,7 @@
 from enum import Enum, auto
 from typing import Final
 
-from attrs import frozen
+from attrs import define, frozen
 
 from agentjobs_async._strategies import History, accepts, delay_of
 from agentjobs_async.errors import (
@@ -46,7 +46,7 @@ class Failed:
     error: Exception
 
 
-@frozen
+@define  # not frozen: one is made at each poll, and a frozen one takes three times as long to make
 class Again:
     """Ask again.
 
@@ -82,13 +82,12 @@ def decide(policy: PollPolicy, history: History, answer: Answer, now: float) -> 
     Raises:
         InvalidInputError: The wait strategy gave a negative delay, NaN, infinity, or no number.
     """
-    if isinstance(answer, Exception):
-        return _after_error(policy, history, answer, now)
-    job, wish = (answer.job, answer.retry_after) if isinstance(answer, Paced) else (answer, None)
-    if job.is_terminal:
-        return Done(job)
-    due, earliest = _next_poll(policy, history, job, now, wish)
-    return Again(due, earliest, now)
+    if isinstance(answer, AgentJob):
+        return Done(answer) if answer.is_terminal else _again(policy, history, answer, now, None, now)
+    if isinstance(answer, Paced):
+        job = answer.job
+        return Done(job) if job.is_terminal else _again(policy, history, job, now, answer.retry_after, now)
+    return _after_error(policy, history, answer, now)
 
 
 def _after_error(policy: PollPolicy, history: History, error: Exception, now: float) -> Decision:
@@ -97,8 +96,7 @@ def _after_error(policy: PollPolicy, history: History, error: Exception, now: fl
     if meaning is _Meaning.PERMANENT or bad_answers >= policy.max_bad_answers:
         return Failed(error)
     wish = error.retry_after if isinstance(error, ResponseError | ProtocolError) else None
-    due, earliest = _next_poll(policy, history, error, now, wish)
-    return Again(due, earliest, history.seen, bad_answers)
+    return _again(policy, history, error, now, wish, history.seen, bad_answers)
 
 
 def _meaning(policy: PollPolicy, history: History, error: Exception, now: float) -> _Meaning:
@@ -118,14 +116,20 @@ def _meaning(policy: PollPolicy, history: History, error: Exception, now: float)
     return _Meaning.TRANSIENT if passing else _Meaning.PERMANENT
 
 
-def _next_poll(
-    policy: PollPolicy, history: History, outcome: AgentJob | Exception, now: float, wish: float | None
-) -> tuple[float, float]:
-    delay = delay_of(policy.wait, history, outcome, now)
+def _again(
+    policy: PollPolicy,
+    history: History,
+    outcome: AgentJob | Exception,
+    now: float,
+    wish: float | None,
+    seen: float,
+    bad_answers: int = 0,
+) -> Again:
+    due = now + delay_of(policy.wait, history, outcome, now)
     if wish is None:
-        return now + delay, now
+        return Again(due, now, seen, bad_answers)
     earliest = now + min(wish, policy.max_retry_after)
-    return max(now + delay, earliest), earliest
+    return Again(max(due, earliest), earliest, seen, bad_answers)
 
 
 _LAST_POLL: Final = 1.0
@@ -134,7 +138,7 @@ _CLOCK_TOLERANCE: Final = 0.001
 
 def last_poll_lead(timeout: float) -> float:
     """Give the seconds by which a wait's last poll starts before its deadline."""
-    return min(_LAST_POLL, timeout / 10)
+    return _LAST_POLL if timeout > 10 * _LAST_POLL else timeout / 10
 
 
 def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout: float | None) -> float:

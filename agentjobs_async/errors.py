@@ -1,6 +1,6 @@
 """Every error that this package raises.
 
-AgentJobsError                             .outcome: CreateOutcome | None
+AgentJobsError                             .outcome: CreateOutcome | None, .ref: JobRef | None
 ├─ InvalidInputError (ValueError)          before any I/O
 ├─ SessionClosedError (RuntimeError)       closed, another loop, a forked child
 ├─ NotSentError (ConnectionError)          no byte of the request left                .reason
@@ -13,14 +13,14 @@ AgentJobsError                             .outcome: CreateOutcome | None
 │  ├─ RejectedError                        other 3xx and 4xx
 │  └─ ServerError                          5xx
 ├─ ProtocolError                           an answer that is none                     .reason .retry_after
-├─ WaitTimeoutError (TimeoutError)         .ref .last_job .last_error .polls .elapsed
+├─ WaitTimeoutError (TimeoutError)         .last_job .last_error .polls .elapsed
 ├─ JobFailedError                          .job; only by AgentJob.raise_for_status()
 └─ JournalError                            locked, corrupt, version, full, …          .reason
 """
 
 import pickle
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentjobs_async._text import words_of
 
@@ -50,6 +50,9 @@ __all__ = [
 ]
 
 
+E = TypeVar("E", bound=Exception)
+
+
 class CreateOutcome(StrEnum):
     """How a create ended: each ends as exactly one of these."""
 
@@ -64,10 +67,23 @@ class CreateOutcome(StrEnum):
 
 
 class AgentJobsError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package. Its text is one line: the job, what happened, what to do about it."""
 
     outcome: CreateOutcome | None = None
     """What became of the create that raised this; `None` when it was not raised by a create."""
+    ref: "JobRef | None" = None
+    """The job that was read or waited for; `None` when it was raised by anything else."""
+    advice = ""
+    """What to do about it, where the message does not say so itself."""
+
+    @property
+    def message(self) -> str:
+        """What happened, without the job's name and the advice that `str` gives beside it."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        named = self.message if self.ref is None else f"job {self.ref.to_token()}: {self.message}"
+        return f"{named}; {self.advice}" if self.advice else named
 
     def __reduce__(self) -> "tuple[Callable[..., AgentJobsError], tuple[Any, ...]]":
         """Pickle the fields themselves: an exception's own way calls `__init__` with the finished message."""
@@ -96,6 +112,8 @@ class NotSentError(AgentJobsError, ConnectionError):
         reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (it refused), `timeout` or `connect`.
     """
 
+    advice = "check base_url and the network, or try again"
+
     def __init__(self, message: str, reason: str = "connect") -> None:
         super().__init__(message)
         self.reason = reason
@@ -103,6 +121,8 @@ class NotSentError(AgentJobsError, ConnectionError):
 
 class TransportError(AgentJobsError, ConnectionError):
     """The exchange broke after the first byte of the request left: reset, closed, timed out."""
+
+    advice = "a read may be tried again"
 
 
 class CreateOutcomeUnknownError(AgentJobsError):
@@ -114,11 +134,10 @@ class CreateOutcomeUnknownError(AgentJobsError):
     """
 
     outcome = CreateOutcome.UNKNOWN
+    advice = "look at the project before creating this job again"
 
     def __init__(self, detail: str, phase: str = "request", status: int | None = None) -> None:
-        super().__init__(
-            f"an agent may have been started: {detail}; look at the project before creating this job again"
-        )
+        super().__init__(f"an agent may have been started: {detail}")
         self.phase = phase
         self.status = status
 
@@ -129,20 +148,17 @@ class ResponseError(AgentJobsError):
     Attributes:
         status: The HTTP status.
         request_id: The service's own name for the exchange, where it gave one, else `None`.
-        retry_after: The seconds after which the service wishes to be asked again; `None` without a valid wish.
+        retry_after: The seconds of its Retry-After; `None` without a valid one.
         excerpt: The beginning of what it said: one line, at most 2 KiB, the key masked.
     """
-
-    advice = ""
 
     def __init__(
         self, status: int, request_id: str | None = None, retry_after: float | None = None, excerpt: str = ""
     ) -> None:
-        parts = [f"HTTP {status}", excerpt, f"request id {request_id}" if request_id else ""]
-        wish = "" if retry_after is None else f"the service asks for {retry_after:g} s of patience"
-        super().__init__(
-            "; ".join(part for part in (": ".join(filter(None, parts[:2])), parts[2], wish, self.advice) if part)
-        )
+        answer = f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}"
+        named = f"request id {request_id}" if request_id else ""
+        wish = "" if retry_after is None else f"Retry-After: {retry_after:g} s"
+        super().__init__("; ".join(filter(None, (answer, named, wish))))
         self.status = status
         self.request_id = request_id
         self.retry_after = retry_after
@@ -158,7 +174,7 @@ class AuthError(ResponseError):
 class NotFoundError(ResponseError):
     """404 or 410: no such job or project, or no longer."""
 
-    advice = "check the project id and the job id"
+    advice = "check base_url, the project id and the job id"
 
 
 class RateLimitedError(ResponseError):
@@ -187,6 +203,8 @@ class ProtocolError(AgentJobsError):
         retry_after: As in `ResponseError`.
     """
 
+    advice = "check base_url and get_path, or your own get_job"
+
     def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"unusable answer ({reason}): {detail}")
         self.reason = reason
@@ -197,7 +215,6 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
     """The wait's own time ran out. The job goes on remotely; wait for its `ref` again to take it up.
 
     Attributes:
-        ref: The job.
         last_job: What the last good answer showed; `None` when there was none.
         last_error: What the last poll failed with; `None` when it did not.
         polls: How many polls were made.
@@ -208,12 +225,10 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
     ) -> None:
         seen = f"last seen {last_job.shown_status}" if last_job is not None else "never seen"
-        trouble = f", last error: {words_of(last_error)}" if last_error is not None else ""
-        super().__init__(
-            f"job {ref.to_token()} did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble});"
-            " it goes on remotely: wait for it again by its ref"
-        )
-        self.ref = ref
+        trouble = f", last error: {said_by(last_error)}" if last_error is not None else ""
+        super().__init__(f"it did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble})")
+        self.ref: JobRef = ref
+        self.advice = _AFTER_TIMEOUT if last_job is not None else _AFTER_SILENCE
         self.last_job = last_job
         self.last_error = last_error
         self.polls = polls
@@ -223,8 +238,24 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         """Pickle; a foreign `last_error` that doesn't pickle becomes an `AgentJobsError` of the same words."""
         rebuild, (cls, args, state) = super().__reduce__()
         if not _survives_pickling(self.last_error):
-            state["last_error"] = AgentJobsError(f"{type(self.last_error).__name__}: {words_of(self.last_error)}")
+            state["last_error"] = AgentJobsError(said_by(self.last_error))
         return rebuild, (cls, args, state)
+
+
+_AFTER_TIMEOUT: Final = "it goes on remotely: wait for it again by its ref"
+_AFTER_SILENCE: Final = "if it exists, it goes on remotely: check its ids, and wait for it again by its ref"
+
+
+def about(error: E, ref: "JobRef") -> E:
+    """Give `error`, which now names the job where it is one of ours and named none."""
+    if isinstance(error, AgentJobsError) and error.ref is None:
+        error.ref = ref
+    return error
+
+
+def said_by(error: BaseException | None) -> str:
+    """Give what an error says as one line: ours without its job and advice, a foreign one with its type."""
+    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {words_of(error)}"
 
 
 def _survives_pickling(value: object) -> bool:
@@ -242,8 +273,10 @@ class JobFailedError(AgentJobsError):
         job: The failed job.
     """
 
+    advice = "its record may say more in job.raw"
+
     def __init__(self, job: "AgentJob") -> None:
-        super().__init__(f"job {job.shown_name} failed; its record may say more in job.raw")
+        super().__init__(f"the job {job.shown_name} failed")
         self.job = job
 
 

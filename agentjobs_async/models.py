@@ -21,9 +21,13 @@ class JobStatus(StrEnum):
     """The statuses that the service documents."""
 
     ACTIVE = "active"
+    """The agent works."""
     COMPLETED = "completed"
+    """It is done; there is a pull request where it changed anything."""
     ARCHIVED = "archived"
+    """The job was put away."""
     FAILED = "failed"
+    """The agent met an unrecoverable error."""
 
 
 TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.FAILED})
@@ -100,13 +104,18 @@ class JobRef:
 
 @frozen
 class JobSource:
-    """Where the agent works. Each is `None` when the service gave no text."""
+    """Where the agent works. Each is `None` when the service gave no text.
+
+    Attributes:
+        repository: The repository.
+        ref: The branch, tag or commit.
+    """
 
     repository: str | None = None
     ref: str | None = None
 
 
-def _known_status(value: Any) -> JobStatus | str:
+def _known_status(value: JobStatus | str) -> JobStatus | str:
     if not isinstance(value, str):
         raise InvalidInputError(f"status must be a string, not {type(value).__name__}")
     return _KNOWN.get(value, value)
@@ -118,10 +127,14 @@ class AgentJob:
 
     Attributes:
         id: The service's name for the job.
-        project_id: The project that it was asked for.
+        project_id: The project that it was created or read in; not part of the document.
         status: A `JobStatus`, or the service's own text when it is none of them.
         pr_link: The pull request's URL, only when it is absolute http(s) without userinfo or control characters;
             any other text stays in `raw`. Never fetched.
+        source: Where the agent works.
+        model: What the agent runs on.
+        created_at: When it was created, in UTC.
+        archived_at: When it was archived, in UTC.
         raw: The document as a plain dict, the key masked if the server echoed it.
     """
 

@@ -1,22 +1,18 @@
-"""What a user says about waiting: when to ask again, what to put up with, and how much all polls may use."""
+"""What a user says about waiting: when to ask again, what to put up with, and how much polls may use."""
 
 from typing import Any
 
 from attrs import field, frozen
 
-from agentjobs_async._checks import checked_count, checked_seconds, is_async
-from agentjobs_async._strategies import DEFAULT_RETRY, DEFAULT_WAIT, RetryStrategy, WaitStrategy
-from agentjobs_async.errors import InvalidInputError
+from agentjobs_async._checks import checked_count, checked_seconds
+from agentjobs_async._strategies import DEFAULT_RETRY, DEFAULT_WAIT, RetryStrategy, WaitStrategy, checked_strategy
 
-__all__ = ["PollBudget", "PollPolicy"]
+__all__ = ["HttpTimeouts", "PollBudget", "PollPolicy"]
 
 
 def _plain_strategy(instance: object, attribute: Any, value: object) -> None:
     del instance
-    if not callable(value):
-        raise InvalidInputError(f"{attribute.name} must be a tenacity strategy, not {type(value).__name__}")
-    if is_async(value):
-        raise InvalidInputError(f"{attribute.name} must be a plain strategy: nobody awaits an async one")
+    checked_strategy(attribute.name, value)
 
 
 def _grace(value: float) -> float:
@@ -38,12 +34,16 @@ class PollPolicy:
     Attributes:
         wait: Any tenacity wait strategy: the seconds from an answer to the next poll. It is called with a
             `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and `outcome_timestamp` (loop
-            time) are set. `wait_exception` sees `tenacity.TryAgain` where the job was just still active.
-        retry: Any plain tenacity retry strategy: which exceptions of your own get_job are passing faults.
+            time) are set. By default 3.3 s, and 3 % of the wait's age more, up to 9 s (from an age of 190 s on), all
+            that give or take a tenth at random. `wait_exception` sees `tenacity.TryAgain` where the job was just still
+            active.
+        retry: Any plain tenacity retry strategy: which exceptions of your own get_job are passing faults; by default
+            every `OSError`, of which `TimeoutError` is one.
         not_found_grace: Seconds from the wait's start, or from the last answer that showed the job, in which a 404
             counts as "not visible yet"; 0 gives none.
         max_bad_answers: How many unusable answers in a row end a wait; at least 1.
-        max_retry_after: Seconds to which a server's wish to be left alone is cut; 0 ignores wishes.
+        max_retry_after: The longest Retry-After that is obeyed, in seconds: a poll's longer one is cut to it (0 ignores
+            it), a create's longer one raises `RateLimitedError`.
 
     Raises:
         InvalidInputError: A setting makes no sense. A strategy that gives anything but finite seconds from 0 on raises
@@ -80,3 +80,27 @@ class PollBudget:
 
     in_flight: int = field(default=100, converter=_places)
     per_second: float | None = field(default=None, converter=_rate)
+
+
+def _connect(value: float) -> float:
+    return checked_seconds("connect", value)
+
+
+def _request(value: float) -> float:
+    return checked_seconds("request", value)
+
+
+@frozen
+class HttpTimeouts:
+    """How long one exchange may take, in seconds.
+
+    Attributes:
+        connect: From the start to a ready connection: name lookup, TCP and TLS together.
+        request: One read of a job as a whole. A create is bounded by its own timeout instead.
+
+    Raises:
+        InvalidInputError: Not a finite number above 0.
+    """
+
+    connect: float = field(default=10.0, converter=_connect)
+    request: float = field(default=30.0, converter=_request)

@@ -1,8 +1,8 @@
 """The session: one service, one key, one event loop. Creates jobs, reads them, waits for them."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from ssl import SSLContext
 from types import TracebackType
 from typing import Final, NoReturn, Self
@@ -11,20 +11,19 @@ from agentjobs_async._address import PathTemplate, checked_base_url, checked_pro
 from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_count, checked_instance, checked_seconds, checked_timeout
 from agentjobs_async._scope import Scope, let_leave
-from agentjobs_async._secrets import ApiKey
-from agentjobs_async._transport import HttpTimeouts, Transport
-from agentjobs_async._version import __version__
+from agentjobs_async._settings import checked_flag, checked_key, checked_user_agent, default_project, setting
+from agentjobs_async._transport import Transport
 from agentjobs_async._wire import Codec, prompt_body
+from agentjobs_async.completion import WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.creating import Create
 from agentjobs_async.decision import Answer
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced, checked_id
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook, Hooks, checked_observer
 from agentjobs_async.tracker import Tracker
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, reader
-from agentjobs_async.watching import AsCompleted, Updates
 
 __all__ = ["AgentJobsSession"]
 
@@ -44,15 +43,15 @@ class AgentJobsSession:
         base_url: Address of the service: https, or plain http to loopback. `None` takes `AGENTJOBS_BASE_URL`.
         api_key: The secret, visible ASCII. `None` takes `AGENTJOBS_API_KEY`. It goes to `base_url` only.
         project_id: The project of calls that name none. `None` takes `AGENTJOBS_PROJECT_ID`, where that is set.
-        create_path: Template of the path that creates; may know `{project_id}`, and carry a query string.
-        get_path: Template of the path that reads; must know `{job_id}`, may know `{project_id}`.
+        create_path: Template of the path that creates; may contain `{project_id}`, and carry a query string.
+        get_path: Template of the path that reads; must contain `{job_id}`, may contain `{project_id}`.
         get_job: An async callable that reads a job some other way; it gets a `JobRef`, and gives an `AgentJob` or the
             service's document as a mapping. `get_path` and `timeouts.request` don't matter then.
         policy: When a wait asks again, and what it puts up with.
-        budget: What all polls of this session may use together; your own `get_job` calls come on top, as many at
-            once.
+        budget: What all polls of this session may use together; calls of the `get_job` method come on top, as
+            many at once.
         timeouts: How long one exchange may take.
-        ssl: An own context, for private authorities or client certificates; `None` is the system's.
+        ssl: Your own context, for private authorities or client certificates; `None` is the system's.
         proxy: Address of an http(s) proxy; `None` goes directly. Never taken from the environment.
         max_document_bytes: How long an answer may be, compressed or not, up to 1 GiB; beyond it is a `ProtocolError`.
         allow_insecure: Allows plain http to other hosts than loopback: the key crosses the network readable.
@@ -83,15 +82,15 @@ class AgentJobsSession:
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        key = _checked_key(api_key)
+        key = checked_key(api_key)
         del api_key  # no traceback with locals shows it, should it or another argument be refused
         if isinstance(key, InvalidInputError):
             raise key
-        self._base = checked_base_url(
-            _given("base_url", base_url, "AGENTJOBS_BASE_URL"), allow_insecure=_flag("allow_insecure", allow_insecure)
+        insecure = checked_flag("allow_insecure", allow_insecure)
+        self._base = setting(
+            "base_url", base_url, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure)
         )
-        given_project = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
-        self._project_id = None if given_project is None else checked_id("project_id", given_project)
+        self._project_id = default_project(project_id)
         project, job = "project_id", "job_id"
         self._create_path = PathTemplate("create_path", create_path, self._base, allowed=frozenset({project}))
         self._get_path = PathTemplate(
@@ -105,7 +104,7 @@ class AgentJobsSession:
             timeouts=checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts(),
             ssl=checked_instance("ssl", ssl, SSLContext),
             proxy=checked_proxy(proxy, self._base, allow_insecure=allow_insecure),
-            user_agent=_checked_user_agent(user_agent),
+            user_agent=checked_user_agent(user_agent),
             max_document_bytes=self._codec.max_document_bytes,
         )
         self._read: Read = self._read_over_http if get_job is None else reader(get_job)
@@ -120,7 +119,7 @@ class AgentJobsSession:
         prompt: str,
         *,
         project_id: str | None = None,
-        timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - the settled face; it tells what was not sent from what is unknown
+        timeout: float = _LONGEST_CREATE,  # noqa: ASYNC109 - a public signature; it tells what was not sent from what is unknown
         retry: bool = True,
     ) -> AgentJob:
         """Start one agent, at most, whatever the network does, and give its job.
@@ -137,18 +136,18 @@ class AgentJobsSession:
         Raises:
             InvalidInputError: An argument makes no sense; nothing was sent.
             NotSentError: No connection could be made in time; nothing was sent.
-            RateLimitedError: 429, and the patience asked for exceeds `policy.max_retry_after` or the time left, or
-                `retry` is false.
+            RateLimitedError: 429, and its Retry-After exceeds `policy.max_retry_after` or the time left, or `retry` is
+                false.
             AuthError, NotFoundError, RejectedError: Refused; no agent was started.
             CreateOutcomeUnknownError: An agent may have been started: it broke after the first byte left, or the
                 answer was a 5xx, 408, 303, or no usable job.
-            SessionClosedError: The session is closed, or was while nothing was under way.
+            SessionClosedError: The session is closed, or is closed before the request is sent.
         """
         try:
             project = self._project(project_id)
             body = prompt_body(prompt)
             seconds = checked_seconds("timeout", timeout)
-            again = _flag("retry", retry)
+            again = checked_flag("retry", retry)
             self._enter()
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
@@ -162,7 +161,10 @@ class AgentJobsSession:
             max_retry_after=self._policy.max_retry_after,
             hooks=self._hooks,
         )
-        return _raised(await create.run(self._transport, self._codec, self._scopes))
+        result = await create.run(self._transport, self._codec, self._scopes)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
         """Read a job once, without any retry.
@@ -183,13 +185,15 @@ class AgentJobsSession:
             answer = await self._read(ref)
         if answer is None:
             answer = scope.reason or SessionClosedError(_CLOSED)
-        return _raised(answer.job if isinstance(answer, Paced) else answer)
+        if isinstance(answer, Exception):
+            raise about(answer, ref)
+        return answer.job if isinstance(answer, Paced) else answer
 
     async def wait_for_job(
         self,
         job: AgentJob | JobRef | str,
         *,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Give the job once it is completed, archived or failed. `failed` is a result, not an exception.
@@ -199,11 +203,11 @@ class AgentJobsSession:
         Args:
             job: A bare id is a job of the session's project. An `AgentJob` that has ended comes back without a poll.
             timeout: Seconds above 0; `None` waits for ever.
-            on_update: A plain function, called with the job at first sight and at each change, the last included.
-                What it raises is logged once.
+            on_update: A plain function, called with the job at first sight and at each change (of what is not only in
+                `raw`), the last included. What it raises is logged once.
 
         Raises:
-            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave no delay.
+            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave an invalid delay.
             WaitTimeoutError: The time ran out.
             ProtocolError: `policy.max_bad_answers` unusable answers in a row.
             NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
@@ -214,7 +218,12 @@ class AgentJobsSession:
         return await self._tracker.watch(job, timeout, on_update)
 
     def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
-        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it ends the wait.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
+        """
         return self._tracker.watch(job, timeout)
 
     def as_completed(
@@ -222,20 +231,31 @@ class AgentJobsSession:
         jobs: Iterable[AgentJob | JobRef | str] | AsyncIterable[AgentJob | JobRef | str],
         *,
         timeout: float | None = 1800.0,
-    ) -> AsCompleted:
+    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
         """Give an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
             jobs: A list is taken at once; any other iterable, an async one without end too, at most 1,000 ahead of
-                the results that were taken. What it raises itself comes out of the iteration.
-            timeout: Seconds for each job, from when it is taken.
+                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
+                two results.
+            timeout: Seconds for each job, from when it is taken; `None` for ever.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         return self._tracker.as_completed(jobs, timeout)
 
-    def updates(self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0) -> Updates:
+    def updates(
+        self, job: AgentJob | JobRef | str, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
-        Who reads slowly gets the newest state. The wait's error comes out of the iteration.
+        A slow reader gets the newest state. The wait's error comes out of the iteration.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         return self._tracker.updates(job, timeout)
 
@@ -243,11 +263,19 @@ class AgentJobsSession:
         """Say that something happened to the job: it is polled soon, once, however often this is called.
 
         Nothing happens for a job that nobody waits for.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The session is closed, or this is not its event loop.
         """
         self._tracker.notify(job)
 
     def stats(self) -> TrackerStats:
-        """Give a snapshot of what the waits of this session are doing."""
+        """Give a snapshot of what the waits of this session are doing.
+
+        Raises:
+            SessionClosedError: The session is closed, or this is not its event loop.
+        """
         return self._tracker.stats()
 
     async def run_job(
@@ -255,7 +283,7 @@ class AgentJobsSession:
         prompt: str,
         *,
         project_id: str | None = None,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; it spans the create and the wait
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; it spans the create and the wait
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Create a job, then wait for it, all within `timeout` seconds; the create takes 120 s at the most.
@@ -337,38 +365,3 @@ class AgentJobsSession:
         url = self._get_path.url({"project_id": ref.project_id, "job_id": ref.job_id})
         response = await self._transport.read(url)
         return response if isinstance(response, AgentJobsError) else self._codec.polled(response, ref)
-
-
-def _raised(result: AgentJob | Exception) -> AgentJob:
-    if isinstance(result, AgentJob):
-        return result
-    raise result
-
-
-def _given(name: str, value: str | None, variable: str) -> str:
-    """Give an argument, or what the environment has for it; an empty variable counts as none."""
-    found = value if value is not None else os.environ.get(variable)
-    if value is None and not found:
-        raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
-    return found  # type: ignore[return-value]  # the checks of each setting follow
-
-
-def _checked_key(value: str | None) -> ApiKey | InvalidInputError:
-    try:
-        return ApiKey(_given("api_key", value, "AGENTJOBS_API_KEY"))
-    except InvalidInputError as error:
-        return error.with_traceback(None)
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
-    return value
-
-
-def _checked_user_agent(value: object) -> str:
-    if value is None:
-        return f"agentjobs-async/{__version__}"
-    if not isinstance(value, str) or not value.strip() or not (value.isascii() and value.isprintable()):
-        raise InvalidInputError("user_agent must be printable ASCII on one line")
-    return value

@@ -1,14 +1,15 @@
 """What happens, told to whoever asks: hooks and their events, and the logger of the package."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
+from urllib.parse import quote
 
 from attrs import frozen
 
 from agentjobs_async._checks import is_async
-from agentjobs_async._text import words_of
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
+from agentjobs_async.errors import CreateOutcome, InvalidInputError, WaitTimeoutError, said_by
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
 __all__ = [
@@ -69,7 +70,7 @@ class JobPolled:
 
 @frozen
 class JobChanged:
-    """A poll showed the job other than it was known before.
+    """A poll showed a change of the job. What only `raw` holds does not count.
 
     Attributes:
         previous: The job as it was known.
@@ -112,6 +113,7 @@ class WaitEnded:
 
 
 Event = JobCreated | CreateFailed | JobPolled | JobChanged | PollFailed | WaitEnded
+"""What a hook is told."""
 
 
 class Hook(Protocol):
@@ -128,6 +130,8 @@ def checked_observer(name: str, observer: object) -> None:
     Raises:
         InvalidInputError: `observer` is either.
     """
+    if isinstance(observer, type):
+        raise InvalidInputError(f"{name} must be an instance, not the class itself: {observer.__name__}()")
     if not callable(observer):
         raise InvalidInputError(f"{name} must be callable, not {type(observer).__name__}")
     if is_async(observer):
@@ -161,28 +165,25 @@ class Contained:
                 )
 
 
-class Hooks:
+class Hooks(tuple[Contained, ...]):
     """All hooks of one session or tracker, each contained. Falsy without hooks, so that no event is made for nobody.
 
     Raises:
         InvalidInputError: A hook is no plain callable, or `hooks` no sequence of them.
     """
 
-    __slots__ = ("_hooks",)
+    __slots__ = ()
 
-    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+    def __new__(cls, hooks: Sequence[Hook] = ()) -> Self:
         if not isinstance(hooks, Iterable):
             raise InvalidInputError(
                 f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
             )
-        self._hooks = tuple(Contained("a hook", hook) for hook in hooks)
-
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
+        return super().__new__(cls, (Contained("a hook", hook) for hook in hooks))
 
     def emit(self, event: Event) -> None:
         """Tell every hook."""
-        for hook in self._hooks:
+        for hook in self:
             hook(event)
 
 
@@ -192,7 +193,7 @@ class StatusWarnings:
     __slots__ = ("_warned",)
 
     def __init__(self) -> None:
-        self._warned: set[str] = set()
+        self._warned: tuple[str, ...] = ()  # mostly empty: then it weighs nothing
 
     def check(self, job: AgentJob) -> None:
         """Log that the service used a status which this version does not know."""
@@ -201,12 +202,12 @@ class StatusWarnings:
             and job.shown_status not in self._warned
             and len(self._warned) < _MOST_WARNINGS
         ):
-            self._warned.add(job.shown_status)
+            self._warned += (job.shown_status,)
             logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)
 
 
 class LoggingHook:
-    """A hook that logs under `agentjobs_async`: polls at DEBUG, what changes at INFO, failed ends at WARNING."""
+    """A hook that logs under `agentjobs_async`: polls at DEBUG, changes and ends at INFO, failures at WARNING."""
 
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
@@ -221,20 +222,18 @@ def _as_log(event: Event) -> tuple[int, str]:
         case CreateFailed(project_id, outcome, error):
             return (
                 logging.WARNING,
-                f"create in {JobRef(project_id, '-').to_token()[:-2]} ended as {outcome}: {_shown(error)}",
+                f"create in {quote(project_id, safe='')} ended as {outcome}: {said_by(error)}",
             )
         case JobPolled(job, polls):
             return logging.DEBUG, f"poll {polls} of {job.shown_name}: {job.shown_status}"
         case JobChanged(job, previous):
             return logging.INFO, f"{job.shown_name} went from {previous.shown_status} to {job.shown_status}"
         case PollFailed(ref, error, polls):
-            return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {_shown(error)}"
+            return logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {said_by(error)}"
         case WaitEnded(ref, job, error, polls, elapsed):
-            end = job.shown_status if job is not None else _shown(error)
-            level = logging.INFO if job is not None else logging.WARNING
-            return level, f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}"
-
-
-def _shown(error: BaseException | None) -> str:
-    text = words_of(error)
-    return text if isinstance(error, AgentJobsError) and text else f"{type(error).__name__}: {text}"
+            end = job.shown_status if job is not None else said_by(error)
+            expected = job is not None or isinstance(error, WaitTimeoutError | asyncio.CancelledError)
+            return (
+                logging.INFO if expected else logging.WARNING,
+                f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}",
+            )

@@ -1,7 +1,8 @@
 """Many waits on one event loop: one poll stream for each job, one budget for all."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
@@ -9,13 +10,14 @@ from agentjobs_async._binding import Binding
 from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._scheduler import Scheduler
 from agentjobs_async._scope import let_leave
+from agentjobs_async.completion import AsCompleted, Target, WaitResult
 from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Contained, Hook, Hooks
 from agentjobs_async.waiting import GetJob, OnUpdate, Read, checked_policy, job_or_ref, reader
-from agentjobs_async.watching import AsCompleted, Target, Updates, Watch, WatchWithUpdates
+from agentjobs_async.watching import Updates, Watch, WatchWithUpdates
 
 __all__ = ["JobTracker", "Tracker"]
 
@@ -58,13 +60,7 @@ class Tracker:
         update = None if on_update is None else Contained("on_update", on_update)
         scheduler = self.enter()
         watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
-        known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        if known is not None and known.is_terminal:
-            watch.saw(known)
-            watch.set_result(known)
-            scheduler.spare(known)
-        else:
-            scheduler.attach(watch, ref, known)
+        scheduler.attach(watch, target)
         return watch
 
     def as_completed(self, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None) -> AsCompleted:
@@ -129,7 +125,7 @@ class JobTracker:
         self,
         job: AgentJob | JobRef,
         *,
-        timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
         on_update: OnUpdate | None = None,
     ) -> AgentJob:
         """Give the job once it is completed, archived or failed; as the free `wait_for_job` does, with its errors.
@@ -145,7 +141,12 @@ class JobTracker:
         *,
         timeout: float | None = 1800.0,
     ) -> asyncio.Future[AgentJob]:
-        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it leaves."""
+        """Give a future of what `wait_for_job` would give or raise, the lightest handle. Cancelling it ends the wait.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
+        """
         return self._tracker.watch(job, timeout)
 
     def as_completed(
@@ -153,20 +154,31 @@ class JobTracker:
         jobs: Iterable[AgentJob | JobRef] | AsyncIterable[AgentJob | JobRef],
         *,
         timeout: float | None = 1800.0,
-    ) -> AsCompleted:
+    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
         """Give an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
             jobs: A list is taken at once; any other iterable, an async one without end too, at most 1,000 ahead of
-                the results that were taken. What it raises itself comes out of the iteration.
-            timeout: Seconds for each job, from when it is taken.
+                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
+                two results.
+            timeout: Seconds for each job, from when it is taken; `None` for ever.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         return self._tracker.as_completed(jobs, timeout)
 
-    def updates(self, job: AgentJob | JobRef, *, timeout: float | None = 1800.0) -> Updates:
+    def updates(
+        self, job: AgentJob | JobRef, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Give an async context manager over the job's state now, and each change until its end.
 
-        Who reads slowly gets the newest state. The wait's error comes out of the iteration.
+        A slow reader gets the newest state. The wait's error comes out of the iteration.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         return self._tracker.updates(job, timeout)
 
@@ -174,11 +186,19 @@ class JobTracker:
         """Say that something happened to the job: it is polled soon, once, however often this is called.
 
         Nothing happens for a job that nobody waits for.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: The tracker is closed, or this is not its event loop.
         """
         self._tracker.notify(job)
 
     def stats(self) -> TrackerStats:
-        """Give a snapshot of what the tracker is doing."""
+        """Give a snapshot of what the tracker is doing.
+
+        Raises:
+            SessionClosedError: The tracker is closed, or this is not its event loop.
+        """
         return self._tracker.stats()
 
     async def aclose(self) -> None:

@@ -2,21 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
-from agentjobs_async._checks import checked_timeout
+from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
 from agentjobs_async.decision import Answer, Done, Failed, decide, moved_to_last_poll
-from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError
+from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import Contained, StatusWarnings
 
-__all__ = ["GetJob", "OnUpdate", "Read", "Wait", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
+__all__ = ["GetJob", "OnUpdate", "Read", "checked_policy", "job_or_ref", "reader", "wait_for_job"]
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
+"""Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
 OnUpdate = Callable[[AgentJob], object]
+"""Is called with the job at first sight and at each change, the last included; what it returns is ignored."""
 Read = Callable[[JobRef], Awaitable[Answer]]
 
 _CUT: Final = "no answer until the wait ended"
@@ -29,7 +32,7 @@ async def wait_for_job(
     *,
     get_job: GetJob,
     policy: PollPolicy | None = None,
-    timeout: float | None = 1800.0,  # noqa: ASYNC109 - the settled face; the deadline also paces the last poll
+    timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
     on_update: OnUpdate | None = None,
 ) -> AgentJob:
     """Give the job once it is completed, archived or failed. `failed` is a result, not an exception.
@@ -39,21 +42,34 @@ async def wait_for_job(
     Args:
         job: An `AgentJob` that has ended already comes back without a poll.
         get_job: Reads the job: an async callable that gives an `AgentJob` or the service's document as a mapping.
-        policy: When to ask again; by default more slowly the longer it takes, up to every 16 s.
+        policy: When to ask again; by default after 3.3 s, and more slowly the longer it takes, up to every 9 s,
+            all that give or take a tenth.
         timeout: Seconds above 0; `None` waits for ever.
         on_update: A plain function, called with the job at first sight and at each change, the last included. What
             it raises is logged once.
 
     Raises:
-        InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave no delay.
+        InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave an invalid delay.
         WaitTimeoutError: The time ran out.
         ProtocolError: `policy.max_bad_answers` unusable answers in a row.
         NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
         AuthError, RejectedError, ServerError: An answer after which asking again is no use.
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
-    wait = Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
-    return await wait.run(reader(get_job))
+    wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
+    read, clock = reader(get_job), asyncio.get_running_loop().time
+    result: AgentJob | Exception | None = wait.begin(clock())
+    async with Scope(wait.deadline) as scope:
+        while result is None:
+            wait.ask()
+            result = wait.take(await read(wait.ref), clock())
+            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
+                break
+            if result is None:
+                await asyncio.sleep(wait.pause)
+    if isinstance(result, AgentJob):
+        return result
+    raise wait.timed_out(clock()) if result is None or scope.ended else about(result, wait.ref)
 
 
 def checked_policy(policy: object) -> PollPolicy:
@@ -62,11 +78,7 @@ def checked_policy(policy: object) -> PollPolicy:
     Raises:
         InvalidInputError: It is no `PollPolicy`.
     """
-    if policy is None:
-        return _DEFAULT_POLICY
-    if not isinstance(policy, PollPolicy):
-        raise InvalidInputError(f"policy must be a PollPolicy, not {type(policy).__name__}")
-    return policy
+    return checked_instance("policy", policy, PollPolicy) or _DEFAULT_POLICY
 
 
 _DEFAULT_POLICY: Final = PollPolicy()
@@ -81,13 +93,15 @@ def reader(get_job: GetJob) -> Read:
     if not callable(get_job):
         raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
 
-    async def read(ref: JobRef) -> Answer:
-        try:
-            return _checked_answer(await _awaitable(get_job(ref)), ref)
-        except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
-            return error
+    return partial(_read, get_job)
 
-    return read
+
+async def _read(get_job: GetJob, ref: JobRef) -> Answer:
+    try:
+        found = await _awaitable(get_job(ref))
+        return found if isinstance(found, AgentJob) and found.id == ref.job_id else _checked_answer(found, ref)
+    except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
+        return error
 
 
 def _awaitable(reading: T) -> T:
@@ -102,7 +116,7 @@ def _checked_answer(found: object, ref: JobRef) -> Answer:
     except ProtocolError as error:
         return error.with_traceback(None)
     if job.id != ref.job_id:
-        return ProtocolError("wrong_id", f"get_job gave another job than {ref.to_token()}")
+        return ProtocolError("wrong_id", "get_job gave another job than this one")
     return job
 
 
@@ -112,28 +126,39 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
     Raises:
         InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
     """
-    if not isinstance(job, AgentJob | JobRef):
+    if not isinstance(job, _KINDS):
         raise InvalidInputError(f"job must be an AgentJob or a JobRef, not {type(job).__name__}")
     return job
 
 
-class Wait:
-    """One wait for one job. It is the `History` that the policy decides on.
+_KINDS: Final = (JobRef, AgentJob)
+
+
+class _Wait:
+    """What one wait knows, and what it makes of each answer. It is the `History` that the policy decides on.
 
     Raises:
         InvalidInputError: An argument makes no sense.
+
+    Attributes:
+        ref: What is polled.
+        deadline: Loop time at which the wait ends; `None` for never.
+        pause: Seconds until the next poll.
     """
 
     __slots__ = (
+        "_asking",
         "_job",
         "_last_error",
         "_policy",
-        "_ref",
         "_timeout",
         "_update",
         "_warnings",
         "bad_answers",
+        "deadline",
+        "pause",
         "polls",
+        "ref",
         "seen",
         "started",
     )
@@ -142,68 +167,58 @@ class Wait:
         self, job: AgentJob | JobRef, *, policy: PollPolicy, timeout: float | None, on_update: OnUpdate | None
     ) -> None:
         target = job_or_ref(job)
-        self._ref = target.ref if isinstance(target, AgentJob) else target
+        self.ref = target.ref if isinstance(target, AgentJob) else target
         self._job = target if isinstance(target, AgentJob) else None
         self._last_error: Exception | None = None
+        self._asking = False
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else Contained("on_update", on_update)
         self._warnings = StatusWarnings()
+        self.pause = 0.0
         self.polls = 0
         self.bad_answers = 0
 
-    async def run(self, read: Read) -> AgentJob:
-        """Wait.
-
-        Raises:
-            Exception: As `wait_for_job` does.
-        """
-        self.started = self.seen = asyncio.get_running_loop().time()
-        scope = Scope(None if self._timeout is None else self.started + self._timeout)
-        result: AgentJob | Exception | None = None
-        async with scope:
-            result = await self._result(read, scope)
-        if isinstance(result, AgentJob):
-            return result
-        if result is None:
-            elapsed = asyncio.get_running_loop().time() - self.started
-            result = WaitTimeoutError(self._ref, self._job, self._last_error, self.polls, elapsed)
-        raise result
-
-    async def _result(self, read: Read, scope: Scope) -> AgentJob | Exception | None:
-        """Give the job or the error that ends the wait; `None` when the scope was cut."""
+    def begin(self, now: float) -> AgentJob | None:
+        """Begin at the loop time `now`; give the job where it has ended already."""
+        self.started = self.seen = now
+        self.deadline = None if self._timeout is None else now + self._timeout
         if self._job is not None:
             self._tell(self._job)
-            if self._job.is_terminal:
-                return self._job
-        clock = asyncio.get_running_loop().time
-        while True:
-            answer = await self._ask(read)
-            now = clock()
-            decision = decide(self._policy, self, answer, now)
-            if isinstance(decision, Done):
-                return decision.job
-            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
-                return None
-            if isinstance(decision, Failed):
-                return decision.error
-            self.seen, self.bad_answers = decision.seen, decision.bad_answers
-            await asyncio.sleep(moved_to_last_poll(decision, now, scope.deadline, self._timeout) - now)
+        return self._job if self._job is not None and self._job.is_terminal else None
 
-    async def _ask(self, read: Read) -> Answer:
+    def ask(self) -> None:
+        """Take notice that a poll goes out."""
         self.polls += 1
-        self._last_error = TransportError(_CUT)
-        answer = await read(self._ref)
+        self._asking = True
+
+    def take(self, answer: Answer, now: float) -> AgentJob | Exception | None:
+        """Give what ends the wait; `None` to poll again after the pause."""
+        self._asking = False
         if isinstance(answer, Exception):
             self._last_error = answer
-            return answer
-        previous, self._job = self._job, answer.job if isinstance(answer, Paced) else answer
-        self._last_error = None
-        self._warnings.check(self._job)
-        if previous is None or previous != self._job:
-            self._tell(self._job)
-        return answer
+        else:
+            self._saw(answer.job if isinstance(answer, Paced) else answer)
+        decision = decide(self._policy, self, answer, now)
+        if isinstance(decision, Done):
+            return decision.job
+        if isinstance(decision, Failed):
+            return decision.error
+        self.seen, self.bad_answers = decision.seen, decision.bad_answers
+        self.pause = moved_to_last_poll(decision, now, self.deadline, self._timeout) - now
+        return None
+
+    def _saw(self, job: AgentJob) -> None:
+        previous, self._job, self._last_error = self._job, job, None
+        self._warnings.check(job)
+        if previous is None or previous != job:
+            self._tell(job)
 
     def _tell(self, job: AgentJob) -> None:
         if self._update is not None:
             self._update(job)
+
+    def timed_out(self, now: float) -> WaitTimeoutError:
+        """Give the error of a wait whose time has run out."""
+        error = TransportError(_CUT) if self._asking else self._last_error
+        return WaitTimeoutError(self.ref, self._job, error, self.polls, now - self.started)

@@ -1,49 +1,16 @@
-"""The faces of a wait that goes through a tracker: a future, results as they come, and one job's changes."""
+"""Faces of one wait that goes through a tracker: a future of its end, and its changes."""
 
 import asyncio
-import inspect
-from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Final, Self
-
-from attrs import frozen
+from typing import Any, Self
 
 from agentjobs_async._scheduler import Scheduler
-from agentjobs_async._scope import let_leave
 from agentjobs_async._tracked import Tracked
-from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.errors import InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 
-__all__ = ["AsCompleted", "Target", "Updates", "WaitResult", "Watch", "WatchWithUpdates"]
-
-AHEAD: Final = 1_000
-"""How many jobs of a source without a known length are taken before their results are."""
-
-
-@frozen
-class WaitResult:
-    """How one wait of many ended: with a job, or with an error.
-
-    Attributes:
-        ref: The job that was waited for.
-        job: The job that ended; `None` with an error.
-        error: What the wait would have raised; `None` with a job.
-    """
-
-    ref: JobRef
-    job: AgentJob | None = None
-    error: BaseException | None = None
-
-    def result(self) -> AgentJob:
-        """Give the job.
-
-        Raises:
-            BaseException: `error`, where there is one.
-        """
-        if self.job is None:
-            raise self.error or LookupError("a WaitResult without a job and without an error")
-        return self.job
+__all__ = ["Updates", "Watch", "WatchWithUpdates"]
 
 
 class Watch(asyncio.Future[AgentJob]):
@@ -73,6 +40,8 @@ class Watch(asyncio.Future[AgentJob]):
             super().cancel()
         else:
             self.set_exception(result)
+            if isinstance(result, SessionClosedError):
+                self.exception()  # whoever closes knows: asyncio need not complain when nobody awaits it
 
     def cancel(self, msg: Any = None) -> bool:
         """Stop waiting, at once. The job goes on remotely."""
@@ -99,169 +68,10 @@ class WatchWithUpdates(Watch):
             self._update(job)
 
 
-class _Member:
-    """One wait of an `AsCompleted`."""
-
-    __slots__ = ("_group", "_ref", "_scheduler", "bucket", "polls_before", "started", "timeout", "tracked")
-
-    def __init__(self, group: "AsCompleted", scheduler: Scheduler, ref: JobRef, timeout: float | None) -> None:
-        self._group = group
-        self._scheduler = scheduler
-        self._ref = ref
-        self.tracked: Tracked | None = None
-        self.started = scheduler.loop.time()
-        self.timeout = timeout
-        self.polls_before = 0
-        self.bucket = Tracked.NOWHERE
-
-    def saw(self, job: AgentJob) -> None:
-        """Take notice of what a poll showed: nothing to do."""
-
-    def leave(self) -> None:
-        """Stop waiting."""
-        self._scheduler.detach(self, asyncio.CancelledError())
-
-    def finish(self, result: AgentJob | BaseException) -> None:
-        """Hand the result to the group."""
-        if isinstance(result, AgentJob):
-            self._group.take(self, WaitResult(self._ref, result))
-        else:
-            self._group.take(self, WaitResult(self._ref, None, result))
-
-
-Target = Callable[[object], AgentJob | JobRef]
-
-
-class AsCompleted(AsyncIterator[WaitResult]):
-    """Results in the order in which the jobs end; an async context manager that is its own iterator.
-
-    Leaving the block, however it is left, stops its polling. A source of known length is taken at once, any other at
-    most `AHEAD` jobs before their results are taken.
-    """
-
-    def __init__(
-        self,
-        enter: Callable[[], Scheduler],
-        jobs: Iterable[object] | AsyncIterable[object],
-        timeout: float | None,
-        target: Target,
-    ) -> None:
-        self._enter = enter
-        self._timeout = timeout
-        self._target = target
-        self._source = jobs
-        self._iterator: Iterator[object] | None = None
-        self._feeder: asyncio.Task[None] | None = None
-        self._ahead: float = AHEAD
-        self._members: set[_Member] = set()
-        self._finished: deque[WaitResult] = deque()
-        self._fault: BaseException | None = None
-        self._exhausted = False
-        self._entered = False
-        self._changed = asyncio.Event()
-        if isinstance(jobs, str | bytes):
-            raise InvalidInputError("jobs must be an iterable of jobs, not one id: put it into a list")
-        if isinstance(jobs, Iterable):
-            self._iterator = iter(jobs)
-            if isinstance(jobs, Sized):
-                self._ahead = float("inf")
-                self._iterator = iter([target(job) for job in jobs])
-        elif not isinstance(jobs, AsyncIterable):
-            raise InvalidInputError(f"jobs must be an iterable or an async iterable, not {type(jobs).__name__}")
-
-    async def __aenter__(self) -> Self:
-        loop = self._enter().loop
-        self._entered = True
-        if self._iterator is None:
-            self._feeder = loop.create_task(self._feed())
-        else:
-            self._fill()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for member in tuple(self._members):
-            member.leave()
-        self._members.clear()
-        self._exhausted = True
-        if self._feeder is not None:
-            feeder = self._feeder
-            feeder.cancel()
-            await let_leave(lambda: not feeder.done())
-            if feeder.done() and inspect.isasyncgen(self._source):
-                await self._source.aclose()
-
-    async def __anext__(self) -> WaitResult:
-        if not self._entered:
-            raise InvalidInputError("iterate within the block: async with as_completed(...) as finished")
-        while not self._finished:
-            if self._fault is not None:
-                fault, self._fault = self._fault, None
-                self._exhausted = True
-                raise fault
-            if self._iterator is not None:
-                self._fill()
-            if self._finished or self._fault is not None:
-                continue
-            if self._exhausted and not self._members:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
-        result = self._finished.popleft()
-        self._changed.set()
-        return result
-
-    def take(self, member: _Member, result: WaitResult) -> None:
-        """Take a member's result."""
-        self._members.discard(member)
-        self._finished.append(result)
-        self._changed.set()
-
-    def _has_room(self) -> bool:
-        return len(self._members) + len(self._finished) < self._ahead
-
-    def _fill(self) -> None:
-        """Take from the source what there is room for."""
-        while not self._exhausted and self._iterator is not None and self._has_room():
-            try:
-                self._add(next(self._iterator))
-            except StopIteration:
-                self._exhausted = True
-            except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration
-                self._exhausted, self._fault = True, error
-
-    async def _feed(self) -> None:
-        """Take from the async source, as there is room."""
-        try:
-            async for job in self._source:  # type: ignore[union-attr]  # without an iterator it is an async one
-                self._add(job)
-                while not self._has_room():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the source's own; comes out of the iteration
-            self._fault = error
-        self._exhausted = True
-        self._changed.set()
-
-    def _add(self, job: object) -> None:
-        target = self._target(job)
-        scheduler = self._enter()
-        if isinstance(target, AgentJob) and target.is_terminal:
-            scheduler.spare(target)
-            self._finished.append(WaitResult(target.ref, target))
-            self._changed.set()
-            return
-        known, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        member = _Member(self, scheduler, ref, self._timeout)
-        self._members.add(member)
-        scheduler.attach(member, ref, known)
-
-
 class Updates(AsyncIterator[AgentJob]):
     """One job's state now and each change; an async context manager that is its own iterator.
 
-    Who reads slowly gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
+    A slow reader gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
     of the iteration.
     """
 
@@ -285,17 +95,11 @@ class Updates(AsyncIterator[AgentJob]):
         self.bucket = Tracked.NOWHERE
 
     async def __aenter__(self) -> Self:
+        if self._scheduler is not None:
+            raise InvalidInputError("this updates was used already: call updates again")
         scheduler = self._scheduler = self._enter()
         self.started = scheduler.loop.time()
-        job = self._job
-        if isinstance(job, AgentJob) and job.is_terminal:
-            self.saw(job)
-            self.finish(job)
-            scheduler.spare(job)
-        elif isinstance(job, AgentJob):
-            scheduler.attach(self, job.ref, job)
-        else:
-            scheduler.attach(self, job, None)
+        scheduler.attach(self, self._job)
         return self
 
     async def __aexit__(

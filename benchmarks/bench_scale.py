@@ -46,8 +46,8 @@ async def at_rest(candidate: str, size: int) -> Figures:
         return figures | {"cancel": await cancelled(handles) / size}
 
 
-async def in_motion(candidate: str, size: int, options: Namespace) -> Figures:
-    """Let all waits poll to their ends."""
+async def in_motion(candidate: str, size: int, options: Namespace, *, ticking: bool) -> Figures:
+    """Let all waits poll to their ends; give the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
     jobs = Jobs(size, options.polls)
     gc.collect()
     async with AsyncExitStack() as stack:
@@ -55,15 +55,18 @@ async def in_motion(candidate: str, size: int, options: Namespace) -> Figures:
         begin = process_time()
         handles = started(wait, jobs.refs)
         await asyncio.sleep(0)
-        ticker = Ticker(asyncio.get_running_loop())
+        ticker = Ticker(asyncio.get_running_loop()) if ticking else None
         for handle in handles:
             await handle
-        return {"cpu": (process_time() - begin) / jobs.reads, **ticker.stop()}
+        return {"cpu": (process_time() - begin) / jobs.reads} if ticker is None else ticker.stop()
 
 
 async def one(candidate: str, size: str, options: Namespace) -> Figures:
     """Measure one candidate at one size."""
-    return await at_rest(candidate, int(size)) | await in_motion(candidate, int(size), options)
+    figures = await at_rest(candidate, int(size))
+    for ticking in (False, True):
+        figures |= await in_motion(candidate, int(size), options, ticking=ticking)
+    return figures
 
 
 def main() -> None:

@@ -30,15 +30,16 @@ Wait = Callable[[JobRef], Awaitable[object]]
 
 
 async def naive(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Wait as everybody would write it."""
-    get_job = jobs.get_job
+    """Wait as everybody would write it: with a deadline that is looked at between the polls."""
+    get_job, clock = jobs.get_job, asyncio.get_running_loop().time
 
     async def wait(ref: JobRef) -> AgentJob:
-        while True:
-            job = await get_job(ref)
-            if job.is_terminal:
-                return job
+        deadline = clock() + TIMEOUT
+        while not (job := await get_job(ref)).is_terminal:
+            if clock() + interval > deadline:
+                raise TimeoutError
             await asyncio.sleep(interval)
+        return job
 
     return wait
 
@@ -169,6 +170,7 @@ CANDIDATES = {
     "aiobotocore": aiobotocore,
     "tenacity": tenacity_each,
 }
+OURS = ("tracker.watch", "tracker.wait_for_job", "wait_for_job")
 
 
 def _policy(interval: float) -> PollPolicy:
@@ -180,8 +182,8 @@ def started(wait: Wait, refs: list[JobRef]) -> list[asyncio.Future[Any]]:
     return [asyncio.ensure_future(wait(ref)) for ref in refs]
 
 
-async def cpu(candidate: str, options: Namespace) -> Figures:
-    """Run all waits to their end, beside a ticker."""
+async def run(candidate: str, options: Namespace, *, ticking: bool) -> Figures:
+    """Run all waits to their end; give the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
     jobs = Jobs(options.jobs, options.polls)
     gc.collect()
     async with AsyncExitStack() as stack:
@@ -190,11 +192,11 @@ async def cpu(candidate: str, options: Namespace) -> Figures:
         before = process_time()
         handles = started(wait, jobs.refs)
         await asyncio.sleep(0)
-        ticker = Ticker(asyncio.get_running_loop())
+        ticker = Ticker(asyncio.get_running_loop()) if ticking else None
         for handle in handles:
             await handle
         used = process_time() - before
-    return {"cpu": used / jobs.reads, **ticker.stop()}
+    return {"cpu": used / jobs.reads} if ticker is None else ticker.stop()
 
 
 async def polled_once(jobs: Jobs) -> None:
@@ -236,8 +238,8 @@ async def memory(candidate: str, options: Namespace, *, traced: bool) -> Figures
 
 async def one(what: str, candidate: str, options: Namespace) -> Figures:
     """Take one measure of one candidate."""
-    if what == "cpu":
-        return await cpu(candidate, options)
+    if what in {"cpu", "pauses"}:
+        return await run(candidate, options, ticking=what == "pauses")
     return await memory(candidate, options, traced=what == "traced")
 
 
@@ -254,7 +256,7 @@ def main() -> None:
         return
     names = chosen(CANDIDATES, BASE, options)
     rounds = Rounds(BASE)
-    for what in ("cpu", "memory", "traced"):
+    for what in ("cpu", "pauses", "memory", "traced"):
         rounds.take(names, options.rounds, lambda name, what=what: in_own_process(what, name))
     columns = {
         "CPU per poll": "cpu",
@@ -280,7 +282,7 @@ def main() -> None:
     )
     if options.svg:
         plots = {text: {name: rounds.ratio(name, columns[text]) for name in names} for text in list(columns)[:2]}
-        options.svg.write_text(bars(title, plots))
+        options.svg.write_text(bars(title, plots, OURS))
     rounds.save(options.json, jobs=options.jobs, polls=options.polls, interval=options.interval)
 
 

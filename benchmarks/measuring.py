@@ -27,6 +27,7 @@ def arguments(description: str | None, rounds: int | None = None) -> ArgumentPar
     if rounds is None:
         return parser
     parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
+    parser.add_argument("--quick", dest="rounds", action="store_const", const=1, help="one round only")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these candidates (and the base)")
     parser.add_argument("--one", nargs="+", help=SUPPRESS)
     return parser

@@ -43,7 +43,7 @@ def svg() -> str:
         parts = [(part, "") if isinstance(part, str) else part for part in line]
         console.print(Text.assemble(*parts), highlight=False)
     drawn = console.export_svg(title=TITLE, unique_id="board")
-    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", drawn, flags=re.DOTALL)
     return re.sub(r"[ \t]+$", "", drawn.replace("Fira Code, monospace", FONT), flags=re.MULTILINE)
 
 

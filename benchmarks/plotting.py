@@ -1,14 +1,16 @@
 """Small plots as SVG, drawn by hand: bars, and lines or points between logarithmic axes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from math import ceil, floor, log10
 
 __all__ = ["bars", "lines"]
 
 _COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e")
+_OTHERS = "#9aa4b0"
 _STYLE = (
-    "svg{background:#fff}text{font:12px sans-serif;fill:#222}.t{font-size:14px;font-weight:bold}.r{text-anchor:end}"
+    "text{font:12px sans-serif;fill:#57606a}.t{font-size:14px;font-weight:bold}.r{text-anchor:end}"
+    ".g{stroke:#8b949e;stroke-opacity:.3}@media(prefers-color-scheme:dark){text{fill:#c9d1d9}}"
 )
 
 
@@ -23,18 +25,18 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" class="{kind}">{escape(text)}</text>'
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw a group of horizontal bars for each measure; within one, all are to the same scale."""
+def bars(title: str, groups: Mapping[str, Mapping[str, float]], ours: Collection[str]) -> str:
+    """Draw a group of horizontal bars for each measure, to one scale within it; the bars of `ours` stand out."""
     label, room, bar = 170, 330, 18
     parts, y = [_text(10, 20, title, "t")], 30
     for measure, values in groups.items():
         y += 22
         parts.append(_text(10, y, measure))
         longest = max(values.values())
-        for index, (name, value) in enumerate(values.items()):
+        for name, value in values.items():
             y += bar + 4
             width = value / longest * room
-            colour = _COLOURS[index % len(_COLOURS)]
+            colour = _COLOURS[0] if name in ours else _OTHERS
             parts += [
                 _text(label - 8, y, name, "r"),
                 f'<rect x="{label}" y="{y - 13}" width="{width:.1f}" height="{bar - 2}" fill="{colour}"/>',
@@ -57,11 +59,11 @@ def lines(title: str, x_title: str, y_title: str, series: Mapping[str, Sequence[
     )
     parts = [_text(10, 20, title, "t"), _text(left, top + height + 36, x_title), _text(left, top - 6, y_title)]
     parts += [
-        f'<path d="M{x_scale.at(x):.1f} {top}V{top + height}" stroke="#ddd"/>{_text(x_scale.at(x) - 8, top + height + 18, f"{x:g}")}'
+        f'<path d="M{x_scale.at(x):.1f} {top}V{top + height}" class="g"/>{_text(x_scale.at(x) - 8, top + height + 18, f"{x:g}")}'
         for x in x_scale.ticks()
     ]
     parts += [
-        f'<path d="M{left} {y_scale.at(y):.1f}H{left + width}" stroke="#ddd"/>{_text(left - 6, y_scale.at(y) + 4, f"{y:g}", "r")}'
+        f'<path d="M{left} {y_scale.at(y):.1f}H{left + width}" class="g"/>{_text(left - 6, y_scale.at(y) + 4, f"{y:g}", "r")}'
         for y in y_scale.ticks()
     ]
     for index, (name, points) in enumerate(series.items()):

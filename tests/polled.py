@@ -4,14 +4,32 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import tenacity
 from looptime import LoopTimeEventLoop
 
-from agentjobs_async import AgentJob, JobRef, PollPolicy
+from agentjobs_async import AgentJob, AuthError, JobRef, JobTracker, PollPolicy
 
-__all__ = ["REF", "Polled", "clock", "every", "gaps", "peak", "refs", "stand_still"]
+__all__ = [
+    "ACTIVE",
+    "DONE",
+    "REF",
+    "Polled",
+    "assert_nothing_left",
+    "changed",
+    "clock",
+    "ended_after",
+    "every",
+    "forbidden",
+    "gaps",
+    "let_go",
+    "living",
+    "never",
+    "peak",
+    "refs",
+    "stand_still",
+]
 
 REF = JobRef("docs", "job_1")
 
@@ -115,3 +133,45 @@ async def _given(step: Any, ref: JobRef) -> object:
     if callable(step):
         return await _given(await step(ref), ref)
     return AgentJob(ref.job_id, ref.project_id, step) if isinstance(step, str) else step
+
+
+ACTIVE: Final = AgentJob("job_1", "docs", "active")
+DONE: Final = AgentJob("job_1", "docs", "completed")
+
+
+def changed(model: str) -> AgentJob:
+    return AgentJob("job_1", "docs", "active", model=model)
+
+
+async def ended_after(seconds: dict[str, float], ref: JobRef) -> str:
+    """Answer as a job would that runs so long from the beginning of the loop's time."""
+    return "completed" if clock() >= seconds[ref.job_id] else "active"
+
+
+def living(**seconds: float) -> Polled:
+    """Give a service whose jobs end at these times."""
+
+    async def state(ref: JobRef) -> str:
+        return await ended_after(seconds, ref)
+
+    return Polled(state)
+
+
+def assert_nothing_left(tracker: JobTracker) -> None:
+    stats = tracker.stats()
+    assert (stats.jobs, stats.due, stats.in_flight) == (0, 0, 0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def let_go() -> None:
+    """Let what was cancelled leave."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def never(_ref: JobRef) -> object:
+    return await asyncio.Event().wait()
+
+
+async def forbidden(_ref: JobRef) -> object:
+    raise AuthError(401, None, None, "no")

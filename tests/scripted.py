@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from agentjobs_async import AgentJobsSession
 
+SERVICE: Final = "https://api.example.com"
 KEY: Final = "sk/live+0123456789=abcdef"
 """The key of every scripted session; it has characters that percent, base64 and JSON forms change."""
 
@@ -163,3 +164,7 @@ def loopback_socket() -> socket.socket:
 def address(sock: socket.socket, scheme: str = "http") -> str:
     """Give the base address of a server on `sock`."""
     return f"{scheme}://127.0.0.1:{sock.getsockname()[1]}"
+
+
+def session_of(**settings: Any) -> AgentJobsSession:
+    return AgentJobsSession(**{"base_url": SERVICE, "api_key": KEY, "project_id": "docs"} | settings)

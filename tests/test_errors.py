@@ -29,6 +29,7 @@ from agentjobs_async.errors import (
     SessionClosedError,
     TransportError,
     WaitTimeoutError,
+    about,
 )
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -110,6 +111,29 @@ def test_picklable_last_error() -> None:
     assert (twin.last_error.status, twin.last_error.retry_after) == (503, 2.0)
 
 
+def test_names_its_job() -> None:
+    """An error that came of a read or a wait names the job first, then what happened, then what to do."""
+    error = NotFoundError(404, "r-1", None, "no such job")
+    assert str(error) == "HTTP 404: no such job; request id r-1; check base_url, the project id and the job id"
+    assert about(error, REF) is error
+    assert str(error) == f"job docs/job%201: HTTP 404: no such job; request id r-1; {error.advice}"
+    assert about(error, JobRef("docs", "other")).ref == REF
+    assert pickled(error).ref == REF
+
+
+def test_foreign_errors_name_nothing() -> None:
+    """An exception that is not ours is left as it is."""
+    error = ValueError("mine")
+    assert about(error, REF) is error
+    assert not hasattr(error, "ref")
+
+
+@pytest.mark.parametrize(("last_job", "advice"), [(JOB, "it goes on remotely: "), (None, "if it exists, it goes on")])
+def test_advice_after_a_timeout(last_job: AgentJob | None, advice: str) -> None:
+    """A wait that ran out of time says that the job goes on, or that nobody has seen it so far."""
+    assert f"; {advice}" in str(WaitTimeoutError(REF, last_job, None, 3, 5.0))
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -172,9 +196,7 @@ def test_by_status(status: int, kind: type[ResponseError]) -> None:
 def test_response_message() -> None:
     """A response error says the status, the server's words, the request id, its wish, and what to do next."""
     text = str(RateLimitedError(429, "r-1", 2.0, "slow down"))
-    assert text == (
-        "HTTP 429: slow down; request id r-1; the service asks for 2 s of patience; nothing was done; ask again later"
-    )
+    assert text == ("HTTP 429: slow down; request id r-1; Retry-After: 2 s; nothing was done; ask again later")
     assert str(ResponseError(418)) == "HTTP 418"
 
 

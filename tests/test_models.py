@@ -226,3 +226,10 @@ def test_vital_fields_suffice() -> None:
     job = AgentJob("job", "docs", "active")
     assert (job.source, job.model, job.pr_link, job.created_at, job.archived_at, job.raw) == (*[None] * 5, {})
     assert JobSource() == JobSource(None, None)
+
+
+def test_status_of_another_type() -> None:
+    """A hand-made job's status is text."""
+    status: Any = 5
+    with pytest.raises(InvalidInputError, match="status must be a string, not int"):
+        AgentJob("job_1", "docs", status)

@@ -67,6 +67,23 @@ def test_no_budget(name: str, value: Any) -> None:
         PollBudget(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retry", ValueError, r"not the class ValueError: give retry_if_exception_type\(ValueError\)"),
+        ("wait", tenacity.wait_fixed, "not the class wait_fixed: give an instance"),
+        ("wait", tenacity.stop_after_delay(5), "wait must be a tenacity wait_... strategy, not stop_after_delay"),
+        ("wait", tenacity.retry_always, "wait must be a tenacity wait_... strategy"),
+        ("retry", tenacity.wait_fixed(5), "retry must be a tenacity retry_... strategy, not wait_fixed"),
+    ],
+)
+def test_what_was_meant(name: str, value: Any, words: str) -> None:
+    """A class, and a strategy of another kind, are refused with what was probably meant."""
+    arguments: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidInputError, match=words):
+        PollPolicy(**arguments)
+
+
 def test_settings() -> None:
     """Zero is legal where it means something, and what is given is what is kept."""
     policy = PollPolicy(not_found_grace=0, max_bad_answers=1, max_retry_after=0)

@@ -98,6 +98,16 @@ async def test_few_are_not_spread() -> None:
     assert [at for at, _ in polling.taken()] == [60, 60.01]
 
 
+async def test_long_delays_are_coarse() -> None:
+    """What is due in long is due to the ten-thousandth of its delay, to the second at the most, and never early."""
+    polling = Polling(3)
+    for job, delay in zip(polling.jobs, (99.0, 1234.567, 86_400.5), strict=True):
+        polling.place(delay, [job])
+    await asyncio.sleep(90_000)
+    late = [at - delay for (at, _), delay in zip(polling.taken(), (99.0, 1234.567, 86_400.5), strict=True)]
+    assert late == [pytest.approx(bound / 2, abs=bound / 2 + 1e-3) for bound in (0.01, 0.13, 1.01)]
+
+
 async def test_deadlines_first() -> None:
     """Who is near a deadline goes before who is ready, at the pace that holds for all."""
     polling = Polling(5, per_second=1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, WaitTimeoutError
 from agentjobs_async.batch import BatchItem, Journal, State, run_batch
 from agentjobs_async.testing import Emulator, Fault, JobLife
 
@@ -95,7 +95,7 @@ async def test_web_backend(emulator: Emulator) -> None:
     names = names_of("async def lifespan")
 
     async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        app = web.Application()
+        app = web.Application(middlewares=[names_of("async def answered")["answered"]])
         app.cleanup_ctx.append(names["lifespan"])
         app.add_routes([web.post("/jobs", names["create"]), web.get("/jobs", names["result"])])
         runner = web.AppRunner(app)
@@ -109,11 +109,39 @@ async def test_web_backend(emulator: Emulator) -> None:
         finally:
             await runner.cleanup()
 
-    status, document = await call("POST", "/jobs", json={"prompt": "From a request"})
+    status, document = await call("POST", "/jobs", data={"prompt": "From a request"})
     assert status == web.HTTPAccepted.status_code
     status, document = await call("GET", "/jobs", params={"token": document["token"]})
     assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
     assert emulator.agents_started["From a request"] == 1
+    assert (await call("POST", "/jobs", data={}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("GET", "/jobs"))[0] == web.HTTPBadRequest.status_code
+    await emulator.inject("500", prompt="Unlucky")
+    status, document = await call("POST", "/jobs", data={"prompt": "Unlucky"})
+    assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
+
+
+async def test_answer_to_a_long_wait() -> None:
+    """The web backend's middleware answers 202 again to a wait that did not end in time."""
+
+    async def handler(_request: object) -> web.Response:
+        raise WaitTimeoutError(JobRef("docs", "job_1"), None, None, 1, 25.0)
+
+    response = await names_of("async def answered")["answered"](None, handler)
+    assert response.status == web.HTTPAccepted.status_code
+
+
+@pytest.mark.usefixtures("emulator")
+async def test_hooks(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample of a hook gives one line per wait and per failed create."""
+    async with names_of("def measure")["session"] as session:
+        await session.run_job("Measure me")
+        with pytest.raises(AgentJobsError):
+            await session.create_job("Measure me", project_id="..", timeout=1)
+    printed = capsys.readouterr().out
+    assert printed.startswith("wait_seconds ")
+    assert printed.endswith(" completed\n")
 
 
 async def test_fan_out(emulator: Emulator) -> None:

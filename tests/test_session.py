@@ -47,9 +47,8 @@ from agentjobs_async import (
     __version__,
 )
 from agentjobs_async.testing import Emulator, JobLife
-from tests.scripted import KEY, Reply, Scripted, http, job, reply
+from tests.scripted import KEY, SERVICE, Reply, Scripted, http, job, reply, session_of
 
-SERVICE = "https://api.example.com"
 REF = JobRef("docs", "job_1")
 NAN = float("nan")
 INFINITY = float("inf")
@@ -59,10 +58,6 @@ Call = Callable[[AgentJobsSession], Coroutine[Any, Any, object]]
 
 def clock() -> float:
     return asyncio.get_running_loop().time()
-
-
-def session_of(**settings: Any) -> AgentJobsSession:
-    return AgentJobsSession(**{"base_url": SERVICE, "api_key": KEY, "project_id": "docs"} | settings)
 
 
 class _Answer(aiohttp.ClientResponse):
@@ -158,26 +153,6 @@ async def test_shape_of_an_error(service: aioresponses, status: int, kind: type[
 
 
 # Settings.
-
-
-def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not given comes from the environment; what is given goes before it."""
-    monkeypatch.setenv("AGENTJOBS_BASE_URL", SERVICE)
-    monkeypatch.setenv("AGENTJOBS_API_KEY", KEY)
-    monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "docs")
-    assert repr(AgentJobsSession()) == f"<AgentJobsSession {SERVICE} project_id='docs' open>"
-    assert "https://other.example project_id='x'" in repr(AgentJobsSession("https://other.example", project_id="x"))
-
-
-@pytest.mark.parametrize("value", ["", None])
-@pytest.mark.parametrize("name", ["base_url", "api_key"])
-def test_missing(name: str, value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an address or a key, the error names both ways to give it; an empty variable is as good as none."""
-    variable = f"AGENTJOBS_{name.upper()}"
-    if value is not None:
-        monkeypatch.setenv(variable, value)
-    with pytest.raises(InvalidInputError, match=rf"{name} is missing: pass {name}=.* or set {variable}"):
-        session_of(**{name: None})
 
 
 @pytest.mark.parametrize(
@@ -347,6 +322,25 @@ async def test_own_get_job() -> None:
                 await call("job_2")
             assert caught.value is error
     assert emulator.requests == ()
+
+
+@pytest.mark.parametrize("call", [lambda s: s.get_job("job_1"), lambda s: s.wait_for_job("job_1")])
+async def test_errors_name_their_job(call: Call) -> None:
+    """What a read or a wait raises says which job it is about, in its text and as a ref."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        await emulator.inject("403 forever")
+        with pytest.raises(AuthError, match=r"^job docs/job_1: HTTP 403") as caught:
+            await call(session)
+    assert caught.value.ref == REF
+
+
+async def test_documents_that_are_no_job() -> None:
+    """What is wrong with a document is said by the names of its fields."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        job = await session.create_job("Fix it")
+        await emulator.inject("document id=7 status=null on=get")
+        with pytest.raises(ProtocolError, match="id must be a string, not int; status must be a string, not NoneType"):
+            await session.get_job(job)
 
 
 # Running and waiting.

@@ -144,12 +144,11 @@ def test_own_faults(retry: Any, error: Exception, rides: bool) -> None:  # noqa:
 
 
 def test_default_pace() -> None:
-    """By default polls go out more slowly the longer it takes: from 1 to 2 s apart up to 15 to 16 s, with jitter."""
+    """By default polls are 3.3 s apart and 3 % of the wait's age more, up to 9 s, give or take a tenth."""
     policy = PollPolicy()
-    for polls, low, high in ((0, 1, 2), (10, 2.5, 3.7), (60, 15, 16), (100_000, 15, 16)):
-        delays = {again(ACTIVE, policy, evolve(START, polls=polls + 1)).due - NOW for _ in range(20)}
-        assert low <= min(delays) <= max(delays) <= high
-        assert len(delays) > 1
+    for age, delay in ((0, 3.3), (100, 6.3), (190, 9), (1_000_000, 9)):
+        delays = {again(ACTIVE, policy, evolve(START, started=NOW - age)).due - NOW for _ in range(200)}
+        assert 0.9 * delay - 1e-6 <= min(delays) < 0.95 * delay < 1.05 * delay < max(delays) <= 1.1 * delay + 1e-6
 
 
 class Creates:

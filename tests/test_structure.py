@@ -39,12 +39,13 @@ ROOMS = [
         "_binding",
         "_scope",
     },
-    {"_wire", "_tracked", "policy"},
+    {"_wire", "_tracked", "_settings", "policy"},
     {"decision"},
     {"_transport"},
     {"waiting", "creating", "_queue"},
+    {"_workers"},
     {"_scheduler"},
-    {"watching"},
+    {"watching", "completion"},
     {"tracker"},
     {"session"},
     {""},
@@ -87,7 +88,7 @@ ONE_FILE = ["cattrs", "tenacity", "procrastinate", "psycopg", "click", "rich", "
 
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
-    "errors": {"BY_STATUS"},
+    "errors": {"BY_STATUS", "about", "said_by"},
     "models": {"Paced", "checked_id"},
     "telemetry": {"Contained", "Hooks", "StatusWarnings", "checked_observer", "logger"},
 }
@@ -202,7 +203,7 @@ def test_public_names() -> None:
             "PollPolicy",
         ),
         *("CreateOutcome", "GetJob", "Hook", "LoggingHook", "OnUpdate", "wait_for_job", "Event"),
-        *("AsCompleted", "TrackerStats", "Updates", "WaitResult"),
+        *("TrackerStats", "WaitResult"),
         *("JobCreated", "CreateFailed", "JobPolled", "JobChanged", "PollFailed", "WaitEnded"),
         *loaded("errors").__all__,
     )

@@ -8,7 +8,7 @@ import pytest
 from attrs import fields
 from attrs.exceptions import FrozenInstanceError
 
-from agentjobs_async.errors import CreateOutcome, InvalidInputError, NotSentError, TransportError
+from agentjobs_async.errors import CreateOutcome, InvalidInputError, NotSentError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import (
     Contained,
@@ -58,6 +58,16 @@ LOGGED: list[tuple[Event, int, str]] = [
         WaitEnded(REF, None, TransportError("reset"), 5, 1.0),
         logging.WARNING,
         "wait for docs/job%201 ended after 1.0 s and 5 polls: reset",
+    ),
+    (
+        WaitEnded(REF, None, WaitTimeoutError(REF, JOB, None, 5, 1.0), 5, 1.0),
+        logging.INFO,
+        "wait for docs/job%201 ended after 1.0 s and 5 polls: it did not end within 1.0 s (5 polls, last seen active)",
+    ),
+    (
+        WaitEnded(REF, None, asyncio.CancelledError(), 5, 1.0),
+        logging.INFO,
+        "wait for docs/job%201 ended after 1.0 s and 5 polls: CancelledError: CancelledError",
     ),
     (
         JobChanged(AgentJob("j", "p", "odd\x1b[2J\n"), JOB),
@@ -156,6 +166,7 @@ async def coroutine_function(event: Any) -> None: ...
         (None, "must be callable, not NoneType"),
         ("x", "must be callable, not str"),
         (coroutine_function, "plain function"),
+        (Recorder, r"an instance, not the class itself: Recorder\(\)"),
     ],
 )
 def test_no_observer(observer: Any, words: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import one_line
+from agentjobs_async._text import one_line, words_of
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,17 @@ def test_any_text(text: str, limit: int) -> None:
     assert len(shown.encode()) <= limit
     if text.isprintable() and len(text.encode()) <= limit:
         assert shown == text
+
+
+class Speechless(Exception):  # noqa: N818 - stands for a foreign exception of any name
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(ValueError("two\nlines"), r"two\nlines"), (ValueError(), "ValueError"), (Speechless(), "Speechless")],
+)
+def test_words_of(error: Exception, words: str) -> None:
+    """A foreign exception is told in one line, by its type when it has no words or can't say them."""
+    assert words_of(error) == words

@@ -60,6 +60,13 @@ def test_spread() -> None:
     assert table.take_due(1.0) == [0, 1, 2, 10]
 
 
+def test_steps() -> None:
+    """With a step, only each so many-th bucket is used, also where one was full."""
+    table = Timetable[int](whoever)
+    assert [table.add(number, 1.01, 2, 7) for number in range(5)] == [105, 105, 112, 112, 119]
+    assert table.add(5, 1.05, 2, 7) == 119
+
+
 def test_spread_forgets() -> None:
     """Where there was no room once is looked at anew when its bucket was emptied."""
     table = Timetable[int](whoever)

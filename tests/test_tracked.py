@@ -31,9 +31,9 @@ def tracked() -> Tracked:
 
 def test_beginning(tracked: Tracked) -> None:
     """A job that is new has no polls, no waiters and no place; its grace begins now, and so may its first poll."""
-    assert (tracked.ref, tracked.job, tracked.error, tracked.task) == (REF, None, None, None)
+    assert (tracked.ref, tracked.job, tracked.error, tracked.worker) == (REF, None, None, None)
     assert (tracked.started, tracked.seen, tracked.earliest, tracked.observed) == (7, 7, 7, 7)
-    assert (tracked.polls, tracked.bad_answers, tracked.again, tracked.bucket) == (0, 0, False, Tracked.NOWHERE)
+    assert (tracked.polls, tracked.bad_answers, tracked.bucket) == (0, 0, Tracked.NOWHERE)
     assert tracked.each() == ()
 
 

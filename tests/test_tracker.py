@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence, Sized
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
@@ -46,7 +46,7 @@ DONE: Final = AgentJob("job_1", "docs", "completed")
 CHANGED: Final = AgentJob("job_1", "docs", "active", model="m")
 
 
-async def never(_ref: JobRef) -> object:
+async def never(_ref: JobRef) -> Any:
     return await asyncio.Event().wait()
 
 
@@ -517,7 +517,7 @@ async def test_closing_lets_cut_polls_leave() -> None:
     """Closing right after waits were cancelled lets their polls leave, with what they clean up."""
     cleaned: list[JobRef] = []
 
-    async def tidy(ref: JobRef) -> object:
+    async def tidy(ref: JobRef) -> Any:
         try:
             return await never(ref)
         finally:
@@ -538,7 +538,7 @@ async def test_closed_by_a_hook_and_by_a_callable() -> None:
     """A tracker may be closed by a task that a hook begins, and by its own callable."""
     closing: list[asyncio.Task[None]] = []
 
-    async def closes(_ref: JobRef) -> str:
+    async def closes(_ref: JobRef) -> Any:
         await tracker.aclose()
         return "completed"
 
@@ -560,7 +560,7 @@ def test_loop_that_ends_without_closing(caplog: pytest.LogCaptureFixture) -> Non
         tracker = JobTracker(never, budget=PollBudget(in_flight=1))
         trackers.append(tracker)
         for ref in refs(5):
-            tracker.watch(ref)
+            _ = tracker.watch(ref)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -574,7 +574,7 @@ def test_worker_that_is_thrown_away() -> None:
     """A loop that is closed with polls in flight throws them away without a complaint."""
 
     async def use() -> None:
-        tracker.watch(REF)
+        _ = tracker.watch(REF)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -582,7 +582,7 @@ def test_worker_that_is_thrown_away() -> None:
     tracker = JobTracker(never)
     loop.run_until_complete(use())
     (worker,) = asyncio.all_tasks(loop)
-    worker.get_coro().close()  # type: ignore[union-attr]  # a task's coroutine is one
+    worker.get_coro().close()
     worker._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to be
     loop.close()
 
@@ -700,7 +700,7 @@ class History:
         self.tracker = JobTracker(self._asked, policy=policy, budget=budget, hooks=[self.events.append])
         self.scheduler = self.tracker._tracker.enter()
 
-    async def _asked(self, ref: JobRef) -> object:
+    async def _asked(self, ref: JobRef) -> Any:
         if ref not in self.scheduler._jobs:
             self.for_nobody.append(ref)
         return await self.get_job(ref)
@@ -763,11 +763,13 @@ class History:
         scheduler = self.scheduler
         queue = scheduler._queue
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        held = [scheduler._jobs, scheduler._leaving, scheduler._flying, scheduler._workers, scheduler._alarms._timers]
+        workers = scheduler._workers
+        held: list[Sized] = [scheduler._jobs, scheduler._notified, workers._workers, workers._leaving]
+        held += [scheduler._alarms._timers, workers._alarms._timers]
         held += [queue._alarms._timers, queue._ready, queue._urgent]
         held += [scheduler._deadlines._buckets, queue._timetable._buckets]
         assert [len(holder) for holder in held] == [0] * len(held)
-        assert (scheduler._starting, queue._ghosts) == (0, 0)
+        assert (workers._starting, queue._ghosts) == (None, 0)
         assert sum(scheduler._counters._observed.values()) == 0
 
 
@@ -785,6 +787,12 @@ async def _lived(answers: dict[str, list[object]], budget: PollBudget, steps: li
     assert told == Counter(job_id for _, job_id in history.get_job.asked)
 
 
+def _virtual_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    assert isinstance(loop, asyncio.BaseEventLoop)
+    return looptime.patch_event_loop(loop, start=0)
+
+
 @settings(max_examples=150)
 @given(
     answers=st.fixed_dictionaries(
@@ -795,5 +803,5 @@ async def _lived(answers: dict[str, list[object]], budget: PollBudget, steps: li
 )
 def test_any_history(answers: dict[str, list[object]], budget: PollBudget, steps: list[tuple[str, Any, Any]]) -> None:
     """In any history one poll per job is in flight, and only for a waiter; every wait ends in time; nothing leaks."""
-    with asyncio.Runner(loop_factory=lambda: looptime.patch_event_loop(asyncio.new_event_loop(), start=0)) as runner:
+    with asyncio.Runner(loop_factory=_virtual_loop) as runner:
         runner.run(_lived(answers, budget, steps))

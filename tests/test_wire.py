@@ -344,7 +344,7 @@ def test_any_document(changes: dict[str, Any], missing: set[str], status: int, h
     HEADERS,
     st.booleans(),
 )
-def test_any_bytes(body: bytes, status: int, headers: dict[str, str], whole: bool) -> None:  # noqa: FBT001 - drawn
+def test_any_bytes(body: bytes, status: int, headers: dict[str, str], whole: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
     """Any bytes under any headers are a job or an error of ours, and nothing else."""
     response = Response(status, CIMultiDict(headers), body, whole)
     assert is_sound(CODEC.polled(response, REF))

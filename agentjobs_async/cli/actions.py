@@ -14,7 +14,7 @@ from agentjobs_async.cli.reports import JsonReport, PlainReport, Report, job_doc
 from agentjobs_async.cli.resumption import tell_leftovers
 from agentjobs_async.cli.screen import styled_status
 from agentjobs_async.cli.service import Service
-from agentjobs_async.cli.watching import SilenceHook, TroubleHook, Watch
+from agentjobs_async.cli.watching import Runner, SilenceHook, TroubleHook
 
 __all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Order", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
 
@@ -56,7 +56,7 @@ async def run_prompts(context: Context, order: Order, prompts: Sequence[str], ma
     service = order.service.creating()
     hooks = [TroubleHook(report), _silence_hook(context, order)]
     async with service.session(context.screen.notice, hooks=hooks) as session:
-        results = await Watch(session, report, context.interruption, order.timeout).run(prompts, max_active)
+        results = await Runner(session, report, context.interruption, order.timeout).run(prompts, max_active)
         return _summed_up(context, order, report, results)
 
 
@@ -65,7 +65,7 @@ async def wait_for_jobs(context: Context, order: Order, jobs: Sequence[str]) -> 
     report = order.report(context)
     refs = list(dict.fromkeys(map(order.service.ref, jobs)))
     async with order.service.session(context.screen.notice, hooks=[TroubleHook(report)]) as session:
-        results = await Watch(session, report, context.interruption, order.timeout).wait(refs)
+        results = await Runner(session, report, context.interruption, order.timeout).wait(refs)
         return _summed_up(context, order, report, results)
 
 
@@ -105,8 +105,7 @@ def _summed_up(context: Context, order: Order, report: Report, results: Sequence
     stopped_with = context.interruption.exit_code
     code = exit_code(results) if stopped_with is None else stopped_with
     report.summed_up(results, code)
-    if code != ExitCode.BROKEN_PIPE:
-        tell_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
+    tell_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
     return code
 
 

@@ -15,8 +15,8 @@ from agentjobs_async._text import one_line
 from agentjobs_async.cli import actions
 from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
 from agentjobs_async.cli.emulation import emulate
-from agentjobs_async.cli.execution import executed, in_option_words
-from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.execution import executed
+from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.prompts import checked_prompts, prompts_of
 from agentjobs_async.cli.service import Service
 
@@ -29,18 +29,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _EXIT_CODES: Final = """\b
 Exit codes:
-  0    all completed
+  0    {success}
   1    some failed, were archived, or were refused by the service
   2    wrong usage, nothing was sent
   3    the API key was refused
   4    some are unfinished (timed out, unreadable), unsure, or were not sent
   130  stopped by Ctrl-C; 143 by SIGTERM; the jobs go on remotely
-Of several the key counts most, then 4, then 1.
+  141  nobody reads the output any more, as after | head
+If several apply: 3, then 4, then 1.
 """
+_ALL_COMPLETED: Final = _EXIT_CODES.format(success="all completed")
+_CREATED_LINE: Final = "  created  number job status prompt\n"
 _JSON_LINES: Final = """\b
 With --json each line of output is one JSON object:
-  created  number job status prompt
-  status   number job status               at first sight, and when it changes
+{created}  status   number job status               at first sight, and when it changes
   trouble  job error                       it can't be read for the time being
   ended    number job status prompt outcome pr_link error
   summary  outcomes exit_code              the last line
@@ -60,7 +62,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except click.Abort:
         return 130
     except InvalidInputError as error:
-        _tell(f"Error: {in_option_words(error)}")
+        _tell(f"Error: {described(error)}")
         return ExitCode.USAGE
     except SystemExit:
         # click replaces the stream whose reader left, and would end with 1, which means something else here.
@@ -131,7 +133,7 @@ _SERVICE_OPTIONS: Final = (
 _JSON_OPTION: Final = click.option("--json", "machine", is_flag=True, help="Write JSON, for machines.")
 
 
-@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(epilog=_ALL_COMPLETED, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def _agentjobs() -> None:
     """Create background agent jobs and wait for them."""
@@ -186,7 +188,11 @@ def _journal_option(words: str) -> Callable[[Command], Command]:
     return click.option("--journal", metavar="FILE|URL", envvar="AGENTJOBS_JOURNAL", required=True, help=words)
 
 
-@_agentjobs.command("run", short_help="Create jobs and wait for all of them.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@_agentjobs.command(
+    "run",
+    short_help="Create jobs and wait for all of them.",
+    epilog=f"{_JSON_LINES.format(created=_CREATED_LINE)}\n{_ALL_COMPLETED}",
+)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--file", metavar="FILE", help="One prompt per line; blank lines don't count. - is standard input.")
 @click.option("--journal", metavar="FILE", help="Keep what becomes of each there, so that resume can go on.")
@@ -214,6 +220,8 @@ def _run(
         if dry_run or any(value for name, value in settings.items() if name != "max_active"):
             raise InvalidInputError("only --max-active makes sense without --journal FILE")
         checked = prompts_of(prompts, file)
+        if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
+            _tell(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
         return executed(lambda context: actions.run_prompts(context, order, checked, settings["max_active"]))
     from agentjobs_async.cli import batches  # noqa: PLC0415 - the extra batch may not be installed
     from agentjobs_async.cli.tasks import tasks_of  # noqa: PLC0415 - as above
@@ -225,7 +233,7 @@ def _run(
     return executed(lambda context: batches.run_tasks(context, batch, tasks))
 
 
-@_agentjobs.command("resume", short_help="Go on with a journal.", epilog=_EXIT_CODES)
+@_agentjobs.command("resume", short_help="Go on with a journal.", epilog=_ALL_COMPLETED)
 @_journal_option("The journal of an earlier run.")
 @_EMULATOR_OPTION
 @_batch_options
@@ -242,7 +250,7 @@ def _resume(order: Order, journal: str, settings: dict[str, Any]) -> int:
     return executed(lambda context: batches.run_tasks(context, batch, batches.NO_TASKS))
 
 
-@_agentjobs.command("status", short_help="Show what a journal holds.", epilog=_EXIT_CODES)
+@_agentjobs.command("status", short_help="Show what a journal holds.", epilog=_ALL_COMPLETED)
 @_journal_option("The journal; a run may be using it.")
 @click.option("--format", "form", type=click.Choice(["table", "markdown", "jsonl"]), default="table", show_default=True)
 def _status(journal: str, form: str) -> int:
@@ -253,7 +261,7 @@ def _status(journal: str, form: str) -> int:
     return executed(lambda context: batches.show_status(context, existing, form))
 
 
-@_agentjobs.command("resolve", short_help="Settle an item that nobody is sure of.", epilog=_EXIT_CODES)
+@_agentjobs.command("resolve", short_help="Settle an item that nobody is sure of.", epilog=_ALL_COMPLETED)
 @click.argument("key")
 @_journal_option("The journal; no run may be using a file.")
 @click.option("--job", "job_id", metavar="ID", help="The job that you found; resume waits for it.")
@@ -268,7 +276,11 @@ def _resolve(key: str, journal: str, job_id: str | None, *, send_again: bool) ->
     return executed(lambda context: batches.resolve_row(context, existing, key, job_id))
 
 
-@_agentjobs.command("submit", short_help="Hand tasks to workers on many machines.", epilog=_EXIT_CODES)
+@_agentjobs.command(
+    "submit",
+    short_help="Hand tasks to workers on many machines.",
+    epilog=_EXIT_CODES.format(success="all were submitted"),
+)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--file", metavar="FILE", help="As in agentjobs run. - is standard input.")
 @_journal_option("The journal of all workers, such as postgresql+psycopg://host/database.")
@@ -288,7 +300,11 @@ def _submit(prompts: tuple[str, ...], journal: str, file: str | None, chunk: int
     return executed(lambda context: fleet.submit_tasks(context, order, tasks))
 
 
-@_agentjobs.command("worker", short_help="Work off what was submitted, with others.", epilog=_EXIT_CODES)
+@_agentjobs.command(
+    "worker",
+    short_help="Work off what was submitted, with others.",
+    epilog=_EXIT_CODES.format(success="it was not stopped by a signal"),
+)
 @_journal_option("The journal of all workers, such as postgresql+psycopg://host/database.")
 @click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
 @click.option("--gate", type=click.IntRange(min=1), default=10, show_default=True, help="Creates under way at once.")
@@ -315,16 +331,20 @@ def _existing(journal: str) -> str:
     return journal
 
 
-@_agentjobs.command("create", short_help="Create a job and print its token project/job.", epilog=_EXIT_CODES)
+@_agentjobs.command(
+    "create",
+    short_help="Create a job and print its token project/job.",
+    epilog=_EXIT_CODES.format(success="the job was created"),
+)
 @click.argument("prompt")
-@_order_options(120.0, "In which the create ends, repetitions included.")
+@_order_options(120.0, "Give up after this long, retries included.")
 def _create(order: Order, prompt: str) -> int:
     """Create a job for PROMPT and print its token project/job, without waiting for it."""
     (checked,) = checked_prompts((prompt,))
     return executed(lambda context: actions.create_job(context, order, checked))
 
 
-@_agentjobs.command("get", short_help="Read one job once.", epilog=_EXIT_CODES)
+@_agentjobs.command("get", short_help="Read one job once.", epilog=_EXIT_CODES.format(success="the job was read"))
 @click.argument("job")
 @_order_options(30.0, "For the answer.")
 def _get(order: Order, job: str) -> int:
@@ -335,7 +355,9 @@ def _get(order: Order, job: str) -> int:
     return executed(lambda context: actions.get_job(context, order, job))
 
 
-@_agentjobs.command("wait", short_help="Wait until jobs have ended.", epilog=f"{_JSON_LINES}\n{_EXIT_CODES}")
+@_agentjobs.command(
+    "wait", short_help="Wait until jobs have ended.", epilog=f"{_JSON_LINES.format(created='')}\n{_ALL_COMPLETED}"
+)
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @_order_options(DEFAULT_TIMEOUT, "For each job; none is for ever.", endless=True)
 def _wait(order: Order, jobs: tuple[str, ...]) -> int:

@@ -1,29 +1,17 @@
 """Running one command's coroutine, whose every error becomes one line and an exit code."""
 
 import asyncio
-import re
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from attrs import frozen
 
-from agentjobs_async import InvalidInputError
 from agentjobs_async.cli.interruption import Interruption
 from agentjobs_async.cli.outcomes import ExitCode, described, exit_code_of
 from agentjobs_async.cli.screen import Screen
 from agentjobs_async.cli.streams import leave
 
-__all__ = ["Context", "executed", "in_option_words"]
-
-_OPTIONS: Final = {
-    "allow_insecure=True": "--allow-insecure",
-    "base_url": "--base-url",
-    "project_id": "--project",
-    "api_key": "the API key",
-    "JobRef.to_token() gives": "agentjobs create prints",
-}
-_SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
+__all__ = ["Context", "executed"]
 
 
 @frozen
@@ -50,7 +38,7 @@ async def _executed(action: Callable[[Context], Awaitable[int]]) -> int:
         try:
             code = await action(Context(screen, interruption))
         except Exception as error:  # noqa: BLE001 - a command's user gets one line, whatever it is
-            screen.notice(("Error: ", "bold red"), in_option_words(error))
+            screen.notice(("Error: ", "bold red"), described(error))
             code = exit_code_of(error)
         if interruption.exit_code is None:
             return code
@@ -58,13 +46,6 @@ async def _executed(action: Callable[[Context], Awaitable[int]]) -> int:
         # A name lookup that hangs in its thread would hold up the end of the loop and of the process.
         leave(interruption.exit_code)
     return interruption.exit_code
-
-
-def in_option_words(error: Exception) -> str:
-    """Give an error as one line, in which the library's names of settings are the command line's options."""
-    if not isinstance(error, InvalidInputError):
-        return described(error)
-    return _SETTING.sub(lambda found: _OPTIONS[found[0]], described(error))
 
 
 def _output_failed(screen: Screen, interruption: Interruption, error: OSError) -> None:

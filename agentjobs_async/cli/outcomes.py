@@ -1,7 +1,9 @@
 """How each job of a command ended, and the exit code that all of them make."""
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
+from typing import Final
 
 from attrs import frozen
 
@@ -54,6 +56,16 @@ class Outcome(StrEnum):
         """The outcome in words."""
         return self.replace("_", " ")
 
+
+_OPTIONS: Final = {
+    "base_url and get_path, or your own get_job": "--base-url",
+    "allow_insecure=True": "--allow-insecure",
+    "base_url": "--base-url",
+    "project_id": "--project",
+    "api_key": "the API key",
+    "JobRef.to_token() gives": "agentjobs create prints",
+}
+_SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 
 _GOES_ON = frozenset({Outcome.TIMED_OUT, Outcome.UNFINISHED})
 _OPEN = _GOES_ON | {Outcome.UNKNOWN, Outcome.NOT_SENT}
@@ -129,8 +141,18 @@ def exit_code_of(error: Exception) -> ExitCode:
 
 
 def described(error: Exception) -> str:
-    """Give an error as one line. Here a session is closed only because the command is told to stop."""
+    """Give an error as one line that leaves its job unnamed: what it is shown beside names it.
+
+    The library's names of settings become the command line's options. Here a session is closed only because the
+    command is told to stop.
+    """
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"
-    text = str(error) if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {error}"
-    return one_line(text)
+    if isinstance(error, AgentJobsError):
+        message = _in_option_words(error.message) if isinstance(error, InvalidInputError) else error.message
+        return one_line("; ".join(filter(None, (message, _in_option_words(error.advice)))))
+    return one_line(f"{type(error).__name__}: {error}")
+
+
+def _in_option_words(text: str) -> str:
+    return _SETTING.sub(lambda found: _OPTIONS[found[0]], text)

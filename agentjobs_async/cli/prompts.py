@@ -31,9 +31,11 @@ def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
     """Give `prompts`.
 
     Raises:
-        InvalidInputError: One is blank, or was not given as valid text.
+        InvalidInputError: One is blank, or `-`, or was not given as valid text.
     """
     for number, prompt in enumerate(prompts, 1):
+        if prompt == "-":
+            raise InvalidInputError("- is no prompt: for prompts from standard input say --file -")
         if not prompt.strip():
             raise InvalidInputError(f"prompt {number} is blank: it must say something")
         if re.search("[\ud800-\udfff]", prompt):

@@ -17,12 +17,12 @@ from agentjobs_async.cli.interruption import Interruption
 from agentjobs_async.cli.outcomes import Result
 from agentjobs_async.cli.reports import Report
 
-__all__ = ["SilenceHook", "TroubleHook", "Watch"]
+__all__ = ["Runner", "SilenceHook", "TroubleHook"]
 
 _SILENCE: Final = 4.0
 
 
-class Watch:
+class Runner:
     """Creates jobs and waits for them, or only waits, and reports each change.
 
     Args:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from difflib import get_close_matches
 
 __all__ = ["check_kind", "check_option", "is_answer_option", "is_status", "json_or_plain", "plain", "split"]
 
@@ -27,6 +28,8 @@ PLACES: dict[str, frozenset[str]] = {
     ),
 }
 """The places of every kind with a name; `""` is none."""
+
+_FAULTS = [f"{kind}:{place}".removesuffix(":") for kind, places in PLACES.items() for place in sorted(places)]
 
 _OWN_OPTIONS: dict[str, frozenset[str]] = {
     "refuse": frozenset({"for"}),
@@ -77,7 +80,10 @@ def check_kind(kind: str, place: str) -> None:
     else:
         known = place in PLACES.get(kind, ())
     if not known:
-        raise ValueError(f"no such fault: {kind}:{place}" if place else f"no such fault: {kind}")
+        fault = f"{kind}:{place}" if place else kind
+        near = get_close_matches(fault, _FAULTS, 1)
+        hint = f"did you mean {near[0]}?" if near else "help(Fault) has them all"
+        raise ValueError(f"no such fault: {fault}; {hint}")
 
 
 def check_option(kind: str, name: str, text: str) -> None:

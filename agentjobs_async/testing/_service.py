@@ -1,6 +1,7 @@
 """The well-behaved service: what it answers to a request, and the jobs it keeps."""
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
@@ -64,6 +65,7 @@ class Service:
         self._window = RateWindow(rate_limit) if rate_limit else None
         self._speed = speed
         self.jobs: dict[str, StartedJob] = {}
+        self.started = Counter[str]()
         self.numbered = 0
 
     def answer(self, request: ReceivedRequest, wall: datetime, *, start_agent: bool = True) -> Answer:
@@ -95,6 +97,7 @@ class Service:
         job = self._new_job(project_id, prompt, request.at, wall)
         if start_agent:
             self.jobs[job.job_id] = job
+            self.started[prompt] += 1
         return Answer(201, {**self.document(job, request.at), "status": "active", "prLink": None, "archivedAt": None})
 
     def _new_job(self, project_id: str, prompt: str, now: float, wall: datetime) -> StartedJob:

@@ -40,9 +40,12 @@ class Emulator:
         api_key: The key that every request has to bear.
         lives: What becomes of a job that no `script` fits: one life for all, or a function of project id and prompt.
         rate_limit: Of the creates of each project; `None` for no limit.
-        latency: Seconds between a request and its answer.
-        speed: How many times faster than scripted a job lives.
+        latency: Seconds between a request and its answer, from 0 on.
+        speed: How many times faster than scripted a job lives, above 0.
         faults: The plan of all requests; `Fault` documents its text form.
+
+    Raises:
+        ValueError: The latency or the speed is out of bounds, or `faults` is no plan.
 
     Attributes:
         foreign: Another origin, where redirects lead to.
@@ -54,12 +57,14 @@ class Emulator:
         host: str = "127.0.0.1",
         port: int = 0,
         api_key: str = DEFAULT_API_KEY,
-        lives: JobLife | LifeOf = JobLife(),  # noqa: B008 - frozen
+        lives: JobLife | LifeOf = JobLife(),  # noqa: B008 - a frozen value
         rate_limit: RateLimit | None = None,
         latency: float = 0.0,
         speed: float = 1.0,
-        faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - frozen
+        faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - a frozen value
     ) -> None:
+        if not (latency >= 0 and speed > 0):
+            raise ValueError(f"latency must be at least 0, and speed above 0, not {latency} and {speed}")
         self.host = host
         self.foreign = ForeignOrigin(host=host)
         self.api_key = api_key
@@ -108,7 +113,7 @@ class Emulator:
     @property
     def agents_started(self) -> Counter[str]:
         """How many agents were started for each prompt: the truth that a client's claim is held against."""
-        return Counter(job.prompt for job in self.jobs.values())
+        return self._service.started.copy()
 
     @property
     def connections(self) -> int:
@@ -121,9 +126,15 @@ class Emulator:
         return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
 
     def session(self, **settings: Any) -> "AgentJobsSession":
-        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key."""
+        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key.
+
+        Raises:
+            RuntimeError: The emulator does not run yet, and has no address.
+        """
         from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator stands without the client
 
+        if self.port == 0:
+            raise RuntimeError("the emulator does not run yet: make the session within async with Emulator()")
         return AgentJobsSession(**{"base_url": self.base_url, "api_key": self.api_key} | settings)
 
     def script(self, life: JobLife, *, prompt: str | None = None, project_id: str | None = None) -> None:

@@ -4,16 +4,21 @@ import math
 from collections import defaultdict, deque
 
 import attrs
+from attrs.validators import ge, gt
 
 __all__ = ["RateLimit", "RateWindow"]
 
 
 @attrs.frozen
 class RateLimit:
-    """At most so many creates per project in any span of `per` seconds."""
+    """At most so many creates per project in any span of `per` seconds.
 
-    creates: int = 100
-    per: float = 3600.0
+    Raises:
+        ValueError: A negative number of creates, or no time above 0.
+    """
+
+    creates: int = attrs.field(default=100, validator=ge(0))
+    per: float = attrs.field(default=3600.0, validator=gt(0.0))
 
 
 class RateWindow:

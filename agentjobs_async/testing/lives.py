@@ -2,13 +2,18 @@
 
 import random
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
+from attrs import field
+from attrs.validators import and_, ge, in_, le
 
 __all__ = ["JobLife", "LifeOf", "LifeScripts", "RandomLives"]
 
 Outcome = Literal["completed", "failed", "archived"]
+
+_SECONDS = ge(0.0)
+_SHARE = and_(ge(0.0), le(1.0))
 
 
 @attrs.frozen(kw_only=True)
@@ -22,12 +27,15 @@ class JobLife:
         visible_after: Seconds from the creation during which reading the job answers 404.
         stages: Statuses on the way, each with the second from which on it is shown, in rising order.
         job_id: The id the service gives to the job; `None` numbers it.
+
+    Raises:
+        ValueError: A time is negative, or the outcome no terminal status; other statuses go into `stages`.
     """
 
-    duration: float = 0.1
-    outcome: Outcome = "completed"
+    duration: float = field(default=0.1, validator=_SECONDS)
+    outcome: Outcome = field(default="completed", validator=in_(get_args(Outcome)))
     pull_request: bool = True
-    visible_after: float = 0.0
+    visible_after: float = field(default=0.0, validator=_SECONDS)
     stages: tuple[tuple[float, str], ...] = ()
     job_id: str | None = None
 
@@ -54,14 +62,17 @@ class RandomLives:
         failed: The share of jobs that fail, from 0 to 1.
         archived: The share of jobs that get archived, from 0 to 1.
         unchanged: The share of completed jobs that changed no file and have no pull request, from 0 to 1.
+
+    Raises:
+        ValueError: A time is negative, or a share not from 0 to 1.
     """
 
     seed: int = 0
-    shortest: float = 60.0
-    longest: float = 300.0
-    failed: float = 0.0
-    archived: float = 0.0
-    unchanged: float = 0.0
+    shortest: float = field(default=60.0, validator=_SECONDS)
+    longest: float = field(default=300.0, validator=_SECONDS)
+    failed: float = field(default=0.0, validator=_SHARE)
+    archived: float = field(default=0.0, validator=_SHARE)
+    unchanged: float = field(default=0.0, validator=_SHARE)
 
     def __call__(self, project_id: str, prompt: str) -> JobLife:
         """Draw the life of a job."""

@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 async def agentjobs_emulator(request: pytest.FixtureRequest) -> AsyncIterator[Emulator]:
     """Run an emulator for the test."""
     marker = request.node.get_closest_marker("agentjobs")
-    async with Emulator(**(marker.kwargs if marker else {})) as emulator:
+    async with Emulator(*(marker.args if marker else ()), **(marker.kwargs if marker else {})) as emulator:
         yield emulator
 
 

@@ -10,6 +10,7 @@ from agentjobs_async import (
     JobRef,
     NotFoundError,
     NotSentError,
+    ProtocolError,
     RejectedError,
     SessionClosedError,
     TransportError,
@@ -111,7 +112,10 @@ def test_exit_code_of_an_error(error: Exception, code: ExitCode) -> None:
 def test_described() -> None:
     """An error is one printable line; a foreign one is named."""
     assert described(RuntimeError("a\nb\x1b")) == r"RuntimeError: a\nb\x1b"
-    assert described(TransportError("cut")) == "cut"
+    assert described(TransportError("cut")) == "cut; a read may be tried again"
+    assert described(ProtocolError("not_json", "HTML")) == "unusable answer (not_json): HTML; check --base-url"
+    assert described(InvalidInputError("base_url: allow_insecure=True")) == "--base-url: --allow-insecure"
+    assert described(NotFoundError(404, excerpt="base_url")).startswith("HTTP 404: base_url; check --base-url, the")
     closed = SessionClosedError("the session was closed meanwhile")
     assert described(closed) == "stopped"
     closed.outcome = CreateOutcome.NOT_SENT

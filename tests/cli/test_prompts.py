@@ -23,6 +23,15 @@ def test_standard_input(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch
     assert service.emulator.agents_started == {"one": 1, "two": 1}
 
 
+def test_forgotten_quotes(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several prompts of one word each are run, and hint at the quotes of one with several words."""
+    assert main(["run", "Fix", "it"]) == 0
+    assert "2 prompts of one word each: put a prompt of several words in quotes" in capsys.readouterr().err
+    assert main(["run", "Fix it", "Document"]) == 0
+    assert "quotes" not in capsys.readouterr().err
+    assert service.emulator.agents_started == {"Fix": 1, "it": 1, "Fix it": 1, "Document": 1}
+
+
 def test_no_prompt(tmp_path: Path) -> None:
     """No prompt at all is wrong usage."""
     (tmp_path / "empty").touch()

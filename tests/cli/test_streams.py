@@ -11,12 +11,13 @@ FULL = Path("/dev/full")
 
 
 def test_reader_leaves(service: EmulatorThread) -> None:
-    """When the reader leaves, as `head` does, a run ends quietly with 141."""
+    """When the reader leaves, as `head` does, a run ends with 141, and says how to go on with what it created."""
     service.live(prompt="a", duration=3600)
     with Child("run", "a", "b", env=service.environment) as child:
         child.close_stdout()
         assert child.ended() == 141
-    assert child.stderr == ""
+    assert "take up the wait again with:" in child.stderr
+    assert " docs/job_00000" in child.stderr
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
@@ -40,7 +41,7 @@ def test_token_is_not_lost(service: EmulatorThread) -> None:
 def test_closed_stream() -> None:
     """A stream that the process was started without takes everything."""
     stream = guarded(None)
-    stream.write("text")
+    assert stream.write("text") == 4
     stream.flush()
 
 

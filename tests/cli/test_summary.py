@@ -7,7 +7,7 @@ from agentjobs_async.cli.summary import summary_lines
 LINK = "https://code.example/acme/docs/pull/1"
 
 
-def result(prompt: str | None, *, token: str | None = "docs/job_1", link: str | None = LINK) -> Result:  # noqa: S107 - a job's
+def result(prompt: str | None, *, token: str | None = "docs/job_1", link: str | None = LINK) -> Result:  # noqa: S107 - a job's token, no secret
     if token is None:
         return Result(1, prompt)
     ref = JobRef.from_token(token)

@@ -8,7 +8,7 @@ import pytest
 from agentjobs_async import AgentJob, JobPolled, JobRef, PollFailed, PollPolicy, TransportError
 from agentjobs_async.cli.interruption import Interruption
 from agentjobs_async.cli.outcomes import Outcome, Result
-from agentjobs_async.cli.watching import SilenceHook, TroubleHook, Watch
+from agentjobs_async.cli.watching import Runner, SilenceHook, TroubleHook
 from agentjobs_async.testing import Emulator, JobLife
 
 REF = JobRef("docs", "job_1")
@@ -45,7 +45,7 @@ async def test_run() -> None:
     """A run reports the creation, each status and the end of every prompt, and gives the results in their order."""
     told = Told()
     async with Emulator(lives=JobLife(duration=0)) as emulator, emulator.session(project_id="docs") as session:
-        results = await Watch(session, told, Interruption(), 60).run(["a", "b"], 1)
+        results = await Runner(session, told, Interruption(), 60).run(["a", "b"], 1)
     assert [result.outcome for result in results] == [Outcome.COMPLETED] * 2
     assert told.calls == [
         ("running", 2),
@@ -64,7 +64,7 @@ async def test_other_changes() -> None:
     async with Emulator(lives=JobLife(duration=0)) as emulator, emulator.session(policy=policy) as session:
         job = await session.create_job("a", project_id="docs")
         await emulator.inject("document status=active on=get then document status=active model=another on=get")
-        await Watch(session, told, Interruption(), 60).wait([job.ref])
+        await Runner(session, told, Interruption(), 60).wait([job.ref])
     assert told.calls == [
         ("running", 1),
         ("changed", (1, "active")),
@@ -84,7 +84,7 @@ async def test_bug_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
             return await run_job(prompt, **options)
 
         monkeypatch.setattr(type(session), "run_job", staticmethod(faulty))
-        results = await Watch(session, Told(), Interruption(), 60).run(["a", "b"], 20)
+        results = await Runner(session, Told(), Interruption(), 60).run(["a", "b"], 20)
     assert [result.outcome for result in results] == [Outcome.UNKNOWN, Outcome.COMPLETED]
 
 
@@ -92,7 +92,7 @@ async def test_refused_later() -> None:
     """A key that was good before is not given up at the first refusal."""
     async with Emulator(lives=JobLife(duration=0)) as emulator, emulator.session(project_id="docs") as session:
         await emulator.inject("403", prompt="b")
-        results = await Watch(session, Told(), Interruption(), 60).run(["a", "b", "c"], 1)
+        results = await Runner(session, Told(), Interruption(), 60).run(["a", "b", "c"], 1)
     assert [result.outcome for result in results] == [Outcome.COMPLETED, Outcome.REJECTED, Outcome.COMPLETED]
 
 

@@ -264,3 +264,16 @@ def test_the_client_stands_without_the_emulator() -> None:
         "import sys, agentjobs_async; sys.exit(any('testing' in n for n in sys.modules if n.startswith('agentjobs')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603 - our own line
+
+
+def test_session_before_the_emulator_runs() -> None:
+    """An emulator that does not run has no address, and says so."""
+    with pytest.raises(RuntimeError, match="does not run yet: make the session within async with"):
+        Emulator().session()
+
+
+@pytest.mark.parametrize("setting", [{"speed": 0}, {"speed": -1}, {"latency": -0.1}])
+def test_settings_out_of_bounds(setting: dict[str, Any]) -> None:
+    """A speed that no job lives at, and a latency before the request, are refused."""
+    with pytest.raises(ValueError, match="latency must be at least 0, and speed above 0"):
+        Emulator(**setting)

@@ -33,6 +33,14 @@ def test_unknown_kinds(kind: str, place: str) -> None:
         check_kind(kind, place)
 
 
+def test_near_kinds() -> None:
+    """A misspelt kind is answered with the nearest that there is, a strange one with where they are listed."""
+    with pytest.raises(ValueError, match=r"did you mean hang:body\?"):
+        check_kind("hang", "bdy")
+    with pytest.raises(ValueError, match=r"help\(Fault\) has them all"):
+        check_kind("zzz", "")
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "text", "reason"),
     [

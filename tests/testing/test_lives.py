@@ -31,6 +31,23 @@ def test_random_lives_keep_their_bounds() -> None:
     assert sum(life.pull_request for life in drawn) / 2000 == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("script", "setting"),
+    [
+        (JobLife, {"duration": -1}),
+        (JobLife, {"outcome": "complete"}),
+        (JobLife, {"outcome": "active"}),
+        (JobLife, {"visible_after": -0.1}),
+        (RandomLives, {"shortest": -1}),
+        (RandomLives, {"failed": 1.5}),
+    ],
+)
+def test_no_life(script: type, setting: dict[str, object]) -> None:
+    """A script that no job can live is refused by the name of its setting."""
+    with pytest.raises(ValueError, match=f"'{min(setting)}' must be"):
+        script(**setting)
+
+
 def test_newest_script_that_fits() -> None:
     """Of the scripts that fit a project and a prompt the newest holds, and the default where none fits."""
     scripts = LifeScripts(JobLife(duration=1))

@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
 
 
-def service(life: JobLife = JobLife(), limit: RateLimit | None = None, speed: float = 1.0) -> Service:  # noqa: B008 - frozen
+def service(life: JobLife = JobLife(), limit: RateLimit | None = None, speed: float = 1.0) -> Service:  # noqa: B008 - a frozen value
     return Service(api_key="k", life_of=lambda _project_id, _prompt: life, rate_limit=limit, speed=speed)
 
 

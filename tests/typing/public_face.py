@@ -28,6 +28,7 @@ from agentjobs_async import (
     JobRef,
     JobSource,
     JobStatus,
+    JobTracker,
     LoggingHook,
     NotSentError,
     OnUpdate,
@@ -37,7 +38,9 @@ from agentjobs_async import (
     ProtocolError,
     RateLimitedError,
     ResponseError,
+    TrackerStats,
     WaitEnded,
+    WaitResult,
     WaitTimeoutError,
     __version__,
     wait_for_job,
@@ -66,6 +69,21 @@ async def first_screen() -> None:
         assert_type(job, AgentJob)
         assert_type(await session.wait_for_job(job), AgentJob)
         assert_type(await session.run_job("Fix the links", project_id="site", timeout=None), AgentJob)
+
+
+async def many(tracker: JobTracker, session: AgentJobsSession, jobs: list[AgentJob]) -> None:
+    async with session.as_completed(jobs, timeout=60) as finished:
+        async for result in finished:
+            assert_type(result, WaitResult)
+            assert_type(result.result(), AgentJob)
+    async with tracker.updates(jobs[0]) as changes:
+        async for job in changes:
+            assert_type(job, AgentJob)
+    future = assert_type(tracker.watch(jobs[0]), asyncio.Future[AgentJob])
+    assert_type(await future, AgentJob)
+    assert_type(await tracker.wait_for_job(jobs[0].ref, timeout=None), AgentJob)
+    assert_type(session.stats(), TrackerStats)
+    session.notify(JobRef.from_token("docs/job_1"))
 
 
 async def every_kind_of_target(session: AgentJobsSession, job: AgentJob, ref: JobRef) -> None:
