@@ -20,6 +20,7 @@
 #   creating      one create and its outcome
 #   session       AgentJobsSession
 #   batch         run_batch, Journal: many prompts, through any end of the process             (SQLAlchemy)
+#   engines       the same batch on many machines: procrastinate                            (procrastinate)
 #   testing       the emulator of the service
 #   cli           the command line                                                    (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""

@@ -5,7 +5,11 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_EXTRAS = {"click": "cli", "rich": "cli", "sqlalchemy": "batch", "aiosqlite": "batch"}
+_EXTRAS = {
+    **dict.fromkeys(("click", "rich"), "cli"),
+    **dict.fromkeys(("sqlalchemy", "aiosqlite"), "batch"),
+    **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
+}
 _USAGE = 2
 _INTERRUPTED = 130
 

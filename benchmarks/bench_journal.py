@@ -98,7 +98,7 @@ async def prepare(path: Path, count: int) -> None:
         database = journal.entries._database  # noqa: SLF001 - only to prepare
         async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
             await connection.exec_driver_sql(
-                "UPDATE entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"
+                "UPDATE agentjobs_entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"
                 " job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0",
                 (max(count // ACTIVE, 1),),
             )

@@ -5,6 +5,7 @@ job.
 """
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -25,6 +26,7 @@ _DOCUMENT = {
     "archivedAt": None,
 }
 _BODY = json.dumps(_DOCUMENT).encode()
+_NUMBERS = itertools.count(1)
 
 
 def _answer(job_id: bytes, status: bytes) -> bytes:
@@ -60,7 +62,7 @@ class _Connection(asyncio.Protocol):
     def _response(self) -> bytes:
         method, target, _ = self._received.split(b" ", 2)
         if method == b"POST":
-            return _answer(b"job_1", b"active")
+            return _answer(b"job_%d" % next(_NUMBERS), b"active")
         job_id = target.rpartition(b"/")[2]
         self._polled[job_id] += 1
         return _answer(job_id, b"active" if self._polled[job_id] < self._polls else b"completed")

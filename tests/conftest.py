@@ -2,10 +2,15 @@
 
 import asyncio
 import ssl
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.postgresql import Server
 
 # looptime asks for the loop even of a test without one, and Python 3.11 would make one then, which nobody closes.
 asyncio.set_event_loop(None)
@@ -13,7 +18,7 @@ asyncio.set_event_loop(None)
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AGENTJOBS_BASE_URL", "AGENTJOBS_API_KEY", "AGENTJOBS_PROJECT_ID"):
+    for name in ("AGENTJOBS_BASE_URL", "AGENTJOBS_API_KEY", "AGENTJOBS_PROJECT_ID", "AGENTJOBS_JOURNAL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -35,6 +40,22 @@ def client_tls(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator["Server"]:
+    """A running PostgreSQL."""
+    from tests.postgresql import Server  # noqa: PLC0415 - most tests need none
+
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgresql: "Server") -> Iterator[str]:
+    """The URL of an empty database."""
+    with postgresql.database() as url:
+        yield url
 
 
 # No timing assertions, and the same examples on every machine: what it finds anywhere it finds everywhere.

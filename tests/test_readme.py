@@ -2,15 +2,17 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, WaitTimeoutError
-from agentjobs_async.batch import BatchItem, Journal, run_batch
+from agentjobs_async.batch import BatchItem, Journal, State, run_batch
 from agentjobs_async.testing import Emulator, Fault, JobLife
 
 README = Path(__file__).parent.parent / "README.md"
@@ -218,3 +220,96 @@ async def test_emulator_sample() -> None:
     """The sample of testing with the emulator passes."""
     names = names_of("test_my_bot")
     assert await names["test_my_bot"]() is None
+
+
+async def test_fleet_sample(emulator: Emulator, database: str) -> None:
+    """The sample of many machines hands out a batch, and a worker works it off."""
+    names = names_of("run_worker", "FleetLimits")
+    await names["hand_out"](database, ["one", "two"])
+    async with emulator.session(project_id="docs") as session:
+        working = asyncio.ensure_future(names["work"](session, database))
+        async with Journal.open(database, read_only=True) as journal, asyncio.timeout(30):
+            while (await journal.counts())[State.COMPLETED] < 2:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.05)
+        working.cancel()
+        await asyncio.wait([working])
+    assert emulator.agents_started == {"Document one": 1, "Document two": 1}
+
+
+@pytest.fixture
+async def chunk(database: str) -> dict[str, Any]:
+    """The shared coroutine of the recipes for engines, and a journal of three items."""
+    async with Journal.open(database) as journal:
+        await journal.add([BatchItem(f"k{number}", f"p{number}") for number in range(3)])
+    return {**names_of("async def run_chunk"), "url": database, "keys": ["k0", "k1", "k2"]}
+
+
+def recipe(chunk: dict[str, Any], *words: str, **stand_ins: ModuleType) -> dict[str, Any]:
+    """Run a recipe beside the shared coroutine; a stand-in has of its engine just what the recipe takes from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in stand_ins.items():
+            full = name.replace("_", ".")
+            parents = full.split(".")
+            for depth in range(1, len(parents)):
+                patch.setitem(sys.modules, ".".join(parents[:depth]), ModuleType(parents[0]))
+            patch.setitem(sys.modules, full, module)
+        sample = next(sample for sample in SAMPLES if all(word in sample for word in words))
+        names = dict(chunk)
+        exec(sample, names)  # noqa: S102 - the README is what is tested
+    return names
+
+
+def stand_in(**names: Any) -> ModuleType:
+    module = ModuleType("stand_in")
+    vars(module).update(names)
+    return module
+
+
+async def test_dask_recipe(emulator: Emulator, chunk: dict[str, Any]) -> None:
+    """The recipe for Dask maps the coroutine over chunks of keys, and gives what has not ended."""
+
+    class Client:
+        def map(self, function: Any, *columns: Any, **settings: Any) -> list[Any]:
+            assert settings == {"pure": False, "retries": 10}
+            return [function(*row) for row in zip(*columns, strict=True)]
+
+        async def gather(self, futures: list[Any]) -> list[Any]:
+            return list(await asyncio.gather(*futures))
+
+    names = recipe(chunk, "run_on_dask", dask_distributed=stand_in(Client=Client))
+    assert await names["run_on_dask"](Client(), chunk["url"], chunk["keys"]) == []
+    assert emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+
+
+async def test_temporal_recipe(emulator: Emulator, chunk: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe for Temporal gives signs of life while it runs, and fails when something has not ended."""
+    beats: list[int] = []
+    activity = stand_in(defn=lambda function: function, heartbeat=lambda: beats.append(1))
+    names = recipe(chunk, "agentjobs_chunk", temporalio=stand_in(activity=activity))
+    await names["agentjobs_chunk"](chunk["url"], chunk["keys"])
+    assert emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+
+    async def left(*_: object) -> list[str]:
+        await beaten.wait()
+        return ["k0"]
+
+    beaten = asyncio.Event()
+    vars(activity)["heartbeat"] = beaten.set
+    names["run_chunk"] = left
+    wait = asyncio.wait
+    monkeypatch.setattr(asyncio, "wait", lambda tasks, timeout: wait(tasks, timeout=timeout / 1000))
+    with pytest.raises(RuntimeError, match="1 have not ended"):
+        await names["agentjobs_chunk"](chunk["url"], chunk["keys"])
+
+
+async def test_airflow_recipe(emulator: Emulator, chunk: dict[str, Any]) -> None:
+    """The recipe for Airflow gives one event with what has not ended, and tells how the trigger is made again."""
+    names = recipe(
+        chunk,
+        "ChunkTrigger",
+        airflow_triggers_base=stand_in(BaseTrigger=type("BaseTrigger", (), {}), TriggerEvent=dict),
+    )
+    trigger = names["ChunkTrigger"](chunk["url"], chunk["keys"])
+    assert trigger.serialize() == ("my_triggers.ChunkTrigger", {"url": chunk["url"], "keys": chunk["keys"]})
+    assert [event async for event in trigger.run()] == [{"left": []}]
+    assert emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}

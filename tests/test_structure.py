@@ -50,6 +50,7 @@ ROOMS = [
     {"session"},
     {""},
     {"batch"},
+    {"engines"},
     {"testing"},
     {"cli"},
     {"__main__"},
@@ -61,21 +62,29 @@ TYPES_ONLY = {("errors", "models")}
 
 # The rooms after the public names know these, and nothing from behind them. `_text` is there because whatever is
 # shown must be made fit to be shown, and that in one way.
-OUTER = {"batch": {""}, "testing": {""}, "cli": {"", "batch", "testing", "_text"}, "__main__": {"cli"}}
+OUTER = {
+    "batch": {"", "_text"},
+    "engines": {"", "batch"},
+    "testing": {""},
+    "cli": {"", "batch", "engines", "testing", "_text"},
+    "__main__": {"cli"},
+}
 
 IMPORTERS = {
     "aiohttp": {"_transport", "testing"},  # the client, and the emulator's server
     "cattrs": {"_documents"},
     "tenacity": {"_strategies"},
     "yarl": {"_address", "_transport", "creating"},  # addresses are made in _address; the others only hand them on
-    "sqlalchemy": {"batch"},  # _tables speaks it, _database runs it
+    "sqlalchemy": {"batch"},  # _tables and _fleet speak it, _database runs it
+    "procrastinate": {"engines"},
+    "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
     "click": {"cli"},
     "rich": {"cli"},
     "pytest": {"testing"},  # the plugin
     "pytest_asyncio": {"testing"},
 }
 """Which rooms may import a third-party library; attrs, the language of the models, is everybody's."""
-ONE_FILE = ["cattrs", "tenacity", "click", "rich", "pytest", "pytest_asyncio"]
+ONE_FILE = ["cattrs", "tenacity", "procrastinate", "psycopg", "click", "rich", "pytest", "pytest_asyncio"]
 
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
@@ -239,7 +248,7 @@ def purge():
 failed = {{}}
 for module in json.loads(sys.argv[1]):
     purge()
-    if module.split(".")[0] not in ("", "batch", "testing", "cli", "__main__"):
+    if module.split(".")[0] not in ("", "batch", "engines", "testing", "cli", "__main__"):
         bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
         bare.__path__ = [{str(HOME)!r}]
         sys.modules[{PACKAGE!r}] = bare
@@ -260,8 +269,20 @@ def test_light_import() -> None:
     """Importing the package loads no extra, no test tool and no server."""
     modules = set(run(f"import {PACKAGE}; print(*sys.modules, sep='\\n')").split())
     assert PACKAGE in modules
-    heavy = {"rich", "click", "pytest", "hypothesis", "aiohttp.web", "sqlite3", "sqlalchemy", "aiosqlite", "unittest"}
-    assert modules & (heavy | {f"{PACKAGE}.testing", f"{PACKAGE}.cli", f"{PACKAGE}.batch"}) == set()
+    heavy = {
+        "rich",
+        "click",
+        "pytest",
+        "hypothesis",
+        "aiohttp.web",
+        "sqlite3",
+        "sqlalchemy",
+        "aiosqlite",
+        "psycopg",
+        "procrastinate",
+        "unittest",
+    }
+    assert modules & (heavy | {f"{PACKAGE}.{room}" for room in OUTER}) == set()
 
 
 COST = f"""

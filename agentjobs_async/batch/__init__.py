@@ -1,14 +1,18 @@
 """Batches that survive anything: many prompts, a journal of what became of each, and runs that go on where one stopped.
 
-Needs the extra `batch`. SQLAlchemy is behind `_tables` and `_database`; `_file` knows SQLite's files.
+Needs the extra `batch`. SQLAlchemy is behind `_tables`, `_fleet`, `_backend`, `_server` and `_database`; `_file` knows
+SQLite's files, `_server` PostgreSQL.
 """
 
+from agentjobs_async.batch.courses import ActiveItem
 from agentjobs_async.batch.entries import Entries, JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
 from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.pace import Rate
-from agentjobs_async.batch.runner import ActiveItem, Batch, BatchStats, run_batch
+from agentjobs_async.batch.runner import Batch, BatchStats, run_batch
 from agentjobs_async.batch.states import State
+from agentjobs_async.batch.worker import BatchWorker
 
 __all__ = [
     "ActiveItem",
@@ -16,7 +20,9 @@ __all__ = [
     "BatchItem",
     "BatchResult",
     "BatchStats",
+    "BatchWorker",
     "Entries",
+    "FleetLimits",
     "Journal",
     "JournalRow",
     "Outcome",

@@ -1,11 +1,15 @@
 """The journal's table, and every statement that touches it."""
 
+import re
 from collections.abc import Collection
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
+    Dialect,
     Float,
     Index,
     Integer,
@@ -14,21 +18,31 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     Update,
+    and_,
     func,
+    literal,
+    null,
+    or_,
     select,
     update,
 )
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
-from agentjobs_async.batch.states import State, origins
+from agentjobs_async.batch.states import ENDED, State, origins
 
 __all__ = [
     "APPLICATION",
+    "ENTRIES",
     "METADATA",
     "VERSION",
+    "Insert",
+    "Moment",
     "added",
+    "claimable",
+    "claimed",
     "counts",
     "interrupted",
     "last_number",
@@ -36,14 +50,41 @@ __all__ = [
     "moved",
     "noted",
     "page",
-    "sent_since",
+    "sent_ages",
+    "unended",
     "with_keys",
 ]
+
+Insert = sqlite.Insert | postgresql.Insert
+"""An insert of a dialect that can leave out what is there already."""
+Moment = float | ColumnElement[float]
+"""Seconds since the epoch: a number, or the database's own clock."""
 
 APPLICATION: Final = 0x414A6F62
 """SQLite's `application_id` of a journal: "AJob"."""
 VERSION: Final = 1
 """SQLite's `user_version` of a journal: the version of this schema."""
+
+_ESCAPED: Final = {"\0": "\x1a0", "\x1a": "\x1a1"}
+_PLAIN: Final = {escaped: plain for plain, escaped in _ESCAPED.items()}
+
+
+class _AnyText(TypeDecorator[str]):
+    """Text with any character; a NUL, which PostgreSQL can't store, is escaped there."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or dialect.name != "postgresql":
+            return value
+        return re.sub("[\0\x1a]", lambda found: _ESCAPED[found[0]], value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or dialect.name != "postgresql":
+            return value
+        return re.sub("\x1a[01]", lambda found: _PLAIN[found[0]], value)
+
 
 METADATA: Final = MetaData()
 _WITH_ID: Final = [State.CREATED, State.COMPLETED, State.FAILED, State.ARCHIVED]
@@ -53,46 +94,67 @@ def _listed(states: Collection[State]) -> str:
     return ", ".join(f"'{state}'" for state in states)
 
 
-_ENTRIES: Final = Table(
-    "entries",
+ENTRIES: Final = Table(
+    "agentjobs_entries",
     METADATA,
-    Column("number", Integer, primary_key=True),
+    Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
     Column("key", String, nullable=False, unique=True),
-    Column("prompt", Text, nullable=False),
+    Column("prompt", _AnyText, nullable=False),
     Column("project_id", String),
     Column("state", String, nullable=False),
     Column("job_id", String),
     Column("pr_link", Text),
-    Column("error", Text),
+    Column("error", _AnyText),
     Column("run", String),
+    Column("owner", String),
+    Column("claim", String),
     Column("sent_at", Float(53)),
     Column("updated_at", Float(53), nullable=False),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     CheckConstraint(f"(job_id IS NOT NULL) = (state IN ({_listed(_WITH_ID)}))", name="id_when_created"),
-    Index("entries_by_state", "state", "number"),
-    Index("entries_by_sending", "sent_at"),
+    Index("agentjobs_entries_by_state", "state", "number"),
+    Index("agentjobs_entries_by_sending", "sent_at"),
 )
-_ROW: Final = _ENTRIES.c
+_ROW: Final = ENTRIES.c
 
 
-def added(rows: Collection[dict[str, Any]]) -> sqlite.Insert:
-    """Insert planned rows; one whose key is there already is left out."""
+def added(insert: Insert, rows: Collection[dict[str, Any]]) -> ReturningInsert[Any]:
+    """Insert planned rows, and give their keys; one whose key is there already is left out."""
     planned = [{**row, "state": State.PLANNED} for row in rows]
-    return sqlite.insert(_ENTRIES).values(planned).on_conflict_do_nothing(index_elements=[_ROW.key])
+    return insert.values(planned).on_conflict_do_nothing(index_elements=[_ROW.key]).returning(_ROW.key)
 
 
-def met(row: dict[str, Any]) -> ReturningInsert[Any]:
+def met(insert: Insert, row: dict[str, Any]) -> ReturningInsert[Any]:
     """Insert a planned row, or mark the one that is there as met in `row["run"]`; give it the first time only."""
-    insert = sqlite.insert(_ENTRIES).values({**row, "state": State.PLANNED})
-    return insert.on_conflict_do_update(
+    planned = insert.values({**row, "state": State.PLANNED})
+    return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
-        set_={"run": insert.excluded.run},
-        where=_ROW.run.is_distinct_from(insert.excluded.run),
-    ).returning(*_ENTRIES.c)
+        set_={"run": planned.excluded.run},
+        where=_ROW.run.is_distinct_from(planned.excluded.run),
+    ).returning(*ENTRIES.c)
 
 
-def moved(key: str, target: State, *, origin: State | None = None, **values: Any) -> Update:
+def claimable(key: str, claim: str) -> ColumnElement[bool]:
+    """Tell whether a row is planned, or claimed by this very claim, whose answer was lost."""
+    repeated = and_(_ROW.state == State.SENDING, _ROW.claim == claim)
+    return and_(_ROW.key == key, or_(_ROW.state == State.PLANNED, repeated))
+
+
+def claimed(key: str, claim: str, **values: Any) -> ReturningUpdate[None, int]:
+    """Make a planned row `sending`; give no row when it is not, else (null, 1)."""
+    claiming = update(ENTRIES).where(claimable(key, claim)).values(state=State.SENDING, claim=claim, **values)
+    return claiming.returning(null(), literal(1))
+
+
+def moved(key: str, target: State, *, origin: State | None = None, claim: str | None = None, **values: Any) -> Update:
     """Move a row to `target` from wherever it may come, or from `origin` only. Touches no row when that is not allowed.
+
+    Args:
+        key: The row's.
+        target: Where to.
+        origin: Where from; `None` from anywhere.
+        claim: The claim that the row has to bear; `None` for any.
+        values: What changes beside the state.
 
     Raises:
         ValueError: No row may ever go from `origin` to `target`.
@@ -102,24 +164,26 @@ def moved(key: str, target: State, *, origin: State | None = None, **values: Any
         if origin not in allowed:
             raise ValueError(f"no row goes from {origin} to {target}")
         allowed = frozenset({origin})
-    moving = update(_ENTRIES).where(_ROW.key == key, _ROW.state.in_(sorted(allowed)))
+    moving = update(ENTRIES).where(_ROW.key == key, _ROW.state.in_(sorted(allowed)))
+    if claim is not None:
+        moving = moving.where(_ROW.claim == claim)
     return moving.values(state=target, **values)
 
 
-def interrupted(**values: Any) -> Any:
+def interrupted(**values: Any) -> ReturningUpdate[Any]:
     """Make all rows unknown that an owner left while sending, and give their keys."""
-    orphans = update(_ENTRIES).where(_ROW.state == State.SENDING)
+    orphans = update(ENTRIES).where(_ROW.state == State.SENDING)
     return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
 def noted(key: str, **values: Any) -> Update:
     """Change what is known about a row that has a job, without moving it."""
-    return update(_ENTRIES).where(_ROW.key == key, _ROW.state == State.CREATED).values(**values)
+    return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.CREATED).values(**values)
 
 
 def page(after: int, size: int, *, state: State | None = None, until: int | None = None) -> Select[Any]:
     """Select the next rows by number, of one state or of all."""
-    rows = select(_ENTRIES).where(_ROW.number > after).order_by(_ROW.number).limit(size)
+    rows = select(ENTRIES).where(_ROW.number > after).order_by(_ROW.number).limit(size)
     if state is not None:
         rows = rows.where(_ROW.state == state)
     return rows if until is None else rows.where(_ROW.number <= until)
@@ -127,7 +191,12 @@ def page(after: int, size: int, *, state: State | None = None, until: int | None
 
 def with_keys(keys: Collection[str]) -> Select[Any]:
     """Select rows by their keys."""
-    return select(_ENTRIES).where(_ROW.key.in_(keys))
+    return select(ENTRIES).where(_ROW.key.in_(keys))
+
+
+def unended(keys: Collection[str]) -> Select[Any]:
+    """Select those of the keys whose rows have not ended."""
+    return select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED))).order_by(_ROW.number)
 
 
 def counts() -> Select[Any]:
@@ -140,7 +209,12 @@ def last_number() -> Select[Any]:
     return select(func.max(_ROW.number))
 
 
-def sent_since(moment: float, most: int) -> Select[Any]:
-    """Select when the last creates were sent, newest first."""
+def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
+    """Select how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
     sent = _ROW.sent_at
-    return select(sent).where(sent > moment).order_by(sent.desc()).limit(most)
+    ages = select(_seconds(now) - sent).where(sent > _seconds(now) - seconds)
+    return ages.order_by(sent.desc()).limit(most)
+
+
+def _seconds(moment: Moment) -> ColumnElement[float]:
+    return moment if isinstance(moment, ColumnElement) else literal(moment, Float(53))

@@ -20,7 +20,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch.entries import Entries, JournalRow
+from agentjobs_async.batch.entries import Entries, JournalRow, NoRoom
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.pace import Pace
 from agentjobs_async.batch.states import State
@@ -66,6 +66,8 @@ class Course:
         state: Where its row is: planned, sending or created.
         since: Loop time of the last change of `state`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
+        claim: The claim under which its create is sent; `None` before that.
+        leaving: Whether nobody waits for its end any more: a create under way is brought to its answer, no further.
         over: Whether it has ended, in whatever state.
     """
 
@@ -74,6 +76,8 @@ class Course:
     state: State
     since: float
     ref: JobRef | str | None = None
+    claim: str | None = None
+    leaving: bool = False
     over: bool = False
     _spent: float = 0.0
     _failures: int = 0
@@ -108,12 +112,12 @@ class Course:
                 return sent
             if isinstance(sent, AgentJob):
                 target = sent
-            elif self.means.halted.is_set():
+            elif self.means.halted.is_set() or self.leaving:
                 return None
-        return None if self.means.closing.is_set() else await self._wait(target)
+        return None if self.leaving or self.means.closing.is_set() else await self._wait(target)
 
-    async def _send(self) -> AgentJob | BatchResult | Exception | None:
-        """Send the create once: give the job, a result, `None`, or the error after which it can be sent again."""
+    async def _send(self) -> AgentJob | BatchResult | Exception | NoRoom | None:
+        """Send the create once: give the job, a result, `None`, or the reason why it is to be sent later."""
         async with self.means.gate:
             await self.means.pace.take()
             # From here on nobody may cancel lightly: see `Batch.aclose`.
@@ -123,10 +127,11 @@ class Course:
             except BaseException:
                 self.means.pace.unspent()
                 raise
-            if not claimed:
+            if not isinstance(claimed, str):
                 self.means.pace.unspent()
-                return None
-            if self.means.halted.is_set() or self.means.pace.paused:  # since the pace let it go
+                return self._held_back(claimed)
+            self.claim = claimed
+            if self.means.halted.is_set() or self.leaving or self.means.pace.paused:  # since the pace let it go
                 self.means.pace.unspent()
                 await self._planned_again(None)
                 return _HELD_BACK
@@ -135,6 +140,13 @@ class Course:
                 await self._keep(answer)
                 return answer
             return await self._failed(answer)
+
+    def _held_back(self, room: NoRoom | None) -> NoRoom | None:
+        """Let no create of this run ask again before there may be room."""
+        self._is(State.PLANNED)
+        if room is not None:
+            self.means.pace.hold(room.wait)
+        return room
 
     async def _answer(self) -> AgentJob | Exception:
         """Create the job, or give the error; the pace is told in any case."""
@@ -162,7 +174,7 @@ class Course:
         """Write the id down; when that fails, it goes into the log and the error."""
         words, reason = "journal: somebody else changed the row meanwhile", "locked"
         try:
-            kept = await self.means.entries.created(self.row.key, job.ref)
+            kept = await self.means.entries.created(self.row.key, job.ref) or await self._is_kept(job)
         except JournalError as error:
             kept, words, reason = False, str(error), error.reason
         if not kept:
@@ -172,16 +184,20 @@ class Course:
         self.ref = job.ref
         self._is(State.CREATED)
 
+    async def _is_kept(self, job: AgentJob) -> bool:
+        """Tell whether the row has the id already: a commit may have been told twice."""
+        return (await self.means.entries.named([self.row.key]))[self.row.key].job_id == job.id
+
     async def _failed(self, error: Exception) -> BatchResult | Exception:
         """Decide about a create that gave no job."""
         outcome = _outcome(error)
         if outcome not in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT}:
-            await self.means.entries.lost(self.row.key, error)
+            await self.means.entries.lost(self.row.key, error, claim=self.claim)
             self._is(State.UNKNOWN)
             return self._result(Outcome.UNKNOWN, error)
         again = isinstance(error, RateLimitedError) or outcome is CreateOutcome.NOT_SENT
         if not again and not _ends_the_run(error):
-            await self.means.entries.refused(self.row.key, error)
+            await self.means.entries.refused(self.row.key, error, claim=self.claim)
             self._is(State.REJECTED)
             return self._result(Outcome.REJECTED, error)
         await self._planned_again(error)
@@ -190,7 +206,7 @@ class Course:
         return self._postponed(error)
 
     async def _planned_again(self, error: Exception | None) -> None:
-        await self.means.entries.not_sent(self.row.key, error)
+        await self.means.entries.not_sent(self.row.key, error, claim=self.claim)
         self._is(State.PLANNED)
 
     def _postponed(self, error: Exception) -> BatchResult | Exception:

@@ -3,17 +3,21 @@
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+from uuid import uuid4
 
 from attrs import field, frozen
-from sqlalchemy import Row
+from sqlalchemy import Executable, Row
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async.batch import _fleet as fleet
 from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.items import BatchItem
+from agentjobs_async.batch.limits import FleetLimits
+from agentjobs_async.batch.pace import Rate
 from agentjobs_async.batch.states import State
 
-__all__ = ["Entries", "JournalRow", "Rows", "difference"]
+__all__ = ["Entries", "JournalRow", "NoRoom", "Rows", "difference"]
 
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 2_000
@@ -63,28 +67,50 @@ class Rows(AsyncIterator[JournalRow]):
         return [row async for row in self._rows]
 
 
+@frozen
+class NoRoom:
+    """The limits of all workers let no create go now.
+
+    Attributes:
+        wait: Seconds after which there may be room.
+    """
+
+    wait: float
+
+
 class Entries:
     """What a runner does with a journal. Every move is one atomic statement, and durable when its call returns.
 
     Each call raises a `JournalError` when the journal can't be read or written; nothing was changed then.
 
     Args:
-        clock: The wall clock, in seconds since the epoch.
+        clock: The wall clock, in seconds since the epoch: a number, or the database's own.
+
+    Attributes:
+        owner: Who claims rows by these calls.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], tables.Moment]) -> None:
+        self.owner = uuid4().hex
         self._database = database
         self._clock = clock
 
+    def now(self) -> tables.Moment:
+        """Give the time by the journal's clock."""
+        return self._clock()
+
     async def add(self, items: Sequence[BatchItem]) -> int:
         """Plan items that are not there yet, some hundred at once; give how many were new."""
-        return (await self._database.write(tables.added([self._planned(item, None) for item in items])))[0]
+        rows = [self._planned(item, None) for item in items]
+        return (await self._database.write(tables.added(self._database.backend.insert, rows)))[0]
 
     async def interrupted(self) -> tuple[str, ...]:
         """Make the rows unknown that an earlier owner was sending when it ended, and give their keys."""
-        why = "its owner ended while it was being sent"
-        statement = tables.interrupted(error=why, updated_at=self._clock())
-        return tuple(key for (key,) in (await self._database.write(statement))[1])
+        return await self._keys_of(tables.interrupted(**self._interruption()))
+
+    async def orphaned(self, patience: float) -> tuple[str, ...]:
+        """Make the rows unknown whose owner gave no sign of life for so many seconds, and give their keys."""
+        return await self._keys_of(fleet.orphaned(self._clock(), patience, **self._interruption()))
 
     async def counts(self) -> dict[State, int]:
         """Give how many rows there are of each state."""
@@ -113,14 +139,27 @@ class Entries:
         """Give the rows that are there of so many keys."""
         return {row.key: row for row in map(_row, await self._database.read(tables.with_keys(keys)))}
 
+    async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Give those of the keys whose rows have not ended, in the order of the rows."""
+        return tuple(key for (key,) in await self._database.read(tables.unended(keys)))
+
     async def meet(self, item: BatchItem, run: str) -> JournalRow | None:
         """Plan an item in a run, and give its row, whatever its state; `None` when the run has met its key before."""
-        _, found = await self._database.write(tables.met(self._planned(item, run)))
+        _, found = await self._database.write(tables.met(self._database.backend.insert, self._planned(item, run)))
         return _row(found[0]) if found else None
 
-    async def claim(self, key: str) -> bool:
-        """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent."""
-        return await self._move(key, State.SENDING, sent_at=self._clock(), error=None)
+    async def claim(self, key: str) -> str | NoRoom | None:
+        """Make a planned row `sending`, durably; only who gets the claim may send it.
+
+        Gives the claim; `NoRoom` when the limits of all workers leave none; `None` when the row is not planned.
+        """
+        claim = uuid4().hex
+        statement = self._database.backend.claim(key, claim, self._clock(), owner=self.owner, error=None)
+        _, rows = await self._database.write(statement, claims=True)
+        wait, claimed = tuple(rows[0]) if rows else (None, 0)
+        if claimed:
+            return claim
+        return None if wait is None else NoRoom(wait)
 
     async def created(self, key: str, ref: JobRef) -> bool:
         """Keep a job's id, late or not."""
@@ -132,31 +171,66 @@ class Entries:
         """Keep how a job ended."""
         return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
 
-    async def not_sent(self, key: str, error: Exception | None) -> bool:
-        """Take a claim back: nothing was sent, or nothing was done about it; `None` is nobody's fault."""
+    async def not_sent(self, key: str, error: Exception | None, *, claim: str | None = None) -> bool:
+        """Take a claim back: nothing was sent, or nothing was done about it.
+
+        Args:
+            key: The row's.
+            error: Why; `None` is nobody's fault.
+            claim: What `claim` gave: it is taken back even from a row that became unknown meanwhile, and a row that
+                somebody else has claimed since stays as it is. `None` takes back any claim of a row that is sending.
+        """
+        origin = State.SENDING if claim is None else None
         words = None if error is None else _words(error)
-        return await self._move(key, State.PLANNED, origin=State.SENDING, sent_at=None, error=words)
+        return await self._move(key, State.PLANNED, origin=origin, claim=claim, sent_at=None, error=words)
 
-    async def refused(self, key: str, error: Exception) -> bool:
-        """Keep that the service refused a create."""
-        return await self._move(key, State.REJECTED, error=_words(error))
+    async def refused(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
+        """Keep that the service refused a create; with `claim`, of that claim only."""
+        return await self._move(key, State.REJECTED, claim=claim, sent_at=self._clock(), error=_words(error))
 
-    async def lost(self, key: str, error: Exception) -> bool:
-        """Keep that nobody knows what became of a create."""
-        return await self._move(key, State.UNKNOWN, error=_words(error))
+    async def lost(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
+        """Keep that nobody knows what became of a create; with `claim`, of that claim only."""
+        return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=_words(error))
 
     async def note(self, key: str, error: Exception) -> None:
         """Keep what ended the wait for a job that has not ended."""
         await self._database.write(tables.noted(key, error=_words(error), updated_at=self._clock()))
 
+    async def limits(self) -> FleetLimits:
+        """Give the limits of all owners of a shared journal."""
+        found = (await self._database.read(fleet.limits()))[0]
+        rate = None if found.create_count is None else Rate(found.create_count, per=found.create_per)
+        return FleetLimits(found.max_active, rate, found.unsure_for)
+
+    async def set_limits(self, limits: FleetLimits) -> None:
+        """Change the limits of all owners of a shared journal."""
+        rate = limits.create_rate
+        await self._database.write(
+            fleet.limited(
+                max_active=limits.max_active,
+                create_count=None if rate is None else rate.count,
+                create_per=None if rate is None else rate.per,
+                unsure_for=limits.unsure_for,
+            )
+        )
+
     async def sent_ages(self, seconds: float, most: int) -> list[float]:
         """Give how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
-        now = self._clock()
-        return [max(now - at, 0.0) for (at,) in await self._database.read(tables.sent_since(now - seconds, most))]
+        found = await self._database.read(tables.sent_ages(self._clock(), seconds, most))
+        return [max(age, 0.0) for (age,) in found]
 
-    async def _move(self, key: str, target: State, *, origin: State | None = None, **values: Any) -> bool:
-        statement = tables.moved(key, target, origin=origin, updated_at=self._clock(), **values)
+    async def _move(
+        self, key: str, target: State, *, origin: State | None = None, claim: str | None = None, **values: Any
+    ) -> bool:
+        statement = tables.moved(key, target, origin=origin, claim=claim, updated_at=self._clock(), **values)
         return (await self._database.write(statement))[0] == 1
+
+    async def _keys_of(self, statement: Executable) -> tuple[str, ...]:
+        return tuple(key for (key,) in (await self._database.write(statement))[1])
+
+    def _interruption(self) -> dict[str, Any]:
+        now = self._clock()
+        return {"error": "its owner ended while it was being sent", "sent_at": now, "updated_at": now}
 
     def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
         now = self._clock()

@@ -6,17 +6,24 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import islice
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from attrs import asdict
+from sqlalchemy import URL
 
 from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async.batch import _server as server
+from agentjobs_async.batch._backend import Backend, file_backend
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch._file import Ownership, check, make
+from agentjobs_async.batch._presence import Presence
+from agentjobs_async.batch._tables import Moment
 from agentjobs_async.batch.entries import Entries, JournalRow, Rows, difference
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
+from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 
 __all__ = ["Journal"]
@@ -26,41 +33,93 @@ _RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
 
 
 class Journal:
-    """A batch's journal in a file; `Journal.open` makes one, `async with` opens it and gives it up again.
+    """A batch's journal in a file or on PostgreSQL.
 
-    One process at a time may own it; another gets a `JournalError`. Whoever only looks, with `read_only`, gets along
-    with an owner. It holds the prompts, and never a key; the file is readable to its user only. Every call raises a
-    `JournalError` when the file can't be read or written.
+    `Journal.open` makes one, `async with` opens it and gives it up again. One process at a time may own a file; another
+    gets a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent bears
+    its owner, and becomes unknown when that owner gives no sign of life any more. Whoever only looks, with `read_only`,
+    gets along with an owner. It holds the prompts, and never a key; a file is readable to its user only. Every call
+    raises a `JournalError` when the journal can't be read or written.
 
     Attributes:
-        path: Where the file is.
+        name: The file's path, or the host and the name of the database.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, clock: Callable[[], float]) -> None:
-        self.path = path
+    def __init__(
+        self,
+        place: Path | URL,
+        *,
+        read_only: bool,
+        clock: Callable[[], float] | None,
+        owner_timeout: float,
+    ) -> None:
+        self._place = place
         self._interrupted: tuple[str, ...] = ()
         self._read_only = read_only
         self._clock = clock
+        self._owner_timeout = owner_timeout
         self._owned: Ownership | None = None
+        self._presence: Presence | None = None
         self._database: Database | None = None
         self._entries: Entries | None = None
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, read_only: bool = False, clock: Callable[[], float] = time.time
+        cls,
+        place: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        clock: Callable[[], float] | None = None,
+        owner_timeout: float = 30.0,
     ) -> Self:
-        """Give the journal of a file, to be used as `async with`; that makes the file when it is missing or empty.
+        """Give the journal of a file or a database, to be used as `async with`; that makes it when it is missing.
 
-        Entering it raises a `JournalError` when the file can't be used, and leaves the file as it is: `.reason` is
-        `locked` (somebody else owns it), `corrupt` (broken, or no journal), `version` (another version made it),
+        Entering it raises a `JournalError` when it can't be used, and leaves it as it is: `.reason` is
+        `locked` (somebody else owns the file), `corrupt` (broken, or no journal), `version` (another version made it),
         `read_only`, `full` (no room for a new one) or `io`.
 
         Args:
-            path: Where the file is.
-            read_only: Only looks: nobody else is kept from writing, and nothing is changed. The file has to be there.
-            clock: The wall clock, in seconds since the epoch.
+            place: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg). What
+                the URL leaves out comes from libpq's environment, such as PGPASSWORD.
+            read_only: Only looks: nobody else is kept from writing, and nothing is changed. It has to be there.
+            clock: The wall clock, in seconds since the epoch; `None` takes the process's for a file, and the
+                server's own on PostgreSQL.
+            owner_timeout: On PostgreSQL, seconds without a sign of life after which an owner is taken for dead, and
+                what it was sending becomes unknown. The same for all owners.
+
+        Raises:
+            InvalidInputError: The URL is none of PostgreSQL, or `owner_timeout` no finite number above 0.
         """
-        return cls(Path(path), read_only=read_only, clock=clock)
+        if isinstance(owner_timeout, bool) or not 0 < owner_timeout < inf:
+            raise InvalidInputError("owner_timeout must be a finite number of seconds above 0")
+        address = os.fspath(place)
+        url = server.server_url(address)
+        return cls(Path(address) if url is None else url, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
+
+    @property
+    def name(self) -> str:
+        """What may be shown of its place: no credentials."""
+        return str(self._place) if isinstance(self._place, Path) else server.name_of(self._place)
+
+    @property
+    def address(self) -> str:
+        """What opens the same journal again: the path, or the URL without its password, which libpq finds elsewhere."""
+        return str(self._place) if isinstance(self._place, Path) else server.address_of(self._place)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether any number of processes may own it at once."""
+        return not isinstance(self._place, Path)
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """Give what `psycopg.connect` takes to reach the same database, for an engine. It may hold a password.
+
+        Raises:
+            InvalidInputError: The journal is a file.
+        """
+        if isinstance(self._place, Path):
+            raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
+        return server.connect_arguments(self._place)
 
     async def __aenter__(self) -> Self:
         if self._database is not None:
@@ -81,12 +140,17 @@ class Journal:
         """Finish what is being written, and give the file up. Idempotent."""
         database, self._database, self._entries = self._database, None, None
         owned, self._owned = self._owned, None
+        presence, self._presence = self._presence, None
         try:
-            if database is not None:
-                await _finished(database.close())
+            if presence is not None:
+                await _finished(presence.end())
         finally:
-            if owned is not None:
-                owned.release()
+            try:
+                if database is not None:
+                    await _finished(database.close())
+            finally:
+                if owned is not None:
+                    owned.release()
 
     @property
     def entries(self) -> Entries:
@@ -122,6 +186,20 @@ class Journal:
             good, bad = check_items(page)
             refused += bad + await self._clashes(good)
         return refused
+
+    async def set_limits(self, limits: FleetLimits) -> None:
+        """Bound what all processes may do that work on this journal, from now on; what is under way goes on.
+
+        Raises:
+            InvalidInputError: The journal is a file, whose only owner is bounded by the settings of `run_batch`.
+        """
+        if not self.is_shared:
+            raise InvalidInputError("a file has one owner: bound it by run_batch(max_active=..., create_rate=...)")
+        await self.entries.set_limits(limits)
+
+    async def limits(self) -> FleetLimits:
+        """Give what bounds all processes that work on this journal; a file is bounded by nothing."""
+        return await self.entries.limits() if self.is_shared else FleetLimits()
 
     async def retry(self, key: str) -> str:
         """Plan a failed, archived or rejected item once more, and give the key of its new row, such as `key#2`.
@@ -182,25 +260,40 @@ class Journal:
         return written
 
     def take_interrupted(self) -> tuple[str, ...]:
-        """Give the keys that an earlier owner was sending when it ended, once: their rows became unknown by opening."""
+        """Give the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
         taken, self._interrupted = self._interrupted, ()
+        if self._presence is not None:
+            taken, self._presence.orphans = (*taken, *self._presence.orphans), []
         return taken
 
     async def _open(self) -> None:
-        await asyncio.to_thread(self._take)
-        self._database = Database(self.path, read_only=self._read_only)
-        self._entries = Entries(self._database, self._clock)
-        if not self._read_only:
-            self._interrupted = await self._entries.interrupted()
+        if isinstance(self._place, Path):
+            await asyncio.to_thread(self._take)
+            self._begin(file_backend(self._place, read_only=self._read_only), time.time)
+            if not self._read_only:
+                self._interrupted = await self.entries.interrupted()
+        else:
+            backend = server.server_backend(self._place, read_only=self._read_only, owner_timeout=self._owner_timeout)
+            database = self._begin(backend, server.server_clock)
+            await server.lay_out(database.backend, self.name, writing=not self._read_only)
+            if not self._read_only:
+                self._presence = Presence(database, self.entries, self._owner_timeout)
+                await self._presence.begin()
+
+    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Database:
+        self._database = Database(backend)
+        self._entries = Entries(self._database, self._clock or clock)
+        return self._database
 
     def _take(self) -> None:
         """Own the file, and see that it is a journal; in a thread, since all that waits for the disk."""
-        self.path = self.path.resolve()
+        assert isinstance(self._place, Path)  # noqa: S101 - only called for a file
+        self._place = self._place.resolve()
         if not self._read_only:
-            self._owned = Ownership(self.path)
-            if not self.path.exists() or not self.path.stat().st_size:
-                make(self.path)
-        check(self.path, writing=not self._read_only)
+            self._owned = Ownership(self._place)
+            if not self._place.exists() or not self._place.stat().st_size:
+                make(self._place)
+        check(self._place, writing=not self._read_only)
 
     async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
         rows = await self.entries.named([item.key for item in items])

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch.pace import Rate
 
-__all__ = ["Limits"]
+__all__ = ["FleetLimits", "Limits"]
 
 
 def _count(instance: object, attribute: Any, value: Any) -> None:
@@ -50,3 +50,22 @@ class Limits:
     max_failures: int | None = field(validator=_count_or_none)
     limit: int | None = field(validator=_count_or_none)
     gate: int = field(validator=_count)
+
+
+@frozen
+class FleetLimits:
+    """What all processes that work on one journal may do together; the database keeps it.
+
+    Attributes:
+        max_active: How many items may have an agent at work; `None` for any number.
+        create_rate: How many creates may go in any span of time; `None` for any number.
+        unsure_for: Seconds for which an unknown item counts as active, since its agent may be at work; `None` for as
+            long as it is unknown.
+
+    Raises:
+        InvalidInputError: One of them makes no sense.
+    """
+
+    max_active: int | None = field(default=None, validator=_count_or_none)
+    create_rate: Rate | None = field(default=None, validator=_rate_or_none)
+    unsure_for: float | None = field(default=3600.0, validator=_seconds_or_none)

@@ -54,6 +54,7 @@ class Pace:
         self._sent = deque(sorted(now - age for age in ages))
         self._under_way = 0
         self._paused_until = now
+        self._held_until = now
         self._order = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -61,15 +62,16 @@ class Pace:
     def next_at(self) -> float | None:
         """When the next create may go; `None` when that depends on one that is under way."""
         now = self._clock()
+        earliest = max(now, self._paused_until, self._held_until)
         if self._rate is None:
-            return max(now, self._paused_until)
+            return earliest
         self._forget(now)
         places = self._rate.count - self._under_way - len(self._sent)
         if places > 0:
-            return max(now, self._paused_until)
+            return earliest
         if len(self._sent) < 1 - places:
             return None
-        return max(self._sent[-places] + self._rate.per, self._paused_until)
+        return max(self._sent[-places] + self._rate.per, earliest)
 
     @property
     def paused(self) -> bool:
@@ -98,6 +100,11 @@ class Pace:
     def pause(self, seconds: float) -> None:
         """Let no create go for so many seconds; a longer pause stands."""
         self._paused_until = max(self._paused_until, self._clock() + seconds)
+        self._changed.set()
+
+    def hold(self, seconds: float) -> None:
+        """Let no further create go for so many seconds; one that was let go is not called back, as by a pause."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
         self._changed.set()
 
     async def _wait(self, due: float | None) -> None:

@@ -33,8 +33,8 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     # Back to planned only when nothing was sent, or when the service said that nothing was done.
     State.SENDING: frozenset({State.CREATED, State.REJECTED, State.UNKNOWN, State.PLANNED}),
     State.CREATED: frozenset(_JOB_ENDS),
-    # A late answer or somebody who looked makes it created; somebody who takes the risk plans it again.
-    State.UNKNOWN: frozenset({State.CREATED, State.PLANNED}),
+    # A late answer or somebody who looked makes it known; somebody who takes the risk plans it again.
+    State.UNKNOWN: frozenset({State.CREATED, State.REJECTED, State.PLANNED}),
     State.COMPLETED: frozenset(),
     State.FAILED: frozenset(),
     State.ARCHIVED: frozenset(),

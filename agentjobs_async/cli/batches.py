@@ -1,26 +1,24 @@
 """What the commands do that work with a journal, as coroutines that give the exit code."""
 
-import asyncio
 import json
-import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from attrs import asdict, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import Batch, BatchResult, Journal, JournalRow, Rate, Refusals, State, check_items, run_batch
+from agentjobs_async.batch import Batch, Journal, JournalRow, Rate, Refusals, State, check_items, run_batch
 from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
-from agentjobs_async.cli.board import PollCounts, View, board_lines
+from agentjobs_async.cli.board import PollCounts
 from agentjobs_async.cli.execution import Context
 from agentjobs_async.cli.listing import markdown_lines, table_lines
-from agentjobs_async.cli.outcomes import ExitCode, described
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.progress import LostIds, Progress
 from agentjobs_async.cli.resumption import resume_command
-from agentjobs_async.cli.screen import Screen, Styled, shortened, styled_status
-from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text
+from agentjobs_async.cli.screen import shortened
+from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text, tell_refusal
 
 __all__ = ["NO_TASKS", "BatchOrder", "resolve_row", "run_tasks", "show_status", "show_what_would_be_sent"]
 
@@ -71,7 +69,7 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
     """Plan the tasks and run the journal to its end."""
     polls = PollCounts()
     with ExitStack() as stack:
-        stack.enter_context(_LostIds(context.screen).shown())
+        stack.enter_context(LostIds(context.screen).shown())
         out = None if order.out is None else stack.enter_context(Path(order.out).open("a", encoding="utf-8"))  # noqa: ASYNC230 - before anything runs
         service = order.order.service
         async with (
@@ -80,7 +78,7 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
         ):
             refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in await journal.add(tasks.items))]
             for refusal in refusals:
-                _tell_refusal(context.screen, refusal)
+                tell_refusal(context.screen, refusal)
             if order.retry_failed:
                 await _plan_again(journal)
             batch = run_batch(
@@ -93,85 +91,19 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
                 max_failures=order.max_failures,
                 limit=order.limit,
             )
+            progress = Progress(context.screen, journal, polls, order.order.machine, out, order.create_rate)
             try:
-                await _Progress(context, order, journal, polls, out).follow(batch)
+                async with batch, progress.shown(batch):
+                    await context.interruption.cuts(_take(batch, progress), batch.aclose)
             finally:
                 await _sum_up(context, order, journal)
             code = _exit_code(await journal.counts())
             return ExitCode.FAILED if refusals and code == ExitCode.COMPLETED else code
 
 
-class _LostIds(logging.Handler):
-    """Shows the ids that the journal could not take, for they are written down nowhere else."""
-
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.CRITICAL)
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._screen.notice(("Error: ", "bold red"), record.getMessage())
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show them while the block runs."""
-        logger = logging.getLogger("agentjobs_async.batch")
-        logger.addHandler(self)
-        try:
-            yield
-        finally:
-            logger.removeHandler(self)
-
-
-class _Progress:
-    """Shows how a run goes: a board on a terminal, a line for each end in any case."""
-
-    def __init__(self, context: Context, order: BatchOrder, journal: Journal, polls: PollCounts, out: Any) -> None:
-        self._context = context
-        self._order = order
-        self._journal = journal
-        self._polls = polls
-        self._out = out
-        self._counts: Mapping[State, int] = {}
-        self._ended = 0
-        self._started = time.monotonic()
-
-    async def follow(self, batch: Batch) -> None:
-        """Take the results until the end, or until somebody asks to stop."""
-        self._counts = await self._journal.counts()
-        async with batch:
-            counting = asyncio.create_task(self._count())
-            try:
-                async with self._context.screen.board(self._lines_of(batch)):
-                    await self._context.interruption.cuts(self._take(batch), batch.aclose)
-            finally:
-                counting.cancel()
-
-    async def _take(self, batch: Batch) -> None:
-        async for result in batch:
-            self._ended += 1
-            document = json.dumps(_result_document(result))
-            if self._out is not None:
-                self._out.write(f"{document}\n")
-                self._out.flush()
-            if self._order.order.machine:
-                self._context.screen.raw_line(document)
-            else:
-                self._context.screen.line(result.item.key, " ", styled_status(result.outcome), _end_of(result))
-
-    async def _count(self) -> None:
-        while True:
-            await asyncio.sleep(_REFRESH)
-            self._counts = await self._journal.counts()
-
-    def _lines_of(self, batch: Batch) -> Callable[[int, int], Iterator[tuple[Styled, ...]]]:
-        def lines(width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-            elapsed = time.monotonic() - self._started
-            view = View(
-                self._counts, batch.stats(), batch.active(), elapsed, self._ended, self._order.create_rate, time.time()
-            )
-            return board_lines(view, self._polls, width, height)
-
-        return lines
+async def _take(batch: Batch, progress: Progress) -> None:
+    async for result in batch:
+        progress.tell(result)
 
 
 async def _plan_again(journal: Journal) -> None:
@@ -200,21 +132,22 @@ async def _sum_up(context: Context, order: BatchOrder, journal: Journal) -> None
         screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would go on.")
     if any(counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED)):
         screen.notice("Go on with:")
-        screen.command(f"  {resume_command(order.journal, order.options())}")
+        screen.command(f"  {resume_command(journal.address, order.options())}")
 
 
 async def show_what_would_be_sent(context: Context, journal: str, tasks: Tasks) -> int:
     """Tell what a run would send, and what it would refuse and why, without sending anything."""
     refusals: Refusals = check_items(tasks.items)[1]
     known: dict[str, JournalRow] = {}
-    if Path(journal).exists():  # noqa: ASYNC240 - one look at a name
-        async with Journal.open(journal, read_only=True) as opened:
+    looked_into = Journal.open(journal, read_only=True)
+    if looked_into.is_shared or Path(journal).exists():  # noqa: ASYNC240 - one look at a name
+        async with looked_into as opened:
             refusals = await opened.check(tasks.items)
             known = {row.key: row async for row in opened.rows()}
     refused = {item.key for item, _ in refusals}
     all_refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refusals)]
     for refusal in all_refusals:
-        _tell_refusal(context.screen, refusal)
+        tell_refusal(context.screen, refusal)
     new = [item for item in tasks.items if item.key not in refused and item.key not in known]
     planned = [row.item for row in known.values() if row.state is State.PLANNED]
     for item in [*planned, *new]:
@@ -244,8 +177,13 @@ async def resolve_row(context: Context, journal: str, key: str, job_id: str | No
     """Settle an unsure item: by its job, or by planning it again."""
     async with Journal.open(journal) as opened:
         await opened.resolve(key, job_id=job_id, send_again=job_id is None)
+        if opened.is_shared:
+            from agentjobs_async.cli.fleet import hand_out  # noqa: PLC0415 - the extra may not be installed
+
+            await hand_out(opened, key)
     done = "is planned again" if job_id is None else "has its job"
-    context.screen.notice(f"{key} {done}; agentjobs resume goes on with it.")
+    goes_on = "agentjobs worker, or resume, goes" if opened.is_shared else "agentjobs resume goes"
+    context.screen.notice(f"{key} {done}; {goes_on} on with it.")
     return ExitCode.COMPLETED
 
 
@@ -259,25 +197,3 @@ def _exit_code(counts: Mapping[State, int]) -> ExitCode:
 def _tally(counts: Mapping[State, int]) -> str:
     shown = [f"{number} {'unsure' if state is State.UNKNOWN else state}" for state, number in counts.items() if number]
     return ", ".join(shown) or "The journal is empty."
-
-
-def _tell_refusal(screen: Screen, refusal: Refusal) -> None:
-    screen.notice(f"{refusal.name} ", ("refused", "bold red"), f": {refusal.reason}")
-
-
-def _end_of(result: BatchResult) -> str:
-    if result.error is not None:
-        return f": {described(result.error)}"
-    link = None if result.job is None else result.job.pr_link
-    return f": {link}" if link else ", no pull request" if result.outcome == "completed" else ""
-
-
-def _result_document(result: BatchResult) -> dict[str, Any]:
-    job = result.job
-    return {
-        "key": result.item.key,
-        "outcome": result.outcome,
-        "job": None if job is None else job.ref.to_token(),
-        "pr_link": None if job is None else job.pr_link,
-        "error": None if result.error is None else described(result.error),
-    }

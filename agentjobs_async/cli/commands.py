@@ -182,6 +182,12 @@ def _batch_order(order: Order, journal: str, settings: dict[str, Any]) -> "Batch
     return BatchOrder(order=order, journal=journal, **{**settings, "create_rate": rate})
 
 
+def _journal_option(words: str) -> Callable[[Command], Command]:
+    """Add `--journal`, which may come from the environment: an address may hold a password."""
+    words = f"{words}  [env var: AGENTJOBS_JOURNAL]"
+    return click.option("--journal", metavar="FILE|URL", envvar="AGENTJOBS_JOURNAL", required=True, help=words)
+
+
 @_agentjobs.command(
     "run",
     short_help="Create jobs and wait for all of them.",
@@ -189,7 +195,7 @@ def _batch_order(order: Order, journal: str, settings: dict[str, Any]) -> "Batch
 )
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--file", metavar="FILE", help="One prompt per line; blank lines don't count. - is standard input.")
-@click.option("--journal", metavar="FILE", help="Keep what becomes of each in FILE, so that resume can go on.")
+@click.option("--journal", metavar="FILE", help="Keep what becomes of each there, so that resume can go on.")
 @click.option("--dry-run", is_flag=True, help="With --journal: tell what would be sent, and what refused.")
 @_EMULATOR_OPTION
 @_batch_options
@@ -228,7 +234,7 @@ def _run(
 
 
 @_agentjobs.command("resume", short_help="Go on with a journal.", epilog=_ALL_COMPLETED)
-@click.option("--journal", metavar="FILE", required=True, help="The journal of an earlier run.")
+@_journal_option("The journal of an earlier run.")
 @_EMULATOR_OPTION
 @_batch_options
 @_order_options(DEFAULT_TIMEOUT, "For each job, from its create on; none is for ever.", endless=True)
@@ -245,7 +251,7 @@ def _resume(order: Order, journal: str, settings: dict[str, Any]) -> int:
 
 
 @_agentjobs.command("status", short_help="Show what a journal holds.", epilog=_ALL_COMPLETED)
-@click.option("--journal", metavar="FILE", required=True, help="The journal; a run may be using it.")
+@_journal_option("The journal; a run may be using it.")
 @click.option("--format", "form", type=click.Choice(["table", "markdown", "jsonl"]), default="table", show_default=True)
 def _status(journal: str, form: str) -> int:
     """Show what a journal holds, while a run uses it or later. The exit code is that of all items."""
@@ -257,7 +263,7 @@ def _status(journal: str, form: str) -> int:
 
 @_agentjobs.command("resolve", short_help="Settle an item that nobody is sure of.", epilog=_ALL_COMPLETED)
 @click.argument("key")
-@click.option("--journal", metavar="FILE", required=True, help="The journal; no run may be using it.")
+@_journal_option("The journal; no run may be using a file.")
 @click.option("--job", "job_id", metavar="ID", help="The job that you found; resume waits for it.")
 @click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
 def _resolve(key: str, journal: str, job_id: str | None, *, send_again: bool) -> int:
@@ -270,8 +276,57 @@ def _resolve(key: str, journal: str, job_id: str | None, *, send_again: bool) ->
     return executed(lambda context: batches.resolve_row(context, existing, key, job_id))
 
 
+@_agentjobs.command(
+    "submit",
+    short_help="Hand tasks to workers on many machines.",
+    epilog=_EXIT_CODES.format(success="all were submitted"),
+)
+@click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
+@click.option("--file", metavar="FILE", help="As in agentjobs run. - is standard input.")
+@_journal_option("The journal of all workers, such as postgresql+psycopg://host/database.")
+@click.option("--max-active", metavar="N", help="Jobs active at once over all workers, or none.  [default: as it is]")
+@click.option("--create-rate", metavar="N/UNIT", help="Creates over all workers, or none.  [default: as it is]")
+@click.option("--chunk", type=click.IntRange(1, 1000), default=100, show_default=True, help="Items a worker takes.")
+def _submit(prompts: tuple[str, ...], journal: str, file: str | None, chunk: int, **limits: str | None) -> int:
+    """Plan a task for each PROMPT, and hand them to the workers that use the same journal.
+
+    Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
+    """
+    from agentjobs_async.cli import fleet  # noqa: PLC0415 - the extra procrastinate may not be installed
+    from agentjobs_async.cli.tasks import limits_of, tasks_of  # noqa: PLC0415 - as above
+
+    order = fleet.SubmitOrder(journal, chunk, limits_of(**limits))
+    tasks = tasks_of(prompts, file)
+    return executed(lambda context: fleet.submit_tasks(context, order, tasks))
+
+
+@_agentjobs.command(
+    "worker",
+    short_help="Work off what was submitted, with others.",
+    epilog=_EXIT_CODES.format(success="it was not stopped by a signal"),
+)
+@_journal_option("The journal of all workers, such as postgresql+psycopg://host/database.")
+@click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
+@click.option("--gate", type=click.IntRange(min=1), default=10, show_default=True, help="Creates under way at once.")
+@click.option("--out", metavar="FILE", help="Append each result as a line of JSON.")
+@_EMULATOR_OPTION
+@_order_options(DEFAULT_TIMEOUT, "For each job, each time it is waited for; none is for ever.", endless=True)
+def _worker(order: Order, journal: str, chunks: int, gate: int, out: str | None) -> int:
+    """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
+
+    Ctrl-C and SIGTERM begin nothing more, wait up to 10 s for answers, give the rest back, and end within 30 s.
+    What a worker that dies was sending is unsure: at most as many as --gate; see agentjobs resolve.
+    """
+    from agentjobs_async.cli import fleet  # noqa: PLC0415 - the extra procrastinate may not be installed
+
+    worker = fleet.WorkerOrder(order, journal, chunks, gate, out)
+    return executed(lambda context: fleet.work(context, worker))
+
+
 def _existing(journal: str) -> str:
-    if not Path(journal).exists():
+    from agentjobs_async.batch import Journal  # noqa: PLC0415 - the extra batch may not be installed
+
+    if not Journal.open(journal).is_shared and not Path(journal).exists():
         raise InvalidInputError(f"--journal: there is no {one_line(journal, 200)}")
     return journal
 

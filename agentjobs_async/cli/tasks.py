@@ -10,8 +10,9 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchItem, Rate
 from agentjobs_async.cli.prompts import prompts_of
+from agentjobs_async.cli.screen import Screen
 
-__all__ = ["Refusal", "Tasks", "rate_of", "rate_text", "tasks_of"]
+__all__ = ["Refusal", "Tasks", "limits_of", "rate_of", "rate_text", "tasks_of", "tell_refusal"]
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -94,7 +95,29 @@ def rate_of(text: str) -> Rate | None:
     return Rate(int(count), per=_UNITS[unit])
 
 
+def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int | Rate | None]:
+    """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
+
+    Raises:
+        InvalidInputError: One is no limit.
+    """
+    limits: dict[str, int | Rate | None] = {}
+    if max_active is not None:
+        if max_active != "none" and not (max_active.isascii() and max_active.isdecimal() and int(max_active)):
+            shown = one_line(max_active, _SHOWN)
+            raise InvalidInputError(f"--max-active: {shown} is neither a number of at least 1 nor none")
+        limits["max_active"] = None if max_active == "none" else int(max_active)
+    if create_rate is not None:
+        limits["create_rate"] = rate_of(create_rate)
+    return limits
+
+
 def rate_text(rate: Rate) -> str:
     """Give the text of which `rate_of` makes `rate`."""
     (unit,) = (unit for unit, seconds in _UNITS.items() if seconds == rate.per)
     return f"{rate.count}/{unit}"
+
+
+def tell_refusal(screen: Screen, refusal: Refusal) -> None:
+    """Show a task that is not sent, and why."""
+    screen.notice(f"{refusal.name} ", ("refused", "bold red"), f": {refusal.reason}")

@@ -140,7 +140,7 @@ async def run(
         return [result async for result in results]
 
 
-async def rows_of(path: Path) -> list[JournalRow]:
+async def rows_of(path: Path | str) -> list[JournalRow]:
     async with Journal.open(path, read_only=True) as journal:
         return [row async for row in journal.rows()]
 
@@ -154,6 +154,6 @@ def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def reopened(path: Path, **settings: Any) -> AsyncIterator[Journal]:
+async def reopened(path: Path | str, **settings: Any) -> AsyncIterator[Journal]:
     async with Journal.open(path, **settings) as journal:
         yield journal

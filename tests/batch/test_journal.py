@@ -122,15 +122,15 @@ async def test_export(journal: Journal) -> None:
     assert datetime.fromisoformat(document["updated_at"]).tzinfo is not None
 
 
-async def test_one_owner(journal: Journal, path: Path) -> None:
+async def test_one_owner(file_journal: Journal, path: Path) -> None:
     """A second owner in this process is refused, through another name of the file too, until the first has left."""
     link = path.with_name("link.db")
     link.symlink_to(path)
     for name in (path, link):
         assert (await refused(name)).reason == "locked"
-    await journal.add(items(1))
-    await journal.aclose()
-    await journal.aclose()
+    await file_journal.add(items(1))
+    await file_journal.aclose()
+    await file_journal.aclose()
     async with Journal.open(link) as second:
         assert len([row async for row in second.rows()]) == 1
 
@@ -161,28 +161,30 @@ async def second(path: Path) -> list[str]:
     return printed.decode().splitlines()
 
 
-async def test_one_owner_among_processes(journal: Journal, path: Path) -> None:
+async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> None:
     """Another process is refused as an owner, and can look meanwhile, whatever else this process tried."""
-    await journal.add(items(2))
+    await file_journal.add(items(2))
     assert (await refused(path)).reason == "locked"
     assert len(await rows_of(path)) == 2
     assert await second(path) == ["locked", "['k0', 'k1']"]
-    await journal.aclose()
+    await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
 
-async def test_no_lock_is_lost(journal: Journal, path: Path) -> None:
+async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     """Whoever opens the file by other means while it is used, and was looked at, leaves its WAL where it is.
 
     A process that opens and closes a file loses all of its locks on it, and the next one to leave takes the WAL away.
     """
-    await journal.add(items(1))
+    await file_journal.add(items(1))
     assert len(await rows_of(path)) == 1
-    script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM entries'); c.close()"
+    script = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+    )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
     assert await process.wait() == 0
     assert path.with_name("run.db-wal").stat().st_size
-    assert await journal.entries.claim("k0")
+    assert await file_journal.entries.claim("k0")
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
@@ -200,26 +202,26 @@ async def test_only_looking(path: Path) -> None:
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
-async def test_what_an_owner_left(path: Path) -> None:
+async def test_what_an_owner_left(place: str) -> None:
     """Opening makes the rows unknown that an earlier owner was sending, and only those."""
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(3))
         await sending(journal, "k0", "k1")
         await journal.entries.created("k1", JobRef("docs", "job_1"))
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         assert [row.key for row in await journal.unknown()] == ["k0"]
         assert journal.take_interrupted() == ("k0",)
         assert journal.take_interrupted() == ()
-    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
+    assert states(await rows_of(place)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
 
 
-async def test_mode_and_durability(journal: Journal, path: Path) -> None:
+async def test_mode_and_durability(file_journal: Journal, path: Path) -> None:
     """All files are readable to their user only; commits are synced, and the journal is a WAL."""
-    await journal.add(items(1))
+    await file_journal.add(items(1))
     files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert set(files.values()) == {0o600}
     assert {"run.db", "run.db-wal", "run.db.lock"} <= set(files)
-    database = journal._database
+    database = file_journal._database
     assert database is not None
     assert database._writing is not None
     for pragma, value in {"synchronous": 2, "journal_mode": "wal"}.items():
@@ -242,7 +244,7 @@ def _scribbled(path: Path) -> None:
 def _foreign(path: Path) -> None:
     path.unlink()
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE entries (key TEXT)")
+    connection.execute("CREATE TABLE agentjobs_entries (key TEXT)")
     connection.commit()
     connection.close()
 
@@ -351,7 +353,7 @@ async def test_full_disk(path: Path) -> None:
             journal.add([BatchItem("big", "x" * 100_000)]),
             return_exceptions=True,
         )
-        assert (claim, type(big)) == (True, JournalError)
+        assert (type(claim), type(big)) == (str, JournalError)
         await database._writing.exec_driver_sql("PRAGMA max_page_count = 100000")
         await database._writing.rollback()
         await journal.add([BatchItem("big", "x" * 100_000)])
@@ -404,30 +406,30 @@ async def test_commits_are_shared(journal: Journal) -> None:
     await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(100)))
     assert sum(commits) == 100
     assert len(commits) <= 3
-    assert threading.active_count() > 1
+    assert journal.is_shared or threading.active_count() > 1
 
 
-async def test_no_prompt_in_errors(journal: Journal) -> None:
+async def test_no_prompt_in_errors(file_journal: Journal) -> None:
     """An error of the database shows nothing of a prompt."""
-    database = journal._database
+    database = file_journal._database
     assert database is not None
-    await journal.add([BatchItem("a", "a very private prompt")])
+    await file_journal.add([BatchItem("a", "a very private prompt")])
     assert database._writing is not None
     await database._writing.exec_driver_sql("PRAGMA query_only = ON")
     await database._writing.rollback()
     with pytest.raises(JournalError) as caught:
-        await journal.add([BatchItem("b", "a very private prompt")])
+        await file_journal.add([BatchItem("b", "a very private prompt")])
     assert "private" not in repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
 
 
-async def test_cancelled_opening(path: Path) -> None:
+async def test_cancelled_opening(place: str) -> None:
     """An opening that is cancelled leaves nobody as owner."""
-    opening = asyncio.ensure_future(Journal.open(path).__aenter__())
+    opening = asyncio.ensure_future(Journal.open(place).__aenter__())
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         assert await journal.unknown() == []
 
 

@@ -145,16 +145,16 @@ async def test_fault_of_a_plain_source(journal: Journal) -> None:
     assert states([row async for row in journal.rows()]).keys() == {"k0", "k1"}
 
 
-async def test_going_on(path: Path) -> None:
+async def test_going_on(place: str) -> None:
     """A second run sends what was planned, polls what was created, and leaves out what has ended."""
     session = FakeSession()
     session.ends = {"p0": NotFoundError(410)}
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(3))
         await run(session, items(1), journal, limit=1)
         assert states([row async for row in journal.rows()]) == {"k0": "created", "k1": "planned", "k2": "planned"}
     session.ends.clear()
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         results = await run(session, items(5), journal)
         assert outcomes(results) == {f"k{number}": "completed" for number in range(5)}
         assert await run(session, items(5), journal) == []
@@ -172,31 +172,31 @@ async def test_another_prompt_under_a_known_key(journal: Journal) -> None:
 
 
 @pytest.mark.looptime
-async def test_timeout_leaves_the_row_resumable(journal: Journal) -> None:
+async def test_timeout_leaves_the_row_resumable(file_journal: Journal) -> None:
     """An item whose time ran out gives timed_out with the job, and its row stays created; the next run waits again."""
     session = FakeSession(duration=100)
-    (result,) = await run(session, items(1), journal, timeout=10)
+    (result,) = await run(session, items(1), file_journal, timeout=10)
     assert (result.outcome, isinstance(result.error, WaitTimeoutError)) == ("timed_out", True)
     assert result.job is not None
-    (row,) = [row async for row in journal.rows()]
+    (row,) = [row async for row in file_journal.rows()]
     assert (row.state, row.job_id) == ("created", "job_0")
-    (result,) = await run(session, (), journal, timeout=None)
+    (result,) = await run(session, (), file_journal, timeout=None)
     assert (result.outcome, session.agents) == ("completed", {"p0": 1})
 
 
 @pytest.mark.looptime
-async def test_not_sent_is_tried_again(journal: Journal) -> None:
+async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     """What was not sent goes again in the same run, after growing pauses of all creates."""
     session = FakeSession()
     session.answers = {"p0": [not_sent(), not_sent(), not_sent()]}
-    results = await run(session, items(2), journal, max_active=1)
+    results = await run(session, items(2), file_journal, max_active=1)
     assert outcomes(results) == {"k0": "completed", "k1": "completed"}
     times = [at for at, prompt in session.sent if prompt == "p0"]
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
 @pytest.mark.looptime
-async def test_never_sent(journal: Journal) -> None:
+async def test_never_sent(file_journal: Journal) -> None:
     """An item that could not be sent in its time gives timed_out and stays planned."""
 
     class Unreachable(FakeSession):
@@ -205,13 +205,13 @@ async def test_never_sent(journal: Journal) -> None:
             await asyncio.sleep(timeout)
             raise not_sent()
 
-    (result,) = await run(Unreachable(), items(1), journal, timeout=300)
+    (result,) = await run(Unreachable(), items(1), file_journal, timeout=300)
     assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
-    assert states([row async for row in journal.rows()]) == {"k0": "planned"}
+    assert states([row async for row in file_journal.rows()]) == {"k0": "planned"}
 
 
 @pytest.mark.looptime
-async def test_a_dead_network(journal: Journal) -> None:
+async def test_a_dead_network(file_journal: Journal) -> None:
     """Pauses between the tries of what is refused at once count for its time, so that it comes to its end."""
 
     class Dead(FakeSession):
@@ -220,7 +220,7 @@ async def test_a_dead_network(journal: Journal) -> None:
             raise not_sent()
 
     session = Dead()
-    results = await run(session, items(20), journal, timeout=300)
+    results = await run(session, items(20), file_journal, timeout=300)
     assert outcomes(results) == {f"k{number}": "timed_out" for number in range(20)}
     assert len(session.sent) < 20 * 12
 
@@ -241,28 +241,28 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
     moved = asyncio.Event()
     first, second = getattr(journal.entries, until), getattr(journal.entries, move)
 
-    async def told(*arguments: Any) -> Any:
-        done = await first(*arguments)
+    async def told(*arguments: Any, **settings: Any) -> Any:
+        done = await first(*arguments, **settings)
         moved.set()
         return done
 
-    async def delayed(moving: str, *rest: Any) -> Any:
+    async def delayed(moving: str, *rest: Any, **settings: Any) -> Any:
         if moving == key:
             await moved.wait()
             await asyncio.sleep(0.01)
-        return await second(moving, *rest)
+        return await second(moving, *rest, **settings)
 
     patch.setattr(journal.entries, until, told)
     patch.setattr(journal.entries, move, delayed)
 
 
 @pytest.mark.looptime
-async def test_a_claim_that_comes_into_a_pause(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A create that was let go before a 429 came, and has not left yet, is held back as well."""
     session = FakeSession()
     session.answers = {"p0": [rate_limited(500)]}
-    delay(journal, "claim", "k1", until="not_sent", patch=monkeypatch)
-    results = await run(session, items(2), journal)
+    delay(file_journal, "claim", "k1", until="not_sent", patch=monkeypatch)
+    results = await run(session, items(2), file_journal)
     assert outcomes(results) == {"k0": "completed", "k1": "completed"}
     times = [at for at, _ in session.sent]
     assert len(times) == 3
@@ -271,15 +271,17 @@ async def test_a_claim_that_comes_into_a_pause(journal: Journal, monkeypatch: py
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("late", ["claim", "429"])
-async def test_nothing_is_sent_after_the_halt(journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+async def test_nothing_is_sent_after_the_halt(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
     """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
     session = FakeSession()
     session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
-    delay(journal, "claim" if late == "claim" else "not_sent", "k1", until="refused", patch=monkeypatch)
-    results = await run(session, items(2), journal, max_failures=1)
+    delay(file_journal, "claim" if late == "claim" else "not_sent", "k1", until="refused", patch=monkeypatch)
+    results = await run(session, items(2), file_journal, max_failures=1)
     assert outcomes(results) == {"k0": "rejected"}
     assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
-    assert states(await journal.rows()) == {"k0": "rejected", "k1": "planned"}
+    assert states(await file_journal.rows()) == {"k0": "rejected", "k1": "planned"}
 
 
 async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
@@ -295,11 +297,11 @@ async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
 
 
 @pytest.mark.looptime
-async def test_a_wish_pauses_all_creates(journal: Journal) -> None:
+async def test_a_wish_pauses_all_creates(file_journal: Journal) -> None:
     """A 429 holds back every create as long as it asks for, and its item goes again however often that happens."""
     session = FakeSession()
     session.answers = {"p0": [rate_limited(500), rate_limited(500)]}
-    results = await run(session, items(4), journal, gate=1, timeout=30)
+    results = await run(session, items(4), file_journal, gate=1, timeout=30)
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
@@ -388,16 +390,16 @@ async def test_leaving_keeps_ids(path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_leaving_cuts_what_hangs(journal: Journal) -> None:
+async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
     """A create that gives no answer within ten seconds of the leaving is unknown."""
     session = FakeSession()
     session.answers = {"p0": [FOREVER]}
     loop = asyncio.get_running_loop()
-    async with run_batch(session.session, items(1), journal=journal, create_rate=None):
+    async with run_batch(session.session, items(1), journal=file_journal, create_rate=None):
         await session.creates(1)
         left = loop.time()
     assert loop.time() - left == pytest.approx(10, abs=1)
-    assert [row.key for row in await journal.unknown()] == ["k0"]
+    assert [row.key for row in await file_journal.unknown()] == ["k0"]
 
 
 async def test_leaving_early_leaves_no_task(journal: Journal) -> None:
@@ -448,7 +450,7 @@ async def test_a_row_that_somebody_else_claimed(journal: Journal, monkeypatch: p
     """A row that is not planned any more when its turn comes is left to whoever took it."""
     real = journal.entries.claim
 
-    async def late(key: str) -> bool:
+    async def late(key: str) -> Any:
         if key == "k1":
             assert await real(key)
         return await real(key)
@@ -568,24 +570,24 @@ async def test_closed_journal(path: Path) -> None:
     assert not list(path.parent.iterdir())
 
 
-async def test_interrupted_items_are_told_once(path: Path) -> None:
+async def test_interrupted_items_are_told_once(place: str) -> None:
     """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(2))
         await journal.entries.claim("k0")
     session = FakeSession()
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
         assert await run(session, items(2), journal) == []
     assert session.agents == {"p1": 1}
-    assert states(await rows_of(path)) == {"k0": "unknown", "k1": "completed"}
+    assert states(await rows_of(place)) == {"k0": "unknown", "k1": "completed"}
 
 
-async def test_interrupted_and_resolved(path: Path) -> None:
+async def test_interrupted_and_resolved(place: str) -> None:
     """An interrupted row that was resolved before the run is not told as unknown."""
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.add(items(1))
         await journal.entries.claim("k0")
-    async with Journal.open(path) as journal:
+    async with Journal.open(place) as journal:
         await journal.resolve("k0", job_id="job_7")
         assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}

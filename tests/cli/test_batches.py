@@ -35,7 +35,7 @@ def db_has_jobs(db: str) -> bool:
     """Look into a journal whose owner may just be making it."""
     try:
         with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
-            return bool(connection.execute("SELECT 1 FROM entries WHERE state = 'created'").fetchone())
+            return bool(connection.execute("SELECT 1 FROM agentjobs_entries WHERE state = 'created'").fetchone())
     except sqlite3.OperationalError:
         return False
 

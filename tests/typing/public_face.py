@@ -45,7 +45,20 @@ from agentjobs_async import (
     __version__,
     wait_for_job,
 )
-from agentjobs_async.batch import BatchItem, Journal, JournalRow, Outcome, Rate, State, run_batch
+from agentjobs_async.batch import (
+    BatchItem,
+    BatchStats,
+    BatchWorker,
+    FleetLimits,
+    Journal,
+    JournalRow,
+    Outcome,
+    Rate,
+    Refusals,
+    State,
+    run_batch,
+)
+from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobLife
 
 
@@ -266,6 +279,21 @@ async def batches(session: AgentJobsSession) -> None:
         await journal.resolve("b", send_again=True)
         assert_type(await journal.retry("c"), str)
     run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
+
+
+# Many machines: one journal for all workers, and sets of its keys for engines.
+
+
+async def machines(session: AgentJobsSession) -> None:
+    async with Journal.open("postgresql+psycopg://me@db.example/agents", owner_timeout=60) as journal:
+        await journal.set_limits(FleetLimits(max_active=200, create_rate=Rate(100, per=3600)))
+        assert_type(await journal.limits(), FleetLimits)
+        assert_type(await submit([BatchItem("a", "x")], journal=journal), Refusals)
+        assert_type(await defer(["a"], journal=journal, chunk=50), int)
+        await run_worker(session, journal, chunks=50, gate=5, timeout=None, stop=asyncio.Event(), on_result=print)
+        async with BatchWorker(session, journal) as worker:
+            assert_type(await worker.run(["a"]), tuple[str, ...])
+            assert_type(worker.stats(), BatchStats)
 
 
 # Testing one's own code.

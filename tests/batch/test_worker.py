@@ -1,0 +1,87 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AuthError, InvalidInputError, JournalError
+from agentjobs_async.batch import BatchResult, BatchWorker, Journal
+from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
+
+
+async def test_running_a_set_again(journal: Journal) -> None:
+    """A set that has ended does nothing when it is run again; keys that nobody knows are left out."""
+    session = FakeSession()
+    await journal.add(items(3))
+    keys = ["k0", "k1", "k2", "nobody"]
+    async with BatchWorker(session.session, journal) as worker:
+        assert await worker.run(keys) == ()
+        assert {*await asyncio.gather(worker.run(keys), worker.run(keys))} == {()}
+        assert worker.stats().outcomes == {"completed": 3}
+    assert session.agents.total() == 3
+
+
+async def test_a_closed_worker(journal: Journal) -> None:
+    """A worker that is not open is told so."""
+    worker = BatchWorker(FakeSession().session, journal)
+    with pytest.raises(InvalidInputError, match="not open"):
+        await worker.run(["k0"])
+    assert (worker.active(), worker.stats().active, worker.stats().next_create) == ([], 0, None)
+    await worker.aclose()
+
+
+async def test_a_raising_observer(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """What on_result raises is logged, and disturbs nothing."""
+
+    def observe(result: BatchResult) -> None:
+        raise LookupError(result.item.key)
+
+    await journal.add(items(2))
+    async with BatchWorker(FakeSession().session, journal, on_result=observe) as worker:
+        assert await worker.run(["k0", "k1"]) == ()
+    assert caplog.text.count("on_result raised") == 2
+
+
+async def test_a_journal_that_fails(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that can't be written makes a set fail, and only that: it can be run again."""
+    real, errors = journal.entries.claim, [JournalError("no room", "full")]
+
+    async def claim(key: str) -> Any:
+        if errors:
+            raise errors.pop()
+        return await real(key)
+
+    monkeypatch.setattr(journal.entries, "claim", claim)
+    await journal.add(items(3))
+    async with BatchWorker(FakeSession().session, journal, gate=1) as worker:
+        with pytest.raises(JournalError):
+            await worker.run(["k0", "k1"])
+        assert await worker.run(["k0", "k1", "k2"]) == ()
+
+
+async def test_what_would_befall_every_item(journal: Journal) -> None:
+    """An error that would befall every item comes out of the set, and lets nothing more be sent in any set."""
+    session = FakeSession()
+    session.answers = {f"p{number}": [refused_key()] for number in range(40)}
+    await journal.add(items(40))
+    keys = [item.key for item in items(40)]
+    async with BatchWorker(session.session, journal, gate=1) as worker:
+        results = await asyncio.gather(worker.run(keys[:20]), worker.run(keys[20:]), return_exceptions=True)
+    assert sum(isinstance(result, AuthError) for result in results) == 1
+    assert len(session.sent) == 1
+    assert set(states(await journal.rows()).values()) == {"planned"}
+
+
+async def test_leaving_a_set(journal: Journal) -> None:
+    """Cancelling a set leaves at once; its creates under way go on to their answers, and no further."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p0": [0.2]}
+    await journal.add(items(3))
+    async with BatchWorker(session.session, journal, gate=2) as worker:
+        running = asyncio.ensure_future(worker.run(["k0", "k1", "k2"]))
+        await session.creates(2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    counts = states(await journal.rows())
+    assert counts["k0"] == "created"
+    assert set(counts.values()) <= {"created", "planned"}

@@ -1,0 +1,150 @@
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import Child, EmulatorThread
+from tests.postgresql import execute
+
+SECRET = "hunter2-very-secret"
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A file of three tasks."""
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(json.dumps({"key": f"k{n}", "prompt": f"p{n}"}) + "\n" for n in range(3)))
+    return file
+
+
+@pytest.fixture
+def url(database: str) -> str:
+    """The address of an empty journal, with a password that nobody may see."""
+    return make_url(database).set(password=SECRET).render_as_string(hide_password=False)
+
+
+def submit(url: str, tasks: Path, *more: str) -> int:
+    return main(["submit", "--file", str(tasks), "--journal", url, *more])
+
+
+def state_of(url: str, key: str) -> Any:
+    return execute(url, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'")  # noqa: S608 - the tests' own words
+
+
+def test_submit_and_work(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
+    assert submit(url, tasks, "--max-active", "2", "--create-rate", "100/s") == 0
+    told = capsys.readouterr().err
+    assert told == "3 submitted, 0 refused; at most 2 active over all workers, at most 100 creates in 1 s.\n"
+    with Child("worker", "--journal", url, env=service.environment) as worker:
+        worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)
+        assert worker.ended() == 143
+    assert "Stopped; what has not ended was given back." in worker.stderr
+    assert SECRET not in worker.stdout + worker.stderr
+    assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+    assert main(["status", "--journal", url]) == 0
+    assert "3 completed" in capsys.readouterr().err
+
+
+def test_the_address_from_the_environment(
+    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The address is taken from the environment, so that no password is among the arguments."""
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
+    assert main(["submit", "--file", str(tasks)]) == 0
+    assert main(["status", "--format", "jsonl"]) == 4
+    assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
+    assert service.emulator.requests == ()
+
+
+def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused tasks are told, and limits stay as they are until others are given."""
+    assert submit(url, tasks, "--max-active", "5") == 0
+    tasks.write_text(
+        '{"key": "k0", "prompt": "another"}\n{"key": "bad", "prompt": " "}\n{"key": "k3", "prompt": "x"}\n'
+    )
+    capsys.readouterr()
+    assert submit(url, tasks, "--create-rate", "10/m") == 1
+    told = capsys.readouterr().err
+    assert "k0 refused: the key 'k0' is that of another prompt" in told
+    assert "1 submitted, 2 refused; at most 5 active over all workers, at most 10 creates in 60 s." in told
+    assert submit(url, tasks, "--create-rate", "none", "--max-active", "none") == 1
+    assert "any number active over all workers, at any rate." in capsys.readouterr().err
+
+
+def test_the_unsure_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What nobody is sure of is settled on the command line, and handed out again by that."""
+    service.inject("500 agent=no x1", prompt="p1")
+    assert submit(url, tasks) == 0
+    with Child("worker", "--journal", url, env=service.environment) as worker:
+        worker.until("k1 unknown").until("k0 completed").until("k2 completed")
+        assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
+        assert "agentjobs worker, or resume, goes on with it" in capsys.readouterr().err
+        worker.until("k1 completed").send(signal.SIGINT)
+        assert worker.ended() == 130
+    assert state_of(url, "k1") == [("completed",)]
+
+
+def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
+    assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4
+    told = capsys.readouterr().err
+    assert "resume --journal 'postgresql+psycopg://postgres@" in told
+    assert SECRET not in told
+    assert main(["resume", "--journal", url]) == 0
+    assert main(["run", "--file", str(tasks), "--journal", url, "--dry-run"]) == 0
+    assert "0 would be sent" in capsys.readouterr().err
+    assert service.emulator.agents_started.total() == 3
+
+
+def test_the_board(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
+    """On a terminal a worker shows the items under way; results go to a file as well."""
+    service.live(duration=3600)
+    service.live("failed", prompt="p0")
+    assert submit(url, tasks) == 0
+    out = tmp_path / "results.jsonl"
+    with Child("worker", "--journal", url, "--out", str(out), env=service.environment, terminal=True) as worker:
+        worker.until("failed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
+        assert worker.ended() == 130
+    assert json.loads(out.read_text())["outcome"] == "failed"
+    assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
+    assert state_of(url, "k1") == [("created",)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["submit", "x", "--journal", "run.db"], "a file serves one machine"),
+        (["worker", "--journal", "run.db"], "a file serves one machine"),
+        (["submit", "x"], "Missing option '--journal'"),
+        (["submit", "x", "--journal", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
+        (["status", "--journal", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
+        (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "0"], "--max-active: 0 is neither"),
+        (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "many"], "--max-active: many is neither"),
+        (["submit", "x", "--journal", "postgresql://h/d", "--create-rate", "soon"], "--create-rate: soon is neither"),
+    ],
+)
+def test_wrong_usage(
+    service: EmulatorThread, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage ends with 2 before anything is made, and shows no password."""
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert SECRET not in told
+    assert service.emulator.requests == ()
+
+
+def test_a_server_that_is_not_there(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that can't be reached is an error of one line, without the password."""
+    address = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
+    for arguments in (["submit", "--file", str(tasks)], ["status"], ["resolve", "k0", "--send-again"]):
+        assert main([*arguments, "--journal", address]) not in {0, 2}
+        told = capsys.readouterr().err
+        assert "journal 127.0.0.1/work: it can't be reached" in told
+        assert SECRET not in told

@@ -1,0 +1,321 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
+from procrastinate.schema import SchemaManager
+
+from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
+from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
+from agentjobs_async.testing import Emulator, JobLife
+from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unsure
+from tests.postgresql import Server, execute
+
+SOON: dict[str, Any] = {"stalled_after": 1.0, "polling": 0.1}
+"""Settings of a worker that finds out about everything quickly."""
+
+
+@pytest.fixture
+async def journal(database: str) -> AsyncIterator[Journal]:
+    async with Journal.open(database, owner_timeout=1.0) as opened:
+        yield opened
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.02)
+
+
+async def ended(journal: Journal) -> bool:
+    counts = await journal.counts()
+    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
+
+
+def tasks(database: str) -> list[tuple[str, int]]:
+    """Give the state of each task of the queue, and how often it was run."""
+    return execute(database, "SELECT status::text, attempts FROM procrastinate_jobs ORDER BY id")
+
+
+async def work(session: Any, journal: Journal, done: Callable[[], Awaitable[bool]], **settings: Any) -> None:
+    """Run a worker until something has come about."""
+    stop = asyncio.Event()
+    real = session.session if isinstance(session, FakeSession) else session
+    working = asyncio.ensure_future(run_worker(real, journal, stop=stop, **{**SOON, **settings}))
+    waiting = asyncio.ensure_future(until(done))
+    await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    stop.set()
+    await working
+
+
+async def test_all_completed(journal: Journal, database: str) -> None:
+    """What is submitted in many tasks gets one agent each, and leaves no task in the queue."""
+    session = FakeSession()
+    results: list[BatchResult] = []
+    assert await submit(items(25), journal=journal, chunk=4) == []
+    assert len(tasks(database)) == 7
+    await work(session, journal, lambda: _none(database), on_result=results.append)
+    assert session.agents == {f"p{number}": 1 for number in range(25)}
+    assert sorted(result.item.key for result in results) == sorted(f"k{number}" for number in range(25))
+    assert set(states(await journal.rows()).values()) == {"completed"}
+
+
+async def _none(database: str) -> bool:
+    return tasks(database) == []
+
+
+async def test_tasks_carry_keys_only(journal: Journal, database: str) -> None:
+    """No prompt is in the queue."""
+    await submit([BatchItem("key-1", "a very private prompt")], journal=journal)
+    (row,) = execute(database, "SELECT args::text, procrastinate_jobs::text FROM procrastinate_jobs")
+    assert row[0] == '{"keys": ["key-1"]}'
+    assert "private" not in row[1]
+
+
+async def test_submitting_again(journal: Journal, database: str) -> None:
+    """Submitting again hands out what has not ended, plans nothing twice, and refuses what can't be sent."""
+    session = FakeSession()
+    await submit(items(3), journal=journal)
+    await work(session, journal, lambda: _none(database))
+    more = [*items(5), BatchItem("k0", "another"), BatchItem("", "x")]
+    assert [item.key for item, _ in await submit(more, journal=journal, chunk=1)] == ["", "k0"]
+    assert len(tasks(database)) == 2
+    assert await defer(["k3", "k0", "nobody"], journal=journal) == 1
+    await work(session, journal, lambda: _none(database))
+    assert session.agents == {f"p{number}": 1 for number in range(5)}
+
+
+async def test_each_its_own_fate(journal: Journal) -> None:
+    """Rejected, failed and unsure items disturb no other; what was settled by somebody is handed out again."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()], "p1": [unsure()]}
+    session.ends = {"p2": "failed"}
+    await submit(items(5), journal=journal)
+    await work(session, journal, lambda: ended(journal))
+    assert states(await journal.rows()) == {
+        "k0": "rejected",
+        "k1": "unknown",
+        "k2": "failed",
+        "k3": "completed",
+        "k4": "completed",
+    }
+    await journal.resolve("k1", send_again=True)
+    assert await defer(["k1"], journal=journal) == 1
+    await work(session, journal, lambda: ended(journal))
+    assert states(await journal.rows("completed")).keys() == {"k1", "k3", "k4"}
+
+
+async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> None:
+    """Two workers that work on the same chunks at the same time start one agent for each item."""
+    session = FakeSession(duration=0.05)
+    session.answers = {f"p{number}": [0.02] for number in range(40)}
+    await submit(items(40), journal=journal, chunk=20)
+    for _ in range(3):
+        await defer([item.key for item in items(40)], journal=journal, chunk=20)
+    async with Journal.open(database) as other:
+        await asyncio.gather(
+            work(session, journal, lambda: ended(journal)),
+            work(session, other, lambda: ended(journal)),
+        )
+    assert session.agents == {f"p{number}": 1 for number in range(40)}
+    assert set(states(await journal.rows()).values()) == {"completed"}
+
+
+async def test_what_has_not_ended_is_run_again(journal: Journal, database: str) -> None:
+    """A chunk with an item whose time ran out goes back to the queue, and is taken up again."""
+    session = FakeSession(duration=0.3)
+    await submit(items(2), journal=journal)
+    await work(session, journal, lambda: _attempted(database), timeout=0.1)
+    assert states(await journal.rows()) == {"k0": "created", "k1": "created"}
+    await work(session, journal, lambda: ended(journal), timeout=None)
+    assert session.agents == {"p0": 1, "p1": 1}
+
+
+async def _attempted(database: str) -> bool:
+    return tasks(database) == [("todo", 1)]
+
+
+async def test_stopping(journal: Journal, database: str) -> None:
+    """A worker that stops waits for the answers of creates under way, and gives its chunks back."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p1": [0.5], "p2": [0.5]}
+    await submit(items(5), journal=journal, chunk=1)
+    await work(session, journal, lambda: _sent(session, 3), gate=3, chunks=5)
+    assert tasks(database) == [("todo", 1)] * 5
+    counts = await journal.counts()
+    assert (counts[State.SENDING], counts[State.UNKNOWN]) == (0, 0)
+    assert counts[State.CREATED] == len(session.sent)
+    assert execute(database, "SELECT * FROM procrastinate_workers") == []
+
+
+async def _sent(session: FakeSession, count: int) -> bool:
+    return len(session.sent) >= count
+
+
+async def test_cancelling(journal: Journal, database: str) -> None:
+    """Cancelling a worker is to stop it."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {"p0": [0.3]}
+    await submit(items(1), journal=journal)
+    working = asyncio.ensure_future(run_worker(session.session, journal, **SOON))
+    await until(lambda: _sent(session, 1))
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert states(await journal.rows()) == {"k0": "created"}
+    assert tasks(database) == [("todo", 1)]
+
+
+async def test_a_refused_key_ends_the_work(journal: Journal, database: str) -> None:
+    """401 ends the worker with its error; nothing more is sent, and the chunks stay in the queue."""
+    session = FakeSession()
+    session.answers = {f"p{number}": [refused_key()] for number in range(50)}
+    await submit(items(50), journal=journal, chunk=10)
+    with pytest.raises(AuthError):
+        await run_worker(session.session, journal, gate=1, **SOON)
+    assert len(session.sent) <= 2
+    assert {status for status, _ in tasks(database)} == {"todo"}
+    assert (await journal.counts())[State.PLANNED] == 50
+
+
+async def test_limits(journal: Journal, database: str) -> None:
+    """Two workers together keep within the limits that the journal has for all."""
+    async with Emulator(lives=JobLife(duration=0.1)) as emulator:
+        await journal.set_limits(FleetLimits(max_active=4))
+        await submit(items(30), journal=journal, chunk=5)
+        policy = PollPolicy(wait=lambda _: 0.03)
+        async with (
+            Journal.open(database) as other,
+            emulator.session(project_id="docs", policy=policy) as session,
+        ):
+            await asyncio.gather(
+                work(session, journal, lambda: ended(journal)), work(session, other, lambda: ended(journal))
+            )
+        starts = sorted(job.started_at for job in emulator.jobs.values())
+    assert len(starts) == 30
+    assert max(sum(at - 0.1 < start <= at for start in starts) for at in starts) <= 4
+
+
+async def test_a_restarted_database(postgresql: Server, journal: Journal) -> None:
+    """A worker rides out restarts of the database: no agent is doubled, and all come to their ends."""
+    session = FakeSession(duration=0.3)
+    session.answers = {f"p{number}": [0.02] for number in range(60)}
+    await submit(items(60), journal=journal, chunk=10)
+
+    async def restarts() -> None:
+        await until(lambda: _sent(session, 10))
+        await asyncio.to_thread(postgresql.restart)
+        await until(lambda: _sent(session, 40))
+        await asyncio.to_thread(postgresql.restart)
+
+    await asyncio.gather(work(session, journal, lambda: ended(journal), gate=4), restarts())
+    assert session.agents == {f"p{number}": 1 for number in range(60)}
+    assert set(states(await journal.rows()).values()) == {"completed"}
+
+
+async def test_wrong_settings(journal: Journal, path: Path) -> None:
+    """Settings that make no sense, and a file, are refused before anything happens."""
+    session = FakeSession().session
+    for settings in ({"chunks": 0}, {"stalled_after": 0}, {"polling": float("nan")}, {"gate": 0}, {"timeout": -1}):
+        with pytest.raises(InvalidInputError, match=next(iter(settings))):
+            await run_worker(session, journal, **settings)
+    for chunk in (0, 1001, True):
+        with pytest.raises(InvalidInputError, match="chunk"):
+            await submit(items(1), journal=journal, chunk=chunk)
+    async with Journal.open(path) as file:
+        with pytest.raises(InvalidInputError, match="the journal is a file"):
+            await submit(items(1), journal=file)
+        with pytest.raises(InvalidInputError, match="the journal is a file"):
+            await run_worker(session, file)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+async def test_watching_a_worker(journal: Journal) -> None:
+    """What an open worker is busy with can be looked at."""
+    session = FakeSession(duration=FOREVER)
+    await submit(items(2), journal=journal)
+    stop = asyncio.Event()
+    async with BatchWorker(session.session, journal) as worker:
+        working = asyncio.ensure_future(work_off(worker, stop=stop, **SOON))
+        refs = [JobRef("docs", "job_0"), JobRef("docs", "job_1")]
+        await until(lambda: _holds([item.ref for item in worker.active()] == refs))
+        assert worker.stats().active == 2
+        stop.set()
+        await working
+
+
+async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
+    return condition
+
+
+async def test_many_begin_at_once(database: str) -> None:
+    """Of many who submit to an empty database at once, all find one queue."""
+
+    async def begin(number: int) -> None:
+        async with Journal.open(database) as journal:
+            await submit(items(1, first=number), journal=journal)
+
+    await asyncio.gather(*(begin(number) for number in range(4)))
+    assert len(tasks(database)) == 4
+
+
+async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that can't be reached gives a JournalError."""
+    monkeypatch.setattr(Journal, "connect_arguments", lambda _: {"host": "127.0.0.1", "port": 1, "dbname": "x"})
+    monkeypatch.setattr("agentjobs_async.engines.procrastinate._OPENING", 0.5)
+    with pytest.raises(JournalError, match="the queue can't be reached"):
+        await submit(items(1), journal=journal)
+
+
+def failing_once(error: Exception, real: Any) -> Any:
+    """Give `real`, but for its first call, which raises."""
+    errors = [error]
+
+    async def call(*arguments: Any, **settings: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return await real(*arguments, **settings)
+
+    return call
+
+
+@pytest.mark.parametrize("call", ["fetch_job", "get_stalled_jobs", "update_heartbeat"])
+async def test_a_queue_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A worker goes on with its work when the queue can't be read or told for a moment."""
+    real = getattr(JobManager, call)
+    monkeypatch.setattr(JobManager, call, failing_once(ConnectorException(), real))
+    session = FakeSession(duration=0.5)
+    await submit(items(3), journal=journal)
+    await work(session, journal, lambda: ended(journal))
+    assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
+
+
+async def test_a_journal_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk whose journal could not be read goes back to the queue, and is taken up again."""
+    error = JournalError("no answer", "io")
+    monkeypatch.setattr(BatchWorker, "run", failing_once(error, BatchWorker.run))
+    session = FakeSession()
+    await submit(items(3), journal=journal)
+    await work(session, journal, lambda: ended(journal))
+    assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
+
+
+async def test_a_queue_that_can_not_be_made(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no queue can be made, as by a user who may not, that is a JournalError."""
+
+    async def nothing(_: object) -> None:
+        pass
+
+    monkeypatch.setattr(SchemaManager, "apply_schema_async", nothing)
+    with pytest.raises(JournalError, match="none can be made") as caught:
+        await submit(items(1), journal=journal)
+    assert caught.value.reason == "read_only"
