@@ -19,9 +19,9 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %
 _DOCUMENT = {
     "id": "%b",
     "status": "%b",
-    "source": {"repository": "https://github.com/example/docs", "ref": "main"},
+    "source": {"repository": "https://code.example/acme/docs", "ref": "main"},
     "model": "some-model-4",
-    "prLink": "https://github.com/example/docs/pull/42",
+    "prLink": "https://code.example/acme/docs/pull/42",
     "createdAt": "2026-01-05T12:00:00.000Z",
     "archivedAt": None,
 }
