@@ -3,42 +3,25 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JobRef, JournalError
+from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._supply import Items, supply
 from agentjobs_async.batch.course import Course, Means
-from agentjobs_async.batch.entries import JournalRow
+from agentjobs_async.batch.courses import ActiveItem, Courses
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.pace import Pace, Rate
 from agentjobs_async.batch.states import State
 
-__all__ = ["ActiveItem", "Batch", "BatchStats", "run_batch"]
+__all__ = ["Batch", "BatchStats", "run_batch"]
 
-_GRACE: Final = 10.0
 _FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
-
-
-@frozen
-class ActiveItem:
-    """An item that a run is busy with.
-
-    Attributes:
-        state: planned (it waits for its create), sending or created.
-        age: Seconds since it is in this state.
-        ref: Its job; `None` before that is known.
-    """
-
-    key: str
-    state: State
-    age: float
-    ref: JobRef | None
 
 
 @frozen
@@ -115,13 +98,10 @@ class Batch(AsyncIterator[BatchResult]):
         self._items = items
         self._journal = journal
         self._limits = limits
-        self._courses: dict[asyncio.Task[None], Course] = {}
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue(limits.max_active)
         self._places = asyncio.Semaphore(limits.max_active)
         self._outcomes: Counter[Outcome] = Counter()
         self._begun = 0
-        self._closing = asyncio.Event()
-        self._halted = asyncio.Event()
         self._over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -131,9 +111,11 @@ class Batch(AsyncIterator[BatchResult]):
         limits, entries = self._limits, self._journal.entries
         rate = limits.create_rate
         ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
-        self._pace = Pace(rate, ages)
+        pace = Pace(rate, ages)
         gate = asyncio.Semaphore(limits.gate)
-        self._means = Means(self._session, entries, self._pace, gate, limits.timeout, self._halted, self._closing)
+        self._courses = Courses(
+            Means(self._session, entries, pace, gate, limits.timeout, asyncio.Event(), asyncio.Event())
+        )
         beginning = asyncio.create_task(self._begin_all())
         self._tasks = [beginning, asyncio.create_task(self._end_results(beginning))]
         return self
@@ -159,45 +141,26 @@ class Batch(AsyncIterator[BatchResult]):
     async def aclose(self) -> None:
         """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to another run."""
         self._over = True
-        self._closing.set()
-        self._halt()
         self._drop_results()
-        sending = []
-        for task, course in self._courses.items():
-            if course.state is State.SENDING:
-                sending.append(task)
-            else:
-                task.cancel()
-        try:
-            if sending:
-                await asyncio.wait(sending, timeout=_GRACE)
-        finally:
-            await self._cut()
+        if self._tasks:
+            await self._courses.drain(*self._tasks)
         self._drop_results()
         self._results.put_nowait(None)  # a reader in another task may be waiting
 
     def stats(self) -> BatchStats:
         """Give a snapshot."""
-        states = Counter(course.state for course in self._courses.values() if not course.over)
-        due = self._pace.next_at
+        states = self._courses.states()
         return BatchStats(
             waiting=states[State.PLANNED],
             active=states[State.SENDING] + states[State.CREATED],
-            next_create=None if due is None else max(due - asyncio.get_running_loop().time(), 0.0),
+            next_create=self._courses.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=self._failed_enough,
         )
 
     def active(self) -> list[ActiveItem]:
         """Give the items under way, the oldest first."""
-        now = asyncio.get_running_loop().time()
-        return [
-            ActiveItem(
-                course.row.key, course.state, now - course.since, course.ref if isinstance(course.ref, JobRef) else None
-            )
-            for course in self._courses.values()
-            if not course.over
-        ]
+        return self._courses.active()
 
     @property
     def _failed_enough(self) -> bool:
@@ -206,18 +169,18 @@ class Batch(AsyncIterator[BatchResult]):
 
     async def _begin_all(self) -> None:
         """Begin items as there are places."""
-        rows = supply(self._means.entries, self._items, self._journal.take_interrupted(), self._room)
+        rows = supply(self._journal.entries, self._items, self._journal.take_interrupted(), self._room)
         async with aclosing(rows):
             await self._places.acquire()
             async for row in rows:
-                if self._halted.is_set():
+                if self._courses.means.halted.is_set():
                     break
                 if isinstance(row, BatchResult):
                     await self._give(row)
                 elif row.state is State.PLANNED and not self._may_begin():
                     break
                 else:
-                    self._begin(row)
+                    _ = self._courses.begin(row, self._run)
                     await self._places.acquire()
 
     async def _end_results(self, beginning: asyncio.Task[None]) -> None:
@@ -226,8 +189,7 @@ class Batch(AsyncIterator[BatchResult]):
         fault = None if beginning.cancelled() else beginning.exception()
         if isinstance(fault, JournalError):
             await self._fail(fault)
-        if self._courses:
-            await asyncio.wait(list(self._courses))
+        await self._courses.ended()
         await self._results.put(fault)
 
     def _room(self) -> int:
@@ -236,12 +198,6 @@ class Batch(AsyncIterator[BatchResult]):
     def _may_begin(self) -> bool:
         self._begun += 1
         return self._limits.limit is None or self._begun <= self._limits.limit
-
-    def _begin(self, row: JournalRow) -> None:
-        course = Course.of(row, self._means)
-        task = asyncio.create_task(self._run(course))
-        self._courses[task] = course
-        task.add_done_callback(self._courses.pop)
 
     async def _run(self, course: Course) -> None:
         try:
@@ -265,26 +221,11 @@ class Batch(AsyncIterator[BatchResult]):
 
     def _halt(self) -> None:
         """Begin nothing more, and let go what waits for its create."""
-        self._halted.set()
-        current = asyncio.current_task()
-        waiting = [task for task, course in self._courses.items() if course.state is State.PLANNED and not course.over]
-        for task in [*self._tasks[:1], *waiting]:
-            if task is not current:
-                task.cancel()
+        self._courses.halt()
+        if self._tasks[0] is not asyncio.current_task():
+            self._tasks[0].cancel()
 
     def _drop_results(self) -> None:
         """Make room, so that nobody waits for a reader who has left; the journal has them all."""
         while not self._results.empty():
             self._results.get_nowait()
-
-    async def _cut(self) -> None:
-        """Cancel what is left, and keep that nobody knows what became of the creates that this cuts off."""
-        unsure = [course.row.key for course in self._courses.values() if course.state is State.SENDING]
-        left = [*self._courses, *self._tasks]
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-        for key in unsure:
-            with suppress(JournalError):  # a row that stays `sending` becomes unknown when the journal is opened again
-                await self._means.entries.lost(key, AgentJobsError("the run was left before the answer came"))
