@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._file import faults
+from agentjobs_async.batch._file import QuietConnection, faults
 
 __all__ = ["Database"]
 
@@ -141,7 +141,7 @@ class Database:
         """Await `work`, whose errors become ours; theirs would show prompts."""
         try:
             return await work
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ValueError) as error:  # ValueError: what SQLite's schema says is no text
             fault = faults(self._path, getattr(error, "orig", None) or error)
         raise fault
 
@@ -157,7 +157,8 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
     if read_only:
         # Else the last one to look would carry a crashed owner's WAL over into the file.
         url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})
-    engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_PATIENCE})
+    connecting = {"timeout": _BUSY_PATIENCE, "factory": QuietConnection}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=connecting)
 
     @event.listens_for(engine.sync_engine, "connect")
     def _durable(connection: Any, record: object) -> None:

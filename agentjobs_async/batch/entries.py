@@ -1,13 +1,14 @@
 """The rows of a journal, and the moves they make."""
 
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 from sqlalchemy import Row
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.items import BatchItem
@@ -17,6 +18,8 @@ __all__ = ["Entries", "JournalRow", "Rows", "difference"]
 
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 2_000
+
+T = TypeVar("T")
 
 
 @frozen
@@ -88,10 +91,8 @@ class Entries:
 
     async def counts(self) -> dict[State, int]:
         """Give how many rows there are of each state."""
-        found = dict.fromkeys(State, 0)
-        return found | {
-            State(state): number for state, number in map(tuple, await self._database.read(tables.counts()))
-        }
+        found = await self._database.read(tables.counts())
+        return dict.fromkeys(State, 0) | _legible(lambda: {State(state): number for state, number in map(tuple, found)})
 
     async def resolved(self, key: str, job_id: str | None) -> bool:
         """Settle an unknown row: by its job, or without one by planning it again."""
@@ -152,7 +153,8 @@ class Entries:
     async def sent_ages(self, seconds: float, most: int) -> list[float]:
         """Give how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
         now = self._clock()
-        return [max(now - at, 0.0) for (at,) in await self._database.read(tables.sent_since(now - seconds, most))]
+        found = await self._database.read(tables.sent_since(now - seconds, most))
+        return _legible(lambda: [max(now - at, 0.0) for (at,) in found])
 
     async def _move(self, key: str, target: State, *, origin: State | None = None, **values: Any) -> bool:
         statement = tables.moved(key, target, origin=origin, updated_at=self._clock(), **values)
@@ -178,18 +180,21 @@ def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
 
 
 def _row(found: Row[Any]) -> JournalRow:
-    moment = datetime.fromtimestamp(found.updated_at, UTC)
-    return JournalRow(
-        found.key,
-        found.prompt,
-        found.project_id,
-        found.state,
-        found.job_id,
-        found.pr_link,
-        found.error,
-        moment,
-        found.number,
-    )
+    return _legible(lambda: _row_of(found))
+
+
+def _row_of(found: Row[Any]) -> JournalRow:
+    words = (found.key, found.prompt, found.project_id, found.state, found.job_id, found.pr_link, found.error)
+    if not all(word is None or isinstance(word, str) for word in words):
+        raise TypeError
+    return JournalRow(*words, datetime.fromtimestamp(found.updated_at, UTC), found.number)
+
+
+def _legible(read: Callable[[], T]) -> T:
+    """Give what `read` makes of cells; its errors would quote them."""
+    with suppress(ValueError, TypeError, OverflowError, OSError):
+        return read()
+    raise JournalError("the journal is broken: it holds what it can't have written", "corrupt")
 
 
 def _words(error: Exception) -> str:

@@ -14,7 +14,7 @@ from attrs import asdict
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch._database import Database
-from agentjobs_async.batch._file import Ownership, check, make
+from agentjobs_async.batch._file import Ownership, check, check_kind, make
 from agentjobs_async.batch.entries import Entries, JournalRow, Rows, difference
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 from agentjobs_async.batch.states import State
@@ -195,6 +195,7 @@ class Journal:
 
     def _take(self) -> None:
         """Own the file, and see that it is a journal; in a thread, since all that waits for the disk."""
+        check_kind(self.path, writing=not self._read_only)
         self.path = self.path.resolve()
         if not self._read_only:
             self._owned = Ownership(self.path)
