@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from agentjobs_async import JournalError
+from agentjobs_async._binding import Binding
 from agentjobs_async.batch._file import QuietConnection, faults
 
 __all__ = ["Database"]
@@ -46,6 +47,8 @@ class Database:
         self._writing: AsyncConnection | None = None
         self._reading: set[asyncio.Task[Rows]] = set()
         self._closed = False
+        self._binding = Binding("journal")
+        self.enter()
 
     async def read(self, statement: Executable) -> Rows:
         """Give the rows of a query. Cancelling it leaves at once.
@@ -93,7 +96,16 @@ class Database:
             await asyncio.wait(self._reading)
         await self._engine.dispose()
 
+    def enter(self) -> None:
+        """See that this is the loop and the process of the journal: in any other, its threads would never answer.
+
+        Raises:
+            SessionClosedError: It is not.
+        """
+        self._binding.enter()
+
     def _check(self) -> None:
+        self.enter()
         if self._closed:
             raise JournalError(f"journal {self._path.name}: it was closed meanwhile", "io")
 

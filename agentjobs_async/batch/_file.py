@@ -92,10 +92,31 @@ class Ownership:
             fault = faults(path, error)
         if fault is not None:
             raise fault
+        self._places = {beside: _identity(beside)}
+
+    def watch(self, path: Path) -> None:
+        """Remember which file is the journal, for `check`."""
+        self._places[path] = _identity(path)
+
+    def check(self) -> None:
+        """See that the journal and its lock are still the files that they were.
+
+        Raises:
+            JournalError: They are not, and somebody else may own the journal by now (`locked`).
+        """
+        for path, before in self._places.items():
+            if not path.exists() or _identity(path) != before:
+                words = "was moved, removed or replaced; nothing more is sent, since somebody else may use it now"
+                raise JournalError(f"journal: {path.name} {words}", "locked")
 
     def release(self) -> None:
         """Let others have it."""
         self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _create(beside: Path) -> None:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from sqlalchemy import Row
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
+from agentjobs_async._text import one_line, words_of
 from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.items import BatchItem
@@ -73,11 +74,20 @@ class Entries:
 
     Args:
         clock: The wall clock, in seconds since the epoch.
+        guard: Raises a `JournalError` when claims must not be made any more.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: Database, clock: Callable[[], float], guard: Callable[[], None] = lambda: None
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._guard = guard
+        self._mask: Callable[[str], str] = str
+
+    def mask(self, mask: Callable[[str], str]) -> None:
+        """Let `mask` take the key out of everything that a session's answers and errors bring."""
+        self._mask = mask
 
     async def add(self, items: Sequence[BatchItem]) -> int:
         """Plan items that are not there yet, some hundred at once; give how many were new."""
@@ -121,6 +131,7 @@ class Entries:
 
     async def claim(self, key: str) -> bool:
         """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent."""
+        self._guard()
         return await self._move(key, State.SENDING, sent_at=self._clock(), error=None)
 
     async def created(self, key: str, ref: JobRef) -> bool:
@@ -131,24 +142,24 @@ class Entries:
 
     async def ended(self, key: str, job: AgentJob) -> bool:
         """Keep how a job ended."""
-        return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
+        return await self._move(key, State(job.status), pr_link=job.pr_link and self._mask(job.pr_link), error=None)
 
     async def not_sent(self, key: str, error: Exception | None) -> bool:
         """Take a claim back: nothing was sent, or nothing was done about it; `None` is nobody's fault."""
-        words = None if error is None else _words(error)
+        words = None if error is None else self._words(error)
         return await self._move(key, State.PLANNED, origin=State.SENDING, sent_at=None, error=words)
 
     async def refused(self, key: str, error: Exception) -> bool:
         """Keep that the service refused a create."""
-        return await self._move(key, State.REJECTED, error=_words(error))
+        return await self._move(key, State.REJECTED, error=self._words(error))
 
     async def lost(self, key: str, error: Exception) -> bool:
         """Keep that nobody knows what became of a create."""
-        return await self._move(key, State.UNKNOWN, error=_words(error))
+        return await self._move(key, State.UNKNOWN, error=self._words(error))
 
     async def note(self, key: str, error: Exception) -> None:
         """Keep what ended the wait for a job that has not ended."""
-        await self._database.write(tables.noted(key, error=_words(error), updated_at=self._clock()))
+        await self._database.write(tables.noted(key, error=self._words(error), updated_at=self._clock()))
 
     async def sent_ages(self, seconds: float, most: int) -> list[float]:
         """Give how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
@@ -160,9 +171,19 @@ class Entries:
         statement = tables.moved(key, target, origin=origin, updated_at=self._clock(), **values)
         return (await self._database.write(statement))[0] == 1
 
+    def _words(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {one_line(self._mask(_said(error)), _LONGEST_ERROR)}"
+
     def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
         now = self._clock()
         return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
+
+
+def _said(error: Exception) -> str:
+    """Give all that an error says; masking comes before cutting, which could leave a part of the key."""
+    with suppress(Exception):
+        return str(error)
+    return words_of(error)
 
 
 async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[JournalRow]:
@@ -195,7 +216,3 @@ def _legible(read: Callable[[], T]) -> T:
     with suppress(ValueError, TypeError, OverflowError, OSError):
         return read()
     raise JournalError("the journal is broken: it holds what it can't have written", "corrupt")
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()

@@ -30,7 +30,8 @@ class Journal:
 
     One process at a time may own it; another gets a `JournalError`. Whoever only looks, with `read_only`, gets along
     with an owner. It holds the prompts, and never a key; the file is readable to its user only. Every call raises a
-    `JournalError` when the file can't be read or written.
+    `JournalError` when the file can't be read or written, and a `SessionClosedError` in another event loop than that in
+    which it was opened, or in a forked child.
 
     Attributes:
         path: Where the file is.
@@ -78,7 +79,13 @@ class Journal:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Finish what is being written, and give the file up. Idempotent."""
+        """Finish what is being written, and give the file up. Idempotent.
+
+        Raises:
+            SessionClosedError: It belongs to another event loop, or to the process that forked this one.
+        """
+        if self._database is not None:
+            self._database.enter()
         database, self._database, self._entries = self._database, None, None
         owned, self._owned = self._owned, None
         try:
@@ -87,6 +94,11 @@ class Journal:
         finally:
             if owned is not None:
                 owned.release()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it only looks."""
+        return self._read_only
 
     @property
     def entries(self) -> Entries:
@@ -189,9 +201,13 @@ class Journal:
     async def _open(self) -> None:
         await asyncio.to_thread(self._take)
         self._database = Database(self.path, read_only=self._read_only)
-        self._entries = Entries(self._database, self._clock)
+        self._entries = Entries(self._database, self._clock, self._guard)
         if not self._read_only:
             self._interrupted = await self._entries.interrupted()
+
+    def _guard(self) -> None:
+        if self._owned is not None:
+            self._owned.check()
 
     def _take(self) -> None:
         """Own the file, and see that it is a journal; in a thread, since all that waits for the disk."""
@@ -202,6 +218,8 @@ class Journal:
             if not self.path.exists() or not self.path.stat().st_size:
                 make(self.path)
         check(self.path, writing=not self._read_only)
+        if self._owned is not None:
+            self._owned.watch(self.path)
 
     async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
         rows = await self.entries.named([item.key for item in items])

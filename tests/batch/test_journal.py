@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._tables import APPLICATION
 from tests.batch.stage import items, rows_of, states
@@ -607,3 +607,37 @@ async def test_no_prompt_is_logged(path: Path, caplog: pytest.LogCaptureFixture)
     assert "prompt of its own" not in caplog.text
     logging.getLogger("aiosqlite").debug("theirs")
     assert "theirs" in caplog.text
+
+
+def test_another_loop(path: Path) -> None:
+    """A journal that is open in one event loop is refused in another, where nobody would ever answer."""
+    loop = asyncio.new_event_loop()
+    journal = loop.run_until_complete(Journal.open(path).__aenter__())
+    loop.run_until_complete(journal.add(items(1)))
+    uses: list[Callable[[], Any]] = [journal.counts, lambda: journal.add(items(2)), journal.aclose]
+    for use in uses:
+
+        async def used(use: Callable[[], Any] = use) -> None:
+            async with asyncio.timeout(5):
+                await use()
+
+        with pytest.raises(SessionClosedError, match="another event loop"):
+            asyncio.run(used())
+    loop.run_until_complete(journal.aclose())
+    loop.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is nothing to fork with")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_forked_child(journal: Journal) -> None:
+    """A journal is refused in a child that was forked from its owner, which loses nothing by that."""
+    await journal.add(items(1))
+    child = os.fork()
+    if child == 0:
+        try:
+            journal.counts().send(None)
+        except SessionClosedError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7  # noqa: ASYNC222 - it ends at once
+    assert (await journal.counts())[State.PLANNED] == 1
