@@ -33,6 +33,7 @@ __all__ = [
     "interrupted",
     "last_number",
     "met",
+    "met_ended",
     "moved",
     "noted",
     "page",
@@ -89,6 +90,12 @@ def met(row: dict[str, Any]) -> ReturningInsert[Any]:
         set_={"run": insert.excluded.run},
         where=_ROW.run.is_distinct_from(insert.excluded.run),
     ).returning(*_ENTRIES.c)
+
+
+def met_ended(keys: Collection[str], run: str) -> Any:
+    """Mark rows as met in a run, and give the keys of those that it has not met before."""
+    fresh = update(_ENTRIES).where(_ROW.key.in_(keys), _ROW.run.is_distinct_from(run))
+    return fresh.values(run=run).returning(_ROW.key)
 
 
 def moved(key: str, target: State, *, origin: State | None = None, **values: Any) -> Update:

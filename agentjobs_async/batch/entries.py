@@ -129,6 +129,10 @@ class Entries:
         _, found = await self._database.write(tables.met(self._planned(item, run)))
         return _row(found[0]) if found else None
 
+    async def meet_ended(self, keys: Sequence[str], run: str) -> set[str]:
+        """Mark rows as met in a run; give the keys that it has not met before."""
+        return {key for (key,) in (await self._database.write(tables.met_ended(keys, run)))[1]} if keys else set()
+
     async def claim(self, key: str) -> bool:
         """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent."""
         self._guard()

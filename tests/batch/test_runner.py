@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 import pickle
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -714,3 +714,56 @@ async def test_a_journal_that_was_moved(journal: Journal, path: Path, name: str)
     with pytest.raises(JournalError):
         await run(session, (), journal)
     assert session.sent == []
+
+
+async def test_a_duplicate_of_an_ended_item(journal: Journal) -> None:
+    """A key that comes twice in a run is rejected the second time, also where its row ended in an earlier run."""
+    one, two = BatchItem("a", "first"), BatchItem("b", "second")
+    await run(FakeSession(), [one, two], journal)
+    results = await run(FakeSession(), iter([one, two, one]), journal)
+    assert outcomes(results) == {"a": "rejected"}
+    assert await run(FakeSession(), [one, two], journal) == []
+
+
+class UnusualError(BaseException):
+    """What no library raises."""
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("fault", [asyncio.CancelledError, UnusualError])
+async def test_unusual_ends_of_a_source(journal: Journal, fault: type[BaseException], *, plain: bool) -> None:
+    """Whatever ends a source early comes out of the iteration, after the items that were read before it."""
+
+    def source() -> Iterator[BatchItem]:
+        yield from items(2)
+        raise fault
+
+    async def async_source() -> AsyncIterator[BatchItem]:
+        for item in source():
+            yield item
+
+    results = []
+    async with run_batch(FakeSession().session, source() if plain else async_source(), journal=journal) as batch:
+        with pytest.raises(UnusualError if fault is UnusualError else AgentJobsError):
+            async for result in batch:
+                results.append(result.item.key)
+    assert sorted(results) == ["k0", "k1"]
+
+
+async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an async source has at hand is looked up together, not one by one."""
+    await run(FakeSession(), items(1000), journal)
+    looked_up, real = [], journal.entries.named
+
+    async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
+        looked_up.append(len(keys))
+        return await real(keys)
+
+    monkeypatch.setattr(journal.entries, "named", named)
+
+    async def source() -> AsyncIterator[BatchItem]:
+        for item in items(1000):
+            yield item
+
+    assert await run(FakeSession(), source(), journal) == []
+    assert len(looked_up) < 20
