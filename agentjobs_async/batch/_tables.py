@@ -6,8 +6,10 @@ from typing import Any, Final
 from sqlalchemy import (
     CheckConstraint,
     Column,
+    CompoundSelect,
     Float,
     Index,
+    Insert,
     Integer,
     MetaData,
     Select,
@@ -15,8 +17,11 @@ from sqlalchemy import (
     Table,
     Text,
     Update,
+    desc,
     func,
+    insert,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import sqlite
@@ -31,6 +36,7 @@ __all__ = [
     "added",
     "counts",
     "interrupted",
+    "kept_send",
     "last_number",
     "met",
     "met_ended",
@@ -38,7 +44,9 @@ __all__ = [
     "noted",
     "page",
     "sent_since",
+    "setting",
     "with_keys",
+    "with_setting",
 ]
 
 APPLICATION: Final = 0x414A6F62
@@ -74,6 +82,17 @@ _ENTRIES: Final = Table(
     Index("entries_by_sending", "sent_at"),
 )
 _ROW: Final = _ENTRIES.c
+_SENDS: Final = Table(
+    "agentjobs_sends", METADATA, Column("number", Integer, primary_key=True), Column("sent_at", Float(53))
+)
+"""When rows were sent that have been planned again since."""
+_SETTINGS: Final = Table(
+    "agentjobs_settings",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""What holds for the whole journal."""
 
 
 def added(rows: Collection[dict[str, Any]]) -> sqlite.Insert:
@@ -147,7 +166,24 @@ def last_number() -> Select[Any]:
     return select(func.max(_ROW.number))
 
 
-def sent_since(moment: float, most: int) -> Select[Any]:
+def sent_since(moment: float, most: int) -> CompoundSelect[Any]:
     """Select when the last creates were sent, newest first."""
-    sent = _ROW.sent_at
-    return select(sent).where(sent > moment).order_by(sent.desc()).limit(most)
+    times = [select(sent).where(sent > moment) for sent in (_ROW.sent_at, _SENDS.c.sent_at)]
+    return union_all(*times).order_by(desc("sent_at")).limit(most)
+
+
+def kept_send(key: str) -> Insert:
+    """Keep when an unknown row was sent, which another claim will overwrite."""
+    sent = select(_ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+    return insert(_SENDS).from_select(["sent_at"], sent)
+
+
+def setting(name: str) -> Select[Any]:
+    """Select the value of a setting."""
+    return select(_SETTINGS.c.value).where(_SETTINGS.c.name == name)
+
+
+def with_setting(name: str, value: str) -> sqlite.Insert:
+    """Keep the value of a setting."""
+    new = sqlite.insert(_SETTINGS).values(name=name, value=value)
+    return new.on_conflict_do_update(index_elements=[_SETTINGS.c.name], set_={"value": value})

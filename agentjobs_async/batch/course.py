@@ -26,14 +26,14 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.pace import Pace
 from agentjobs_async.batch.states import State
 
-__all__ = ["Course", "Means", "named"]
+__all__ = ["LONGEST_WISH", "Course", "Means", "named"]
 
 _LONGEST_CREATE: Final = 120.0
 _LEAST_TIME: Final = 0.001
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_DOUBLINGS: Final = 10
-_LONGEST_WISH: Final = 3600.0
+LONGEST_WISH: Final = 3600.0
 _HELD_BACK: Final = AgentJobsError("all creates are held back")
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
@@ -190,13 +190,13 @@ class Course:
         await self._planned_again(error)
         if _ends_the_run(error):
             raise error
-        return self._postponed(error)
+        return await self._postponed(error)
 
     async def _planned_again(self, error: Exception | None) -> None:
         await self.means.entries.not_sent(self.row.key, error)
         self._is(State.PLANNED)
 
-    def _postponed(self, error: Exception) -> BatchResult | Exception:
+    async def _postponed(self, error: Exception) -> BatchResult | Exception:
         """Hold all creates back for a while; or end, when no try would help or the time is up."""
         if isinstance(error, InvalidInputError):
             return self._result(Outcome.REJECTED, error)
@@ -204,7 +204,9 @@ class Course:
         self._failures += 1
         if isinstance(error, RateLimitedError):
             wish = error.retry_after
-            self.means.pace.pause(pause if wish is None else min(max(wish, _FIRST_PAUSE), _LONGEST_WISH))
+            pause = pause if wish is None else min(max(wish, _FIRST_PAUSE), LONGEST_WISH)
+            self.means.pace.pause(pause)
+            await self.means.entries.pause(pause)
             return error
         self.means.pace.pause(pause)
         self._spent += pause

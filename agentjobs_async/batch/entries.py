@@ -1,5 +1,6 @@
 """The rows of a journal, and the moves they make."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from agentjobs_async.batch.states import State
 __all__ = ["Entries", "JournalRow", "Rows", "difference"]
 
 _PAGE: Final = 500
+_PAUSED: Final = "paused_until"
+_AT_ONCE: Final = 50
 _LONGEST_ERROR: Final = 2_000
 
 T = TypeVar("T")
@@ -91,7 +94,10 @@ class Entries:
 
     async def add(self, items: Sequence[BatchItem]) -> int:
         """Plan items that are not there yet, some hundred at once; give how many were new."""
-        return (await self._database.write(tables.added([self._planned(item, None) for item in items])))[0]
+        rows = [self._planned(item, None) for item in items]
+        # In one commit, yet by small statements: the loop stands still while each is put together.
+        parts = [tables.added(rows[at : at + _AT_ONCE]) for at in range(0, len(rows), _AT_ONCE)]
+        return sum([touched for touched, _ in await asyncio.gather(*map(self._database.write, parts))])
 
     async def interrupted(self) -> tuple[str, ...]:
         """Make the rows unknown that an earlier owner was sending when it ended, and give their keys."""
@@ -107,6 +113,8 @@ class Entries:
     async def resolved(self, key: str, job_id: str | None) -> bool:
         """Settle an unknown row: by its job, or without one by planning it again."""
         target = State.PLANNED if job_id is None else State.CREATED
+        if target is State.PLANNED:
+            await self._database.write(tables.kept_send(key))
         return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None)
 
     async def page(
@@ -170,6 +178,15 @@ class Entries:
         now = self._clock()
         found = await self._database.read(tables.sent_since(now - seconds, most))
         return _legible(lambda: [max(now - at, 0.0) for (at,) in found])
+
+    async def pause(self, seconds: float) -> None:
+        """Keep that the service wants no create for so long, for a run that comes after a restart."""
+        await self._database.write(tables.with_setting(_PAUSED, str(self._clock() + seconds)))
+
+    async def paused_for(self) -> float:
+        """Give the seconds for which the service still wants no create."""
+        found = await self._database.read(tables.setting(_PAUSED))
+        return max(_legible(lambda: float(found[0][0])) - self._clock(), 0.0) if found else 0.0
 
     async def _move(self, key: str, target: State, *, origin: State | None = None, **values: Any) -> bool:
         statement = tables.moved(key, target, origin=origin, updated_at=self._clock(), **values)

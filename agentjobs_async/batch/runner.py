@@ -11,7 +11,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._supply import Items, supply
-from agentjobs_async.batch.course import Course, Means, named
+from agentjobs_async.batch.course import LONGEST_WISH, Course, Means, named
 from agentjobs_async.batch.courses import GRACE, ActiveItem, Courses
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
@@ -130,6 +130,7 @@ class Batch(AsyncIterator[BatchResult]):
         ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
         entries.mask(self._session.mask)
         pace = Pace(rate, ages)
+        pace.pause(min(await entries.paused_for(), LONGEST_WISH))
         gate = asyncio.Semaphore(limits.gate)
         self._courses = Courses(
             Means(self._session, entries, pace, gate, limits.timeout, asyncio.Event(), asyncio.Event())

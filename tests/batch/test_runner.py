@@ -767,3 +767,37 @@ async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: 
 
     assert await run(FakeSession(), source(), journal) == []
     assert len(looked_up) < 20
+
+
+@pytest.mark.looptime
+async def test_a_wish_outlives_a_restart(path: Path) -> None:
+    """What a 429 asked for holds for the next run on the journal as well."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500)]}
+    loop = asyncio.get_running_loop()
+    async with Journal.open(path, clock=loop.time) as journal:
+        async with run_batch(session.session, items(1), journal=journal) as batch:
+            await session.creates(1)
+            while (batch.stats().next_create or 0) < 100:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.001)
+    async with Journal.open(path, clock=loop.time) as journal:
+        assert outcomes(await run(session, (), journal)) == {"k0": "completed"}
+    first, second = (at for at, _ in session.sent)
+    assert second - first >= 499
+
+
+@pytest.mark.looptime
+async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
+    """A create that was sent again by somebody's wish counts twice, after a restart too."""
+    session = FakeSession()
+    session.answers = {"p0": [unsure()]}
+    loop = asyncio.get_running_loop()
+    rate = Rate(2, per=1000)
+    async with Journal.open(path, clock=loop.time) as journal:
+        await run(session, items(1), journal, create_rate=rate)
+        await journal.resolve("k0", send_again=True)
+        await run(session, (), journal, create_rate=rate)
+    async with Journal.open(path, clock=loop.time) as journal:
+        await run(session, items(1, first=1), journal, create_rate=rate)
+    times = [at for at, _ in session.sent]
+    assert times[2] - times[0] >= 999
