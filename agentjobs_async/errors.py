@@ -15,7 +15,7 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 ├─ ProtocolError                           an answer that is none                     .reason .retry_after
 ├─ WaitTimeoutError (TimeoutError)         .last_job .last_error .polls .elapsed
 ├─ JobFailedError                          .job; only by AgentJob.raise_for_status()
-└─ JournalError                            locked, corrupt, version, full, …          .reason
+└─ JournalError                            locked, corrupt, version, full, …          .reason .lost
 """
 
 import pickle
@@ -285,11 +285,13 @@ class JournalError(AgentJobsError):
 
     Attributes:
         reason: `locked`, `corrupt`, `version`, `full`, `read_only`, or `io` for anything else that the system refused.
+        lost: Jobs that were created and that the journal could not take: they are written down nowhere else.
     """
 
-    def __init__(self, message: str, reason: str) -> None:
+    def __init__(self, message: str, reason: str, lost: "tuple[JobRef, ...]" = ()) -> None:
         super().__init__(message)
         self.reason = reason
+        self.lost = lost
 
 
 BY_STATUS: Final[dict[int, type[ResponseError]]] = {

@@ -305,6 +305,10 @@ class AgentJobsSession:
         left = None if timeout is None else max(timeout - (clock() - started), 0.001)
         return await self.wait_for_job(job, timeout=left, on_update=on_update)
 
+    def mask(self, text: str) -> str:
+        """Give `text` with the key replaced by `***`, whatever form it has there: for what you write down yourself."""
+        return self._codec.key.mask(text)
+
     async def aclose(self) -> None:
         """Interrupt what is under way, and close all connections. Idempotent; the jobs themselves go on remotely.
 

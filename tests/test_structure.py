@@ -61,9 +61,10 @@ PLACE = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
 TYPES_ONLY = {("errors", "models")}
 
 # The rooms after the public names know these, and nothing from behind them. `_text` is there because whatever is
-# shown must be made fit to be shown, and that in one way.
+# shown must be made fit to be shown, and that in one way. `_binding` is the one way to
+# tell of another loop or a forked child.
 OUTER = {
-    "batch": {"", "_text"},
+    "batch": {"", "_text", "_binding"},
     "engines": {"", "batch"},
     "testing": {""},
     "cli": {"", "batch", "engines", "testing", "_text"},

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import _tables as tables
-from agentjobs_async.batch._file import faults
+from agentjobs_async.batch._file import QuietConnection, faults
 
 __all__ = ["Backend", "file_backend"]
 
@@ -64,7 +64,8 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
     if read_only:
         # Else the last one to look would carry a crashed owner's WAL over into the file.
         url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})
-    engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_PATIENCE})
+    connecting = {"timeout": _BUSY_PATIENCE, "factory": QuietConnection}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=connecting)
 
     @event.listens_for(engine.sync_engine, "connect")
     def _durable(connection: Any, record: object) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentjobs_async import JournalError
+from agentjobs_async._binding import Binding
 from agentjobs_async.batch._backend import Backend
 
 __all__ = ["Database"]
@@ -49,6 +50,8 @@ class Database:
         self._writing: AsyncConnection | None = None
         self._reading: set[asyncio.Task[Rows]] = set()
         self._closed = False
+        self._binding = Binding("journal")
+        self.enter()
 
     async def read(self, statement: Executable) -> Rows:
         """Give the rows of a query. Cancelling it leaves at once.
@@ -98,7 +101,16 @@ class Database:
             await asyncio.wait(self._reading)
         await self._engine.dispose()
 
+    def enter(self) -> None:
+        """See that this is the loop and the process of the journal: in any other, its threads would never answer.
+
+        Raises:
+            SessionClosedError: It is not.
+        """
+        self._binding.enter()
+
     def _check(self) -> None:
+        self.enter()
         if self._closed:
             raise JournalError("the journal was closed meanwhile", "io")
 
@@ -157,7 +169,7 @@ class Database:
         while True:
             try:
                 return await work()
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, ValueError) as error:  # ValueError: what SQLite's schema says is no text
                 fault = self.backend.fault(getattr(error, "orig", None) or error)
                 gone = isinstance(error, DBAPIError) and self.backend.is_gone(error)
             gone_since = clock() if gone_since is None else gone_since

@@ -1,12 +1,14 @@
 """A journal's file on SQLite: who owns it, whether it is one, and how a new one is made."""
 
 import errno
+import logging
 import os
 import sqlite3
+import stat
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -14,7 +16,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from agentjobs_async import JournalError
 from agentjobs_async.batch._tables import APPLICATION, METADATA, VERSION
 
-__all__ = ["Ownership", "check", "faults", "make"]
+__all__ = ["Ownership", "QuietConnection", "check", "check_kind", "faults", "make"]
 
 _WRITABLE: Final = 0o222
 _CREATING: Final = threading.Lock()
@@ -24,12 +26,13 @@ _REASONS: Final = {
     sqlite3.SQLITE_LOCKED: "locked",
     sqlite3.SQLITE_CORRUPT: "corrupt",
     sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_ERROR: "corrupt",  # a table or a column is missing: the statements are ours
     sqlite3.SQLITE_READONLY: "read_only",
 }
 _WORDS: Final = {
     "full": "the disk is full; nothing more is sent until there is room",
     "locked": "somebody else uses it; one process at a time may",
-    "corrupt": "the file is broken",
+    "corrupt": "the file is broken, or no journal",
     "read_only": "the file can't be written",
     "io": "it can't be read or written",
 }
@@ -39,9 +42,27 @@ def faults(path: Path, error: BaseException) -> JournalError:
     """Give SQLite's error, or the system's, as ours."""
     code = getattr(error, "sqlite_errorcode", None)
     reason = _REASONS.get((code or 0) & 0xFF, "io")
+    said = str(error)
     if isinstance(error, PermissionError):
         reason = "read_only"
-    return JournalError(f"journal {path.name}: {_WORDS[reason]} ({error})", reason)
+    elif code is None and not isinstance(error, OSError | sqlite3.ProgrammingError):
+        # What Python can't make of a cell; its words quote the cell.
+        reason, said = "corrupt", type(error).__name__
+    return JournalError(f"journal {path.name}: {_WORDS[reason]} ({said})", reason)
+
+
+class QuietConnection(sqlite3.Connection):
+    """A connection in a thread of its own, whose statements, with the prompts in them, aiosqlite must not log."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        _THREAD.quiet = True
+
+
+_THREAD: Final = threading.local()
+logging.getLogger("aiosqlite").addFilter(
+    lambda record: record.levelno > logging.DEBUG or not getattr(_THREAD, "quiet", False)
+)
 
 
 class Ownership:
@@ -71,10 +92,31 @@ class Ownership:
             fault = faults(path, error)
         if fault is not None:
             raise fault
+        self._places = {beside: _identity(beside)}
+
+    def watch(self, path: Path) -> None:
+        """Remember which file is the journal, for `check`."""
+        self._places[path] = _identity(path)
+
+    def check(self) -> None:
+        """See that the journal and its lock are still the files that they were.
+
+        Raises:
+            JournalError: They are not, and somebody else may own the journal by now (`locked`).
+        """
+        for path, before in self._places.items():
+            if not path.exists() or _identity(path) != before:
+                words = "was moved, removed or replaced; nothing more is sent, since somebody else may use it now"
+                raise JournalError(f"journal: {path.name} {words}", "locked")
 
     def release(self) -> None:
         """Let others have it."""
         self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _create(beside: Path) -> None:
@@ -93,23 +135,57 @@ def check(path: Path, *, writing: bool) -> None:
         JournalError: `corrupt` when it is broken or something else, `version` when another version wrote it,
             `read_only` when `writing` is asked for and not allowed.
     """
+    check_kind(path, writing=writing)
     fault = None
     try:
-        if writing and not (os.access(path, os.W_OK) and path.stat().st_mode & _WRITABLE):
-            raise PermissionError(errno.EACCES, "nobody may write it")
-        if not _has_log(path):
-            # A foreign database gets no files beside it. With a log, half of a journal may be in there.
-            with closing(_looking(path, "immutable=1&mode=ro")) as connection:
-                _check_kind(path, connection)
         with closing(_looking(path, "mode=ro")) as connection:
-            _check_kind(path, connection)
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+            _check_number(path, connection)
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()  # quick_check leaves the indexes out
         if found != ("ok",):
             fault = JournalError(f"journal {path.name}: the file is broken ({found[0]!r:.200})", "corrupt")
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, ValueError) as error:
         fault = faults(path, error)
     if fault is not None:
         raise fault
+
+
+def check_kind(path: Path, *, writing: bool) -> None:
+    """Refuse what can be no journal of this version, without changing it or making a file beside it.
+
+    Raises:
+        JournalError: As `check` does, and `io` for anything but a regular file of one name. A missing or an empty file
+            passes when `writing` is asked for: a journal can be made there.
+    """
+    fault = None
+    try:
+        size = _size(path, writing=writing)
+        if size and not _has_log(path):
+            # A foreign database gets no files beside it. With a log, half of a journal may be in there.
+            with closing(_looking(path, "immutable=1&mode=ro")) as connection:
+                _check_number(path, connection)
+    except (OSError, sqlite3.Error, ValueError) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def _size(path: Path, *, writing: bool) -> int:
+    """Give the size of a file that may be a journal, or is to become one."""
+    if not path.parent.is_dir():
+        raise JournalError(f"journal {path}: there is no directory {path.parent}", "io")
+    if not path.exists():
+        if not writing:
+            raise JournalError(f"journal {path}: there is no such file", "io")
+        return 0
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise JournalError(f"journal {path}: this is {what}; give the name of a file", "io")
+    if found.st_nlink > 1:
+        raise JournalError(f"journal {path}: it has a second name (a hard link), where it would go unlocked", "io")
+    if writing and not (os.access(path, os.W_OK) and found.st_mode & _WRITABLE):
+        raise PermissionError(errno.EACCES, "nobody may write it")
+    return found.st_size
 
 
 def _has_log(path: Path) -> bool:
@@ -123,7 +199,7 @@ def _looking(path: Path, how: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
 
 
-def _check_kind(path: Path, connection: sqlite3.Connection) -> None:
+def _check_number(path: Path, connection: sqlite3.Connection) -> None:
     def number(pragma: str) -> int:
         return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from agentjobs_async.batch._tables import ENTRIES, Moment, claimable
+from agentjobs_async.batch._tables import ENTRIES, SENDS, Moment, claimable
 from agentjobs_async.batch.states import State
 
 __all__ = ["METADATA", "alive", "claimed", "first", "forgotten", "limited", "limits", "locked", "orphaned", "parted"]
@@ -136,10 +136,12 @@ def _active(now: Moment) -> ScalarSelect[int]:
     return select(func.count()).select_from(ENTRIES).where(busy).correlate(_FLEET).scalar_subquery()
 
 
-def _recent(now: Moment) -> ScalarSelect[int]:
+def _recent(now: Moment) -> ColumnElement[int]:
     """Count the creates in the window; those under way are, since nobody knows when the service will count them."""
     within = or_(_ROW.state == State.SENDING, _ROW.sent_at > now - _LIMITS.create_per)
-    return select(func.count()).select_from(ENTRIES).where(within).correlate(_FLEET).scalar_subquery()
+    rows = select(func.count()).select_from(ENTRIES).where(within).correlate(_FLEET).scalar_subquery()
+    before = SENDS.c.sent_at > now - _LIMITS.create_per
+    return rows + select(func.count()).select_from(SENDS).where(before).correlate(_FLEET).scalar_subquery()
 
 
 def _oldest(now: Moment) -> ScalarSelect[float]:

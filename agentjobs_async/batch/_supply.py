@@ -19,6 +19,7 @@ _PAGE: Final = 200
 _MOST_AHEAD: Final = 256
 
 Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
+_Checked = tuple[BatchItem, InvalidInputError | None]
 
 
 async def supply(
@@ -70,7 +71,7 @@ class _Together:
         checked = [(item, _refusal(item)) for item in self._items]
         known = await entries.named([item.key for item, error in checked if error is None])
         refusals = [(item, error or _clash(item, known)) for item, error in checked]
-        wanted = [pair for pair in refusals if pair[1] is not None or not _has_ended(known.get(pair[0].key), last)]
+        wanted = await _unended(entries, refusals, run, lambda key: _has_ended(known.get(key), last))
         self.all_ended = not wanted
         # Together, so that all of them share one commit; in order, so that of two with one key the first is met.
         rows = await asyncio.gather(*(_met(entries, item, error, run) for item, error in wanted))
@@ -81,13 +82,33 @@ class _Together:
                 yield row
 
 
+async def _unended(
+    entries: Entries, checked: list[_Checked], run: str, has_ended: Callable[[str], bool]
+) -> list[_Checked]:
+    """Leave out the items that have ended already; such a key that the run has met before is refused."""
+    ended = [item.key for item, error in checked if error is None and has_ended(item.key)]
+    new = await entries.meet_ended(ended, run)
+    wanted: list[_Checked] = []
+    for item, error in checked:
+        if error is not None or not has_ended(item.key):
+            wanted.append((item, error))
+        elif item.key in new:
+            new.discard(item.key)
+        else:
+            wanted.append((item, _came_before(item)))
+    return wanted
+
+
+def _came_before(item: BatchItem) -> InvalidInputError:
+    return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
+
+
 async def _met(
     entries: Entries, item: BatchItem, refusal: InvalidInputError | None, run: str
 ) -> JournalRow | InvalidInputError:
     if refusal is not None:
         return refusal
-    again = InvalidInputError(f"the key {item.key!r:.200} came before in this run")
-    return await entries.meet(item, run) or again
+    return await entries.meet(item, run) or _came_before(item)
 
 
 def _clash(item: BatchItem, known: Mapping[str, JournalRow]) -> InvalidInputError | None:
@@ -107,34 +128,82 @@ def _refusal(item: object) -> InvalidInputError | None:
 
 
 async def _read(items: Items, room: Callable[[], int]) -> AsyncGenerator[_Together, None]:
-    """Read items: of a plain iterable what there is room for, and more while nothing but ended ones come."""
-    if not isinstance(items, Iterable):
+    """Read items: as many as are there and find room, and more while nothing but ended ones come."""
+    reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items)
+    ended = 1
+    try:
+        while True:
+            found, fault = await reader.take(min(max(ended, room(), 1), _MOST_AHEAD))
+            together = _Together(found)
+            if found:
+                yield together
+            if fault is not None:
+                raise fault
+            if not found:
+                return
+            ended = 2 * len(found) if together.all_ended else 1
+    finally:
+        await reader.aclose()
+
+
+class _Iterator:
+    """Takes items from an iterator."""
+
+    def __init__(self, iterator: Iterator[BatchItem]) -> None:
+        self._iterator = iterator
+
+    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+        """Give the next items, none at the end, and the iterator's own fault that comes after them."""
+        taken: list[BatchItem] = []
         try:
+            taken.extend(islice(self._iterator, most))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - it comes out of the iteration, after the items
+            return taken, error
+        return taken, None
+
+    async def aclose(self) -> None:
+        """Leave it."""
+
+
+class _AsyncIterator:
+    """Takes what an async iterable has at hand, read by a task of its own: one item at a time would be slow."""
+
+    def __init__(self, items: AsyncIterable[BatchItem]) -> None:
+        self._found: list[BatchItem] = []
+        self._most = 0
+        self._wanted = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._task = asyncio.create_task(self._read(items))
+
+    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+        """Wait for an item; give all that have come, none at the end, and the iterable's own fault after them."""
+        self._most = most
+        self._wanted.set()
+        await self._arrived.wait()
+        taken, self._found = self._found[:most], self._found[most:]
+        if self._found or not self._task.done():
+            if not self._found:
+                self._arrived.clear()
+            return taken, None
+        return taken, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+    async def aclose(self) -> None:
+        """End the reading."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _read(self, items: AsyncIterable[BatchItem]) -> None:
+        try:
+            await self._wanted.wait()
             async for item in items:
-                yield _Together([item])
+                self._found.append(item)
+                self._arrived.set()
+                while len(self._found) >= self._most:
+                    self._wanted.clear()
+                    await self._wanted.wait()
         finally:
             if inspect.isasyncgen(items):
                 await items.aclose()
-        return
-    iterator: Iterator[BatchItem] = iter(items)
-    ended = 1
-    while True:
-        found, fault = _taken(iterator, min(max(ended, room(), 1), _MOST_AHEAD))
-        together = _Together(found)
-        if found:
-            yield together
-        if fault is not None:
-            raise fault
-        if not found:
-            return
-        ended = 2 * len(found) if together.all_ended else 1
-
-
-def _taken(iterator: Iterator[BatchItem], most: int) -> tuple[list[BatchItem], Exception | None]:
-    """Take items, and the iterator's fault that comes after them."""
-    taken: list[BatchItem] = []
-    try:
-        taken.extend(islice(iterator, most))
-    except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration, after its items
-        return taken, error
-    return taken, None
+            self._arrived.set()

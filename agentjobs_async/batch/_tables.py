@@ -9,6 +9,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    CompoundSelect,
     Dialect,
     Float,
     Index,
@@ -22,13 +23,16 @@ from sqlalchemy import (
     Update,
     and_,
     func,
+    insert,
     literal,
     null,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import Insert as GenericInsert
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async.batch.states import ENDED, State, origins
@@ -37,6 +41,7 @@ __all__ = [
     "APPLICATION",
     "ENTRIES",
     "METADATA",
+    "SENDS",
     "VERSION",
     "Insert",
     "Moment",
@@ -45,11 +50,15 @@ __all__ = [
     "claimed",
     "counts",
     "interrupted",
+    "kept_send",
     "last_number",
     "met",
+    "met_ended",
     "moved",
     "noted",
     "page",
+    "paused_for",
+    "paused_until",
     "sent_ages",
     "unended",
     "with_keys",
@@ -116,6 +125,14 @@ ENTRIES: Final = Table(
     Index("agentjobs_entries_by_sending", "sent_at"),
 )
 _ROW: Final = ENTRIES.c
+SENDS: Final = Table(
+    "agentjobs_sends", METADATA, Column("number", Integer, primary_key=True), Column("sent_at", Float(53))
+)
+"""When rows were sent that have been planned again since."""
+_PAUSES: Final = Table(
+    "agentjobs_pauses", METADATA, Column("number", Integer, primary_key=True), Column("until", Float(53))
+)
+"""Until when the service wanted no create."""
 
 
 def added(insert: Insert, rows: Collection[dict[str, Any]]) -> ReturningInsert[Any]:
@@ -144,6 +161,12 @@ def claimed(key: str, claim: str, **values: Any) -> ReturningUpdate[None, int]:
     """Make a planned row `sending`; give no row when it is not, else (null, 1)."""
     claiming = update(ENTRIES).where(claimable(key, claim)).values(state=State.SENDING, claim=claim, **values)
     return claiming.returning(null(), literal(1))
+
+
+def met_ended(keys: Collection[str], run: str) -> Any:
+    """Mark rows as met in a run, and give the keys of those that it has not met before."""
+    fresh = update(ENTRIES).where(_ROW.key.in_(keys), _ROW.run.is_distinct_from(run))
+    return fresh.values(run=run).returning(_ROW.key)
 
 
 def moved(key: str, target: State, *, origin: State | None = None, claim: str | None = None, **values: Any) -> Update:
@@ -209,11 +232,29 @@ def last_number() -> Select[Any]:
     return select(func.max(_ROW.number))
 
 
-def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
+def sent_ages(now: Moment, seconds: float, most: int) -> CompoundSelect[Any]:
     """Select how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
-    sent = _ROW.sent_at
-    ages = select(_seconds(now) - sent).where(sent > _seconds(now) - seconds)
-    return ages.order_by(sent.desc()).limit(most)
+    moment = _seconds(now)
+    ages = [
+        select((moment - sent).label("age")).where(sent > moment - seconds) for sent in (_ROW.sent_at, SENDS.c.sent_at)
+    ]
+    return union_all(*ages).order_by("age").limit(most)
+
+
+def kept_send(key: str) -> GenericInsert:
+    """Keep when an unknown row was sent, which another claim will overwrite."""
+    sent = select(_ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+    return insert(SENDS).from_select(["sent_at"], sent)
+
+
+def paused_until(now: Moment, seconds: float) -> GenericInsert:
+    """Keep that the service wants no create for so long."""
+    return insert(_PAUSES).values(until=_seconds(now) + seconds)
+
+
+def paused_for(now: Moment) -> Select[Any]:
+    """Select for how many seconds the service still wants no create; null when it never said so."""
+    return select(func.max(_PAUSES.c.until) - _seconds(now))
 
 
 def _seconds(moment: Moment) -> ColumnElement[float]:

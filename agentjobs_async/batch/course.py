@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from agentjobs_async import (
     AgentJob,
@@ -25,14 +26,14 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.pace import Pace
 from agentjobs_async.batch.states import State
 
-__all__ = ["Course", "Means"]
+__all__ = ["LONGEST_WISH", "Course", "Means", "named"]
 
 _LONGEST_CREATE: Final = 120.0
 _LEAST_TIME: Final = 0.001
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_DOUBLINGS: Final = 10
-_LONGEST_WISH: Final = 3600.0
+LONGEST_WISH: Final = 3600.0
 _HELD_BACK: Final = AgentJobsError("all creates are held back")
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
@@ -47,6 +48,7 @@ class Means:
         timeout: Seconds for each item; `None` for ever.
         halted: Set when nothing more is to be sent.
         closing: Set when nothing more is to be waited for, either.
+        lost: Jobs that the journal could not take, by the keys of their items.
     """
 
     session: AgentJobsSession
@@ -56,6 +58,7 @@ class Means:
     timeout: float | None
     halted: asyncio.Event
     closing: asyncio.Event
+    lost: dict[str, JobRef] = field(factory=dict)
 
 
 @define(eq=False)
@@ -94,8 +97,8 @@ class Course:
         """Give the result; `None` when somebody else took the row, or when nothing more is to be done.
 
         Raises:
-            JournalError: The journal can't be written. A job id that it could not take is in the message and the log.
-            AuthError: 401: the key is refused, and would be for every item.
+            JournalError: The journal can't be written. A job id that it could not take is in `Means.lost` and the log.
+            AuthError: 401 to a create: the key is refused, and would be for every item.
             NotSentError: The service's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
         """
@@ -171,15 +174,15 @@ class Course:
             self._spent += _now() - started
 
     async def _keep(self, job: AgentJob) -> None:
-        """Write the id down; when that fails, it goes into the log and the error."""
+        """Write the id down; when that fails, it goes into the log and among the lost."""
         words, reason = "journal: somebody else changed the row meanwhile", "locked"
         try:
             kept = await self.means.entries.created(self.row.key, job.ref) or await self._is_kept(job)
         except JournalError as error:
             kept, words, reason = False, str(error), error.reason
         if not kept:
-            words += f"; the job of {self.row.key!r:.200} is {job.ref.to_token()}: keep it, and resolve it later"
-            _logger.critical("%s", words)
+            self.means.lost[self.row.key] = job.ref
+            _logger.critical("%s; %s", words, named({self.row.key: job.ref}))
             raise JournalError(words, reason)
         self.ref = job.ref
         self._is(State.CREATED)
@@ -203,13 +206,13 @@ class Course:
         await self._planned_again(error)
         if _ends_the_run(error):
             raise error
-        return self._postponed(error)
+        return await self._postponed(error)
 
     async def _planned_again(self, error: Exception | None) -> None:
         await self.means.entries.not_sent(self.row.key, error, claim=self.claim)
         self._is(State.PLANNED)
 
-    def _postponed(self, error: Exception) -> BatchResult | Exception:
+    async def _postponed(self, error: Exception) -> BatchResult | Exception:
         """Hold all creates back for a while; or end, when no try would help or the time is up."""
         if isinstance(error, InvalidInputError):
             return self._result(Outcome.REJECTED, error)
@@ -217,7 +220,9 @@ class Course:
         self._failures += 1
         if isinstance(error, RateLimitedError):
             wish = error.retry_after
-            self.means.pace.pause(pause if wish is None else min(max(wish, _FIRST_PAUSE), _LONGEST_WISH))
+            pause = pause if wish is None else min(max(wish, _FIRST_PAUSE), LONGEST_WISH)
+            self.means.pace.pause(pause)
+            await self.means.entries.pause(pause)
             return error
         self.means.pace.pause(pause)
         self._spent += pause
@@ -231,24 +236,31 @@ class Course:
         except Exception as error:  # noqa: BLE001 - each item has its own fate, a get_job's own errors included
             return await self._unfinished(error)
         await self.means.entries.ended(self.row.key, job)
-        return BatchResult(self.row.item, Outcome(job.status), job)
+        return BatchResult(self.row.item, Outcome(job.status), job, None, job.ref)
 
     async def _unfinished(self, error: Exception) -> BatchResult:
-        if _ends_the_run(error):
+        # A refused key ends a run only by a create: of a job that may not be read, the others must not suffer.
+        if _ends_the_run(error) and not isinstance(error, AuthError):
             raise error
         await self.means.entries.note(self.row.key, error)
         if isinstance(error, WaitTimeoutError):
-            return BatchResult(self.row.item, Outcome.TIMED_OUT, error.last_job, error)
+            return self._result(Outcome.TIMED_OUT, error, error.last_job)
         return self._result(Outcome.UNFINISHED, error)
 
-    def _result(self, outcome: Outcome, error: Exception) -> BatchResult:
-        return BatchResult(self.row.item, outcome, None, error)
+    def _result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
+        return BatchResult(self.row.item, outcome, job, error, self.ref if isinstance(self.ref, JobRef) else None)
 
     def _left(self) -> float:
         return float("inf") if self.means.timeout is None else self.means.timeout - self._spent
 
     def _is(self, state: State) -> None:
         self.state, self.since = state, _now()
+
+
+def named(lost: Mapping[str, JobRef]) -> str:
+    """Say which jobs are lost, by the keys of their items, and what to do about it."""
+    jobs = ", ".join(f"the job of {key!r:.200} is {ref.to_token()}" for key, ref in lost.items())
+    return f"{jobs}: keep this, and resolve it later"
 
 
 def _outcome(error: Exception) -> CreateOutcome | None:

@@ -3,19 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 from attrs import frozen
 
-from agentjobs_async import AgentJobsError, JobRef, JournalError
+from agentjobs_async import AgentJobsError, JobRef
 from agentjobs_async.batch.course import Course, Means
 from agentjobs_async.batch.entries import JournalRow
 from agentjobs_async.batch.states import State
 
-__all__ = ["ActiveItem", "Courses"]
+__all__ = ["GRACE", "ActiveItem", "Courses"]
 
-_GRACE: Final = 10.0
+GRACE: Final = 10.0
 
 
 @frozen
@@ -85,6 +84,13 @@ class Courses:
             if course.state is State.PLANNED and not course.over and task is not current:
                 task.cancel()
 
+    def fail(self) -> None:
+        """Let nothing more be sent, and end the waits: creates under way go on to their answers, and no further."""
+        self.means.closing.set()
+        self.halt()
+        current = asyncio.current_task()
+        self.leave([task for task, course in self._courses.items() if not course.over and task is not current])
+
     def leave(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Let these items go, but for creates under way, which go on to their answers, and no further."""
         for task in tasks:
@@ -94,15 +100,15 @@ class Courses:
                 if course.state is not State.SENDING:
                     task.cancel()
 
-    async def drain(self, *others: asyncio.Task[None]) -> None:
-        """Wait up to 10 s for the answers of creates under way, and cancel the rest, with the tasks of `others`."""
+    async def drain(self, *others: asyncio.Task[None], grace: float = GRACE) -> None:
+        """Wait so many seconds for the answers of creates under way, and cancel the rest and the tasks of `others`."""
         self.means.closing.set()
         self.halt()
         sending = [task for task, course in self._courses.items() if course.state is State.SENDING]
         self.leave(list(self._courses))
         try:
             if sending:
-                await asyncio.wait(sending, timeout=_GRACE)
+                await asyncio.wait(sending, timeout=grace)
         finally:
             await self._cut(others)
 
@@ -114,7 +120,7 @@ class Courses:
             task.cancel()
         if left:
             await asyncio.wait(left)
-        for course in unsure:
-            with suppress(JournalError):  # a row that stays `sending` becomes unknown when its owner has gone
-                error = AgentJobsError("the run was left before the answer came")
-                await self.means.entries.lost(course.row.key, error, claim=course.claim)
+        error = AgentJobsError("the run was left before the answer came")
+        lost = (self.means.entries.lost(course.row.key, error, claim=course.claim) for course in unsure)
+        # A row that stays `sending` becomes unknown when its owner has gone.
+        await asyncio.gather(*lost, return_exceptions=True)

@@ -1,14 +1,17 @@
 """The rows of a journal, and the moves they make."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from attrs import field, frozen
 from sqlalchemy import Executable, Row
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
+from agentjobs_async._text import one_line, words_of
 from agentjobs_async.batch import _fleet as fleet
 from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._database import Database
@@ -20,7 +23,10 @@ from agentjobs_async.batch.states import State
 __all__ = ["Entries", "JournalRow", "NoRoom", "Rows", "difference"]
 
 _PAGE: Final = 500
+_AT_ONCE: Final = 50
 _LONGEST_ERROR: Final = 2_000
+
+T = TypeVar("T")
 
 
 @frozen
@@ -85,15 +91,24 @@ class Entries:
 
     Args:
         clock: The wall clock, in seconds since the epoch: a number, or the database's own.
+        guard: Raises a `JournalError` when claims must not be made any more.
 
     Attributes:
         owner: Who claims rows by these calls.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], tables.Moment]) -> None:
+    def __init__(
+        self, database: Database, clock: Callable[[], tables.Moment], guard: Callable[[], None] = lambda: None
+    ) -> None:
         self.owner = uuid4().hex
         self._database = database
         self._clock = clock
+        self._guard = guard
+        self._mask: Callable[[str], str] = str
+
+    def mask(self, mask: Callable[[str], str]) -> None:
+        """Let `mask` take the key out of everything that a session's answers and errors bring."""
+        self._mask = mask
 
     def now(self) -> tables.Moment:
         """Give the time by the journal's clock."""
@@ -102,7 +117,10 @@ class Entries:
     async def add(self, items: Sequence[BatchItem]) -> int:
         """Plan items that are not there yet, some hundred at once; give how many were new."""
         rows = [self._planned(item, None) for item in items]
-        return (await self._database.write(tables.added(self._database.backend.insert, rows)))[0]
+        # In one commit, yet by small statements: the loop stands still while each is put together.
+        new = self._database.backend.insert
+        parts = [tables.added(new, rows[at : at + _AT_ONCE]) for at in range(0, len(rows), _AT_ONCE)]
+        return sum([touched for touched, _ in await asyncio.gather(*map(self._database.write, parts))])
 
     async def interrupted(self) -> tuple[str, ...]:
         """Make the rows unknown that an earlier owner was sending when it ended, and give their keys."""
@@ -114,14 +132,14 @@ class Entries:
 
     async def counts(self) -> dict[State, int]:
         """Give how many rows there are of each state."""
-        found = dict.fromkeys(State, 0)
-        return found | {
-            State(state): number for state, number in map(tuple, await self._database.read(tables.counts()))
-        }
+        found = await self._database.read(tables.counts())
+        return dict.fromkeys(State, 0) | _legible(lambda: {State(state): number for state, number in map(tuple, found)})
 
     async def resolved(self, key: str, job_id: str | None) -> bool:
         """Settle an unknown row: by its job, or without one by planning it again."""
         target = State.PLANNED if job_id is None else State.CREATED
+        if target is State.PLANNED:
+            await self._database.write(tables.kept_send(key))
         return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None)
 
     async def page(
@@ -148,11 +166,16 @@ class Entries:
         _, found = await self._database.write(tables.met(self._database.backend.insert, self._planned(item, run)))
         return _row(found[0]) if found else None
 
+    async def meet_ended(self, keys: Sequence[str], run: str) -> set[str]:
+        """Mark rows as met in a run; give the keys that it has not met before."""
+        return {key for (key,) in (await self._database.write(tables.met_ended(keys, run)))[1]} if keys else set()
+
     async def claim(self, key: str) -> str | NoRoom | None:
         """Make a planned row `sending`, durably; only who gets the claim may send it.
 
         Gives the claim; `NoRoom` when the limits of all workers leave none; `None` when the row is not planned.
         """
+        self._guard()
         claim = uuid4().hex
         statement = self._database.backend.claim(key, claim, self._clock(), owner=self.owner, error=None)
         _, rows = await self._database.write(statement, claims=True)
@@ -169,7 +192,7 @@ class Entries:
 
     async def ended(self, key: str, job: AgentJob) -> bool:
         """Keep how a job ended."""
-        return await self._move(key, State(job.status), pr_link=job.pr_link, error=None)
+        return await self._move(key, State(job.status), pr_link=job.pr_link and self._mask(job.pr_link), error=None)
 
     async def not_sent(self, key: str, error: Exception | None, *, claim: str | None = None) -> bool:
         """Take a claim back: nothing was sent, or nothing was done about it.
@@ -181,20 +204,20 @@ class Entries:
                 somebody else has claimed since stays as it is. `None` takes back any claim of a row that is sending.
         """
         origin = State.SENDING if claim is None else None
-        words = None if error is None else _words(error)
+        words = None if error is None else self._words(error)
         return await self._move(key, State.PLANNED, origin=origin, claim=claim, sent_at=None, error=words)
 
     async def refused(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Keep that the service refused a create; with `claim`, of that claim only."""
-        return await self._move(key, State.REJECTED, claim=claim, sent_at=self._clock(), error=_words(error))
+        return await self._move(key, State.REJECTED, claim=claim, sent_at=self._clock(), error=self._words(error))
 
     async def lost(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Keep that nobody knows what became of a create; with `claim`, of that claim only."""
-        return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=_words(error))
+        return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=self._words(error))
 
     async def note(self, key: str, error: Exception) -> None:
         """Keep what ended the wait for a job that has not ended."""
-        await self._database.write(tables.noted(key, error=_words(error), updated_at=self._clock()))
+        await self._database.write(tables.noted(key, error=self._words(error), updated_at=self._clock()))
 
     async def limits(self) -> FleetLimits:
         """Give the limits of all owners of a shared journal."""
@@ -217,7 +240,16 @@ class Entries:
     async def sent_ages(self, seconds: float, most: int) -> list[float]:
         """Give how many seconds ago the last creates were sent, newest first; none older than `seconds`."""
         found = await self._database.read(tables.sent_ages(self._clock(), seconds, most))
-        return [max(age, 0.0) for (age,) in found]
+        return _legible(lambda: [max(age, 0.0) for (age,) in found])
+
+    async def pause(self, seconds: float) -> None:
+        """Keep that the service wants no create for so long, for a run that comes after a restart."""
+        await self._database.write(tables.paused_until(self._clock(), seconds))
+
+    async def paused_for(self) -> float:
+        """Give the seconds for which the service still wants no create."""
+        ((seconds,),) = await self._database.read(tables.paused_for(self._clock()))
+        return _legible(lambda: max(float(seconds or 0.0), 0.0))
 
     async def _move(
         self, key: str, target: State, *, origin: State | None = None, claim: str | None = None, **values: Any
@@ -232,9 +264,19 @@ class Entries:
         now = self._clock()
         return {"error": "its owner ended while it was being sent", "sent_at": now, "updated_at": now}
 
+    def _words(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {one_line(self._mask(_said(error)), _LONGEST_ERROR)}"
+
     def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
         now = self._clock()
         return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
+
+
+def _said(error: Exception) -> str:
+    """Give all that an error says; masking comes before cutting, which could leave a part of the key."""
+    with suppress(Exception):
+        return str(error)
+    return words_of(error)
 
 
 async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[JournalRow]:
@@ -252,19 +294,18 @@ def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
 
 
 def _row(found: Row[Any]) -> JournalRow:
-    moment = datetime.fromtimestamp(found.updated_at, UTC)
-    return JournalRow(
-        found.key,
-        found.prompt,
-        found.project_id,
-        found.state,
-        found.job_id,
-        found.pr_link,
-        found.error,
-        moment,
-        found.number,
-    )
+    return _legible(lambda: _row_of(found))
 
 
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()
+def _row_of(found: Row[Any]) -> JournalRow:
+    words = (found.key, found.prompt, found.project_id, found.state, found.job_id, found.pr_link, found.error)
+    if not all(word is None or isinstance(word, str) for word in words):
+        raise TypeError
+    return JournalRow(*words, datetime.fromtimestamp(found.updated_at, UTC), found.number)
+
+
+def _legible(read: Callable[[], T]) -> T:
+    """Give what `read` makes of cells; its errors would quote them."""
+    with suppress(ValueError, TypeError, OverflowError, OSError):
+        return read()
+    raise JournalError("the journal is broken: it holds what it can't have written", "corrupt")

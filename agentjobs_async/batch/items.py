@@ -55,12 +55,14 @@ class BatchResult:
         outcome: One of the `Outcome`s.
         job: The job that ended, or as it was seen last; `None` when none was seen.
         error: Why there is no ended job; `None` when there is one.
+        ref: The job, also where it was not seen; `None` when no id is known.
     """
 
     item: BatchItem
     outcome: Outcome
     job: AgentJob | None = None
     error: Exception | None = None
+    ref: JobRef | None = None
 
 
 Refusals = list[tuple[BatchItem, InvalidInputError]]
@@ -86,7 +88,7 @@ def checked_item(item: object) -> BatchItem:
         InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, and why.
     """
     if not isinstance(item, BatchItem):
-        raise InvalidInputError(f"items must be BatchItems, not {type(item).__name__}")
+        raise InvalidInputError(f"items must be BatchItems, such as BatchItem(key, prompt), not {type(item).__name__}")
     checked_key(item.key)
     if not isinstance(item.prompt, str):
         raise InvalidInputError(f"prompt must be a string, not {type(item.prompt).__name__}")

@@ -18,7 +18,7 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import _server as server
 from agentjobs_async.batch._backend import Backend, file_backend
 from agentjobs_async.batch._database import Database
-from agentjobs_async.batch._file import Ownership, check, make
+from agentjobs_async.batch._file import Ownership, check, check_kind, make
 from agentjobs_async.batch._presence import Presence
 from agentjobs_async.batch._tables import Moment
 from agentjobs_async.batch.entries import Entries, JournalRow, Rows, difference
@@ -39,7 +39,8 @@ class Journal:
     gets a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent bears
     its owner, and becomes unknown when that owner gives no sign of life any more. Whoever only looks, with `read_only`,
     gets along with an owner. It holds the prompts, and never a key; a file is readable to its user only. Every call
-    raises a `JournalError` when the journal can't be read or written.
+    raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` in another event loop
+    than that in which it was opened, or in a forked child.
 
     Attributes:
         name: The file's path, or the host and the name of the database.
@@ -137,7 +138,13 @@ class Journal:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Finish what is being written, and give the file up. Idempotent."""
+        """Finish what is being written, and give the file up. Idempotent.
+
+        Raises:
+            SessionClosedError: It belongs to another event loop, or to the process that forked this one.
+        """
+        if self._database is not None:
+            self._database.enter()
         database, self._database, self._entries = self._database, None, None
         owned, self._owned = self._owned, None
         presence, self._presence = self._presence, None
@@ -151,6 +158,11 @@ class Journal:
             finally:
                 if owned is not None:
                     owned.release()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it only looks."""
+        return self._read_only
 
     @property
     def entries(self) -> Entries:
@@ -282,18 +294,26 @@ class Journal:
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Database:
         self._database = Database(backend)
-        self._entries = Entries(self._database, self._clock or clock)
+        self._entries = Entries(self._database, self._clock or clock, self._guard)
         return self._database
+
+    def _guard(self) -> None:
+        if self._owned is not None:
+            self._owned.check()
 
     def _take(self) -> None:
         """Own the file, and see that it is a journal; in a thread, since all that waits for the disk."""
-        assert isinstance(self._place, Path)  # noqa: S101 - only called for a file
-        self._place = self._place.resolve()
+        place = self._place
+        assert isinstance(place, Path)  # noqa: S101 - only called for a file
+        check_kind(place, writing=not self._read_only)
+        place = self._place = place.resolve()
         if not self._read_only:
-            self._owned = Ownership(self._place)
-            if not self._place.exists() or not self._place.stat().st_size:
-                make(self._place)
-        check(self._place, writing=not self._read_only)
+            self._owned = Ownership(place)
+            if not place.exists() or not place.stat().st_size:
+                make(place)
+        check(place, writing=not self._read_only)
+        if self._owned is not None:
+            self._owned.watch(place)
 
     async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
         rows = await self.entries.named([item.key for item in items])

@@ -33,7 +33,8 @@ def _seconds_or_none(instance: object, attribute: Any, value: Any) -> None:
 def _rate_or_none(instance: object, attribute: Any, value: Any) -> None:
     del instance
     if value is not None and not isinstance(value, Rate):
-        raise InvalidInputError(f"{attribute.name} must be a Rate or None, not {type(value).__name__}")
+        kind = type(value).__name__
+        raise InvalidInputError(f"{attribute.name} must be a Rate, such as Rate(100, per=3600), or None, not {kind}")
 
 
 @frozen

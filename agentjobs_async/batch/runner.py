@@ -2,18 +2,18 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._supply import Items, supply
-from agentjobs_async.batch.course import Course, Means
-from agentjobs_async.batch.courses import ActiveItem, Courses
-from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.course import LONGEST_WISH, Course, Means, named
+from agentjobs_async.batch.courses import GRACE, ActiveItem, Courses
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.pace import Pace, Rate
@@ -83,7 +83,22 @@ def run_batch(
     source: object = items
     if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
         raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
+    _check(session, items, journal)
     return Batch(session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, gate))
+
+
+def _check(session: object, items: object, journal: object) -> None:
+    if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
+        raise InvalidInputError(f"session must be an AgentJobsSession, not {type(session).__name__}")
+    if not isinstance(journal, Journal):
+        raise InvalidInputError(
+            f"journal must be an open Journal, as of async with Journal.open(path), not {type(journal).__name__}"
+        )
+    if journal.read_only:
+        raise InvalidInputError("journal is open read-only: open it without read_only=True")
+    for item in items if isinstance(items, Sequence) else ():
+        if not isinstance(item, BatchItem):
+            checked_item(item)
 
 
 class Batch(AsyncIterator[BatchResult]):
@@ -102,6 +117,8 @@ class Batch(AsyncIterator[BatchResult]):
         self._places = asyncio.Semaphore(limits.max_active)
         self._outcomes: Counter[Outcome] = Counter()
         self._begun = 0
+        self._faults: list[Exception] = []
+        self._told = 0
         self._over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -111,7 +128,9 @@ class Batch(AsyncIterator[BatchResult]):
         limits, entries = self._limits, self._journal.entries
         rate = limits.create_rate
         ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
+        entries.mask(self._session.mask)
         pace = Pace(rate, ages)
+        pace.pause(min(await entries.paused_for(), LONGEST_WISH))
         gate = asyncio.Semaphore(limits.gate)
         self._courses = Courses(
             Means(self._session, entries, pace, gate, limits.timeout, asyncio.Event(), asyncio.Event())
@@ -123,32 +142,49 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self._leave(0.0 if cancelled else GRACE)
+        if kind is None:
+            self._tell_lost()
 
     async def __anext__(self) -> BatchResult:
         if self._over:
             raise StopAsyncIteration
-        if not self._tasks:
-            raise InvalidInputError("the batch does not run: use it as async with run_batch(...) as results")
+        self._check_runs()
         result = await self._results.get()
         if isinstance(result, BatchResult):
             return result
         self._over = True
+        self._results.put_nowait(None)  # another reader may be waiting
         if result is None:
             raise StopAsyncIteration
+        self._told = len(result.lost) if isinstance(result, JournalError) else 0
         raise result
 
     async def aclose(self) -> None:
-        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to another run."""
+        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to another run.
+
+        Raises:
+            JournalError: The journal could not take jobs that were created, and the iteration has not told of them.
+        """
+        await self._leave(GRACE)
+        self._tell_lost()
+
+    async def _leave(self, grace: float) -> None:
         self._over = True
         self._drop_results()
         if self._tasks:
-            await self._courses.drain(*self._tasks)
+            await self._courses.drain(*self._tasks, grace=grace)
         self._drop_results()
         self._results.put_nowait(None)  # a reader in another task may be waiting
 
     def stats(self) -> BatchStats:
-        """Give a snapshot."""
+        """Give a snapshot.
+
+        Raises:
+            InvalidInputError: It does not run yet.
+        """
+        self._check_runs()
         states = self._courses.states()
         return BatchStats(
             waiting=states[State.PLANNED],
@@ -159,8 +195,17 @@ class Batch(AsyncIterator[BatchResult]):
         )
 
     def active(self) -> list[ActiveItem]:
-        """Give the items under way, the oldest first."""
+        """Give the items under way, the oldest first.
+
+        Raises:
+            InvalidInputError: It does not run yet.
+        """
+        self._check_runs()
         return self._courses.active()
+
+    def _check_runs(self) -> None:
+        if not self._tasks:
+            raise InvalidInputError("the batch does not run: use it as async with run_batch(...) as results")
 
     @property
     def _failed_enough(self) -> bool:
@@ -177,27 +222,47 @@ class Batch(AsyncIterator[BatchResult]):
                     break
                 if isinstance(row, BatchResult):
                     await self._give(row)
-                elif row.state is State.PLANNED and not self._may_begin():
-                    break
                 else:
                     _ = self._courses.begin(row, self._run)
+                    self._begun += row.state is State.PLANNED
                     await self._places.acquire()
+                # Before the next one is read: that may take for ever.
+                if self._courses.means.halted.is_set() or self._begun == self._limits.limit:
+                    break
 
     async def _end_results(self, beginning: asyncio.Task[None]) -> None:
         """End the results when all that was begun has ended and nothing more begins; the source's fault comes last."""
         await asyncio.wait([beginning])
-        fault = None if beginning.cancelled() else beginning.exception()
+        fault = self._fault_of(beginning)
         if isinstance(fault, JournalError):
-            await self._fail(fault)
+            self._fail(fault)
         await self._courses.ended()
-        await self._results.put(fault)
+        await self._results.put(self._whole_fault() or fault)
+
+    def _fault_of(self, beginning: asyncio.Task[None]) -> BaseException | None:
+        if not beginning.cancelled():
+            return beginning.exception()
+        if self._courses.means.halted.is_set():
+            return None
+        return AgentJobsError("the items ended early: their iterator was cancelled")
+
+    def _whole_fault(self) -> Exception | None:
+        """Give the first fault of an item; jobs that the journal could not take are named by it, all of them."""
+        lost = self._courses.means.lost
+        faults = sorted(self._faults, key=lambda fault: not isinstance(fault, JournalError) if lost else False)
+        first = faults[0] if faults else None
+        if isinstance(first, JournalError) and lost:
+            return JournalError(f"{first.message}; {named(lost)}", first.reason, tuple(lost.values()))
+        return first
+
+    def _tell_lost(self) -> None:
+        if self._tasks and len(self._courses.means.lost) > self._told:
+            fault = self._whole_fault()
+            assert fault is not None  # noqa: S101 - what lost a job has failed
+            raise fault
 
     def _room(self) -> int:
         return self._limits.max_active - len(self._courses)
-
-    def _may_begin(self) -> bool:
-        self._begun += 1
-        return self._limits.limit is None or self._begun <= self._limits.limit
 
     async def _run(self, course: Course) -> None:
         try:
@@ -205,7 +270,7 @@ class Batch(AsyncIterator[BatchResult]):
             if result is not None:
                 await self._give(result)
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
-            await self._fail(error)
+            self._fail(error)
         finally:
             self._places.release()
 
@@ -215,9 +280,11 @@ class Batch(AsyncIterator[BatchResult]):
             self._halt()
         await self._results.put(result)
 
-    async def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
+        """End the run with an error, which comes out when creates under way have had their answers."""
+        self._faults.append(error)
         self._halt()
-        await self._results.put(error)
+        self._courses.fail()
 
     def _halt(self) -> None:
         """Begin nothing more, and let go what waits for its create."""

@@ -60,6 +60,7 @@ class BatchWorker:
 
     async def __aenter__(self) -> Self:
         limits, entries = self._limits, self.journal.entries
+        entries.mask(self._session.mask)
         gate = asyncio.Semaphore(limits.gate)
         means = Means(
             self._session, entries, Pace(None), gate, limits.timeout, halted=asyncio.Event(), closing=asyncio.Event()

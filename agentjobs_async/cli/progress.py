@@ -134,7 +134,7 @@ def _document(result: BatchResult) -> dict[str, Any]:
     return {
         "key": result.item.key,
         "outcome": result.outcome,
-        "job": None if job is None else job.ref.to_token(),
+        "job": None if result.ref is None else result.ref.to_token(),
         "pr_link": None if job is None else job.pr_link,
         "error": None if result.error is None else described(result.error),
     }

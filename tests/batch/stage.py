@@ -82,6 +82,9 @@ class FakeSession:
         finally:
             self.under_way -= 1
 
+    def mask(self, text: str) -> str:
+        return text.replace("the-key-itself", "***")
+
     async def creates(self, count: int) -> None:
         """Wait until so many creates were sent."""
         while len(self.sent) < count:  # noqa: ASYNC110 - nobody tells of them

@@ -1,6 +1,8 @@
 import asyncio
 import io
 import json
+import logging
+import os
 import sqlite3
 import stat
 import sys
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._tables import APPLICATION
 from tests.batch.stage import items, rows_of, states
@@ -481,3 +483,163 @@ async def test_opened_once(journal: Journal) -> None:
     with pytest.raises(InvalidInputError, match="open already"):
         await journal.__aenter__()
     assert await journal.unknown() == []
+
+
+def spoil(path: Path, *statements: str) -> None:
+    """Write into a journal what it would not take."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA ignore_check_constraints = 1")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def change(path: Path, changed: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of a file."""
+    before = path.read_bytes()
+    path.write_bytes(changed(before))
+    assert path.read_bytes() != before
+
+
+async def test_an_illegible_schema(path: Path) -> None:
+    """A schema that is no text gives a JournalError."""
+    async with Journal.open(path):
+        pass
+    change(path, lambda data: data.replace(b"UNIQUE (", b"\xb1NIQUE ("))
+    assert (await refused(path)).reason == "corrupt"
+
+
+async def test_a_flipped_bit_in_an_index(path: Path) -> None:
+    """A key that an index has lost is found by opening: its prompt would be sent a second time."""
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem("a-key-of-its-own", "x")])
+    # The row and its index hold it, in whatever order.
+    change(path, lambda data: data.replace(b"a-key-of-its-own", b"b-key-of-its-own", 1))
+    assert (await refused(path)).reason == "corrupt"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "updated_at = 1e300",
+        "updated_at = 'secret'",
+        "sent_at = 'secret'",
+        "key = cast(x'ff736563726574' as text)",
+        "prompt = x'ff736563726574'",
+    ],
+)
+async def test_illegible_cells(path: Path, change: str) -> None:
+    """A cell that the journal can't have written gives a JournalError that does not quote it."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+    spoil(path, f"UPDATE entries SET {change}")  # noqa: S608 - one of those above
+    with pytest.raises(JournalError) as caught:
+        async with Journal.open(path) as journal:
+            await journal.entries.sent_ages(60, 10)
+            await journal.rows()
+    assert caught.value.reason == "corrupt"
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+async def test_an_unknown_state(path: Path) -> None:
+    """A state of no meaning gives a JournalError."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        spoil(path, "UPDATE entries SET state = 'weird'")
+        with pytest.raises(JournalError) as caught:
+            await journal.counts()
+        assert caught.value.reason == "corrupt"
+
+
+async def test_a_missing_table(path: Path) -> None:
+    """A journal that lacks its table is broken."""
+    async with Journal.open(path):
+        pass
+    spoil(path, "DROP TABLE entries")
+    assert (await refused(path)).reason == "corrupt"
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_empty(path: Path) -> None:
+    path.touch(0o444)
+
+
+def make_text(path: Path) -> None:
+    path.write_text("root:x:0:0\n" * 100)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "words"),
+    [
+        (make_pipe, "io", "no regular file"),
+        (make_empty, "read_only", "nobody may write it"),
+        (make_text, "corrupt", "no journal"),
+        (Path.mkdir, "io", "is a directory"),
+    ],
+)
+async def test_only_journals(path: Path, make: Callable[[Path], None], reason: str, words: str) -> None:
+    """What is no file of ours is neither replaced nor given a lock beside it."""
+    make(path)
+    before = os.lstat(path)
+    error = await refused(path)
+    assert (error.reason, words in str(error)) == (reason, True)
+    assert os.lstat(path) == before
+    assert [*path.parent.iterdir()] == [path]
+
+
+async def test_a_second_name(path: Path) -> None:
+    """A file with a hard link is refused: through that name it would have a second owner."""
+    async with Journal.open(path):
+        pass
+    path.with_name("second.db").hardlink_to(path)
+    assert "hard link" in str(await refused(path))
+
+
+async def test_no_prompt_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No log shows a prompt, not even that of the database's own library."""
+    caplog.set_level(logging.DEBUG)
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem("a", "a prompt of its own")])
+        await journal.rows()
+    assert "prompt of its own" not in caplog.text
+    logging.getLogger("aiosqlite").debug("theirs")
+    assert "theirs" in caplog.text
+
+
+def test_another_loop(path: Path) -> None:
+    """A journal that is open in one event loop is refused in another, where nobody would ever answer."""
+    loop = asyncio.new_event_loop()
+    journal = loop.run_until_complete(Journal.open(path).__aenter__())
+    loop.run_until_complete(journal.add(items(1)))
+    uses: list[Callable[[], Any]] = [journal.counts, lambda: journal.add(items(2)), journal.aclose]
+    for use in uses:
+
+        async def used(use: Callable[[], Any] = use) -> None:
+            async with asyncio.timeout(5):
+                await use()
+
+        with pytest.raises(SessionClosedError, match="another event loop"):
+            asyncio.run(used())
+    loop.run_until_complete(journal.aclose())
+    loop.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is nothing to fork with")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_forked_child(journal: Journal) -> None:
+    """A journal is refused in a child that was forked from its owner, which loses nothing by that."""
+    await journal.add(items(1))
+    child = os.fork()
+    if child == 0:
+        try:
+            journal.counts().send(None)
+        except SessionClosedError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7  # noqa: ASYNC222 - it ends at once
+    assert (await journal.counts())[State.PLANNED] == 1

@@ -1,12 +1,14 @@
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+import pickle
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from agentjobs_async import (
+    AgentJob,
     AgentJobsError,
     AuthError,
     InvalidInputError,
@@ -71,7 +73,7 @@ async def test_duplicates_and_bad_items(journal: Journal) -> None:
     one = BatchItem("a", "first")
     bad = [BatchItem("", "x"), BatchItem("b", " "), BatchItem("c", "\ud800"), BatchItem("d", "x", "..")]
     bad += [BatchItem("e", 7), BatchItem(7, "x"), BatchItem("f\n", "x"), BatchItem("g" * 513, "x"), "a prompt"]  # type: ignore[arg-type,list-item]  # what a user may get wrong
-    results = await run(session, [one, one, *bad, BatchItem("a", "second")], journal, max_active=2)
+    results = await run(session, iter([one, one, *bad, BatchItem("a", "second")]), journal, max_active=2)
     rejections = [result for result in results if result.outcome == "rejected"]
     assert len(rejections) == 2 + len(bad)
     assert {type(result.error) for result in rejections} == {InvalidInputError}
@@ -319,18 +321,25 @@ async def test_invalid_input_of_the_session(journal: Journal) -> None:
     assert outcomes(await run(session, (), journal)) == {"k0": "completed"}
 
 
-@pytest.mark.parametrize("where", ["create", "wait"])
-async def test_a_refused_key_ends_the_run(journal: Journal, where: str) -> None:
+async def test_a_refused_key_ends_the_run(journal: Journal) -> None:
     """401 comes out of the iteration, nothing more is sent, and what was sent in vain is planned again."""
     session = FakeSession()
-    if where == "create":
-        session.answers = {"p0": [refused_key()]}
-    else:
-        session.ends = {"p0": AuthError(401)}
+    session.answers = {"p0": [refused_key()]}
     with pytest.raises(AuthError):
         await run(session, items(100), journal, max_active=1)
     assert len(session.sent) == 1
-    assert states([row async for row in journal.rows()])["k0"] == ("planned" if where == "create" else "created")
+    assert states(await journal.rows())["k0"] == "planned"
+
+
+async def test_a_job_that_may_not_be_read(journal: Journal) -> None:
+    """401 to a poll leaves its item unfinished, with its job, and disturbs no other."""
+    session = FakeSession()
+    session.ends = {"p0": AuthError(401)}
+    results = {result.item.key: result for result in await run(session, items(3), journal)}
+    assert outcomes(results.values()) == {"k0": "unfinished", "k1": "completed", "k2": "completed"}
+    ref = results["k0"].ref
+    assert ref is not None
+    assert session.prompts[ref.job_id] == "p0"
 
 
 async def test_a_closed_session_ends_the_run(journal: Journal) -> None:
@@ -540,13 +549,25 @@ async def test_stats(journal: Journal) -> None:
         ("create_rate", 100),
         ("items", 5),
         ("items", "prompt"),
+        ("items", ["prompt"]),
+        ("items", [("key", "prompt")]),
+        ("session", None),
+        ("journal", "run.db"),
     ],
 )
 async def test_wrong_settings(journal: Journal, setting: str, value: object) -> None:
     """Settings that make no sense are refused before anything happens."""
-    arguments: dict[str, Any] = {"items": (), "journal": journal, setting: value}
+    arguments: dict[str, Any] = {"session": FakeSession(), "items": (), "journal": journal, setting: value}
     with pytest.raises(InvalidInputError, match=setting):
-        run_batch(FakeSession().session, **arguments)
+        run_batch(**arguments)
+
+
+async def test_a_journal_that_only_looks(journal: Journal, path: Path) -> None:
+    """A batch on a journal that is read-only is refused at once."""
+    del journal
+    async with Journal.open(path, read_only=True) as looking:
+        with pytest.raises(InvalidInputError, match="read-only"):
+            run_batch(FakeSession().session, (), journal=looking)
 
 
 async def test_outside_of_its_block(journal: Journal) -> None:
@@ -555,6 +576,9 @@ async def test_outside_of_its_block(journal: Journal) -> None:
     batch = run_batch(FakeSession().session, items(1), journal=journal)
     with pytest.raises(InvalidInputError, match="use it as async with"):
         await anext(batch)
+    for look in (batch.stats, batch.active):
+        with pytest.raises(InvalidInputError, match="use it as async with"):
+            look()
     async with batch:
         assert len([result async for result in batch]) == 1
         with pytest.raises(InvalidInputError, match="runs once"):
@@ -591,3 +615,191 @@ async def test_interrupted_and_resolved(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.resolve("k0", job_id="job_7")
         assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
+
+
+class LossyError(Exception):
+    """Somebody's own exception that can't be printed."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+async def test_an_error_without_words(journal: Journal) -> None:
+    """A foreign exception that can't be printed gives an unfinished result, and disturbs no other."""
+    session = FakeSession()
+    session.ends = {"p0": LossyError()}
+    assert outcomes(await run(session, items(2), journal)) == {"k0": "unfinished", "k1": "completed"}
+    assert [row.error for row in await journal.rows()] == ["LossyError: LossyError", None]
+
+
+async def test_no_key_in_the_journal(journal: Journal) -> None:
+    """A key that somebody's own way to read jobs echoes is masked in the journal, before anything is cut off."""
+    session = FakeSession()
+    session.ends = {"p0": ValueError("x" * 1990 + " the-key-itself")}
+    await run(session, items(1), journal)
+    assert "the-key" not in str((await journal.rows())[0].error)
+    link = "https://code.example/the-key-itself"
+    assert await journal.entries.ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
+    assert (await journal.rows())[0].pr_link == "https://code.example/***"
+
+
+@pytest.mark.parametrize("settings", [{"max_failures": 1}, {"limit": 1}])
+async def test_a_silent_source_holds_up_no_end(journal: Journal, settings: dict[str, int]) -> None:
+    """A run that begins nothing more does not wait for the next item of a source that gives none."""
+
+    async def source() -> AsyncIterator[BatchItem]:
+        yield BatchItem("bad\n" if "max_failures" in settings else "good", "p0")
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        assert len(await run(FakeSession(), source(), journal, **settings)) == 1
+
+
+async def test_several_readers(journal: Journal) -> None:
+    """Several tasks may read one batch: each result goes to one of them, and all of them come to the end."""
+    async with run_batch(FakeSession().session, items(5), journal=journal) as batch:
+
+        async def read() -> list[str]:
+            return [result.item.key async for result in batch]
+
+        async with asyncio.timeout(5):
+            read_by_each = await asyncio.gather(read(), read(), read())
+    assert sorted(key for keys in read_by_each for key in keys) == [f"k{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("reading", [True, False])
+async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.MonkeyPatch, *, reading: bool) -> None:
+    """Creates under way have their answers, and one error names every job that the journal could not take."""
+
+    async def full(key: str, ref: object) -> bool:
+        raise JournalError(f"no room for {key} {ref}", "full")
+
+    monkeypatch.setattr(journal.entries, "created", full)
+    session = FakeSession()
+    session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
+    with pytest.raises(JournalError) as caught:
+        async with run_batch(session.session, items(50), journal=journal, max_active=4) as batch:
+            await session.creates(4)
+            if reading:
+                await anext(batch)
+    error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert (error.reason, len(session.sent)) == ("full", 4)
+    assert {session.prompts[ref.job_id] for ref in error.lost} == {"p0", "p1", "p2", "p3"}
+    assert all(f"the job of 'k{number}' is docs/job_" in str(error) for number in range(4))
+
+
+@pytest.mark.looptime
+async def test_cancelling_leaves_at_once(journal: Journal) -> None:
+    """Who is cancelled in the block leaves without waiting for creates under way: they are unknown."""
+    session = FakeSession()
+    session.answers = {"p0": [FOREVER]}
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(run(session, items(1), journal))
+    await session.creates(1)
+    before = loop.time()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert loop.time() - before < 1
+    assert [row.key for row in await journal.unknown()] == ["k0"]
+
+
+@pytest.mark.parametrize("name", ["run.db", "run.db.lock"])
+async def test_a_journal_that_was_moved(journal: Journal, path: Path, name: str) -> None:
+    """Nothing is sent any more when the journal or its lock was moved away: somebody else may own it now."""
+    await journal.add(items(1))
+    path.with_name(name).rename(path.with_name("moved"))
+    with pytest.raises(JournalError) as caught:
+        await journal.entries.claim("k0")
+    assert caught.value.reason == "locked"
+    session = FakeSession()
+    with pytest.raises(JournalError):
+        await run(session, (), journal)
+    assert session.sent == []
+
+
+async def test_a_duplicate_of_an_ended_item(journal: Journal) -> None:
+    """A key that comes twice in a run is rejected the second time, also where its row ended in an earlier run."""
+    one, two = BatchItem("a", "first"), BatchItem("b", "second")
+    await run(FakeSession(), [one, two], journal)
+    results = await run(FakeSession(), iter([one, two, one]), journal)
+    assert outcomes(results) == {"a": "rejected"}
+    assert await run(FakeSession(), [one, two], journal) == []
+
+
+class UnusualError(BaseException):
+    """What no library raises."""
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("fault", [asyncio.CancelledError, UnusualError])
+async def test_unusual_ends_of_a_source(journal: Journal, fault: type[BaseException], *, plain: bool) -> None:
+    """Whatever ends a source early comes out of the iteration, after the items that were read before it."""
+
+    def source() -> Iterator[BatchItem]:
+        yield from items(2)
+        raise fault
+
+    async def async_source() -> AsyncIterator[BatchItem]:
+        for item in source():
+            yield item
+
+    results = []
+    async with run_batch(FakeSession().session, source() if plain else async_source(), journal=journal) as batch:
+        with pytest.raises(UnusualError if fault is UnusualError else AgentJobsError):
+            async for result in batch:
+                results.append(result.item.key)
+    assert sorted(results) == ["k0", "k1"]
+
+
+async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an async source has at hand is looked up together, not one by one."""
+    await run(FakeSession(), items(1000), journal)
+    looked_up, real = [], journal.entries.named
+
+    async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
+        looked_up.append(len(keys))
+        return await real(keys)
+
+    monkeypatch.setattr(journal.entries, "named", named)
+
+    async def source() -> AsyncIterator[BatchItem]:
+        for item in items(1000):
+            yield item
+
+    assert await run(FakeSession(), source(), journal) == []
+    assert len(looked_up) < 20
+
+
+@pytest.mark.looptime
+async def test_a_wish_outlives_a_restart(path: Path) -> None:
+    """What a 429 asked for holds for the next run on the journal as well."""
+    session = FakeSession()
+    session.answers = {"p0": [rate_limited(500)]}
+    loop = asyncio.get_running_loop()
+    async with Journal.open(path, clock=loop.time) as journal:
+        async with run_batch(session.session, items(1), journal=journal) as batch:
+            await session.creates(1)
+            while (batch.stats().next_create or 0) < 100:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.001)
+    async with Journal.open(path, clock=loop.time) as journal:
+        assert outcomes(await run(session, (), journal)) == {"k0": "completed"}
+    first, second = (at for at, _ in session.sent)
+    assert second - first >= 499
+
+
+@pytest.mark.looptime
+async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
+    """A create that was sent again by somebody's wish counts twice, after a restart too."""
+    session = FakeSession()
+    session.answers = {"p0": [unsure()]}
+    loop = asyncio.get_running_loop()
+    rate = Rate(2, per=1000)
+    async with Journal.open(path, clock=loop.time) as journal:
+        await run(session, items(1), journal, create_rate=rate)
+        await journal.resolve("k0", send_again=True)
+        await run(session, (), journal, create_rate=rate)
+    async with Journal.open(path, clock=loop.time) as journal:
+        await run(session, items(1, first=1), journal, create_rate=rate)
+    times = [at for at, _ in session.sent]
+    assert times[2] - times[0] >= 999
