@@ -524,7 +524,6 @@ async def test_a_flipped_bit_in_an_index(path: Path) -> None:
     [
         "updated_at = 1e300",
         "updated_at = 'secret'",
-        "sent_at = 'secret'",
         "key = cast(x'ff736563726574' as text)",
         "prompt = x'ff736563726574'",
     ],
@@ -533,7 +532,7 @@ async def test_illegible_cells(path: Path, change: str) -> None:
     """A cell that the journal can't have written gives a JournalError that does not quote it."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-    spoil(path, f"UPDATE entries SET {change}")  # noqa: S608 - one of those above
+    spoil(path, f"UPDATE agentjobs_entries SET {change}")  # noqa: S608 - one of those above
     with pytest.raises(JournalError) as caught:
         async with Journal.open(path) as journal:
             await journal.entries.sent_ages(60, 10)
@@ -547,7 +546,7 @@ async def test_an_unknown_state(path: Path) -> None:
     """A state of no meaning gives a JournalError."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-        spoil(path, "UPDATE entries SET state = 'weird'")
+        spoil(path, "UPDATE agentjobs_entries SET state = 'weird'")
         with pytest.raises(JournalError) as caught:
             await journal.counts()
         assert caught.value.reason == "corrupt"
@@ -557,7 +556,7 @@ async def test_a_missing_table(path: Path) -> None:
     """A journal that lacks its table is broken."""
     async with Journal.open(path):
         pass
-    spoil(path, "DROP TABLE entries")
+    spoil(path, "DROP TABLE agentjobs_entries")
     assert (await refused(path)).reason == "corrupt"
 
 

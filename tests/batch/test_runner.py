@@ -562,9 +562,10 @@ async def test_wrong_settings(journal: Journal, setting: str, value: object) -> 
         run_batch(**arguments)
 
 
-async def test_a_journal_that_only_looks(journal: Journal, path: Path) -> None:
+async def test_a_journal_that_only_looks(path: Path) -> None:
     """A batch on a journal that is read-only is refused at once."""
-    del journal
+    async with Journal.open(path):
+        pass
     async with Journal.open(path, read_only=True) as looking:
         with pytest.raises(InvalidInputError, match="read-only"):
             run_batch(FakeSession().session, (), journal=looking)
@@ -705,16 +706,17 @@ async def test_cancelling_leaves_at_once(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.db", "run.db.lock"])
-async def test_a_journal_that_was_moved(journal: Journal, path: Path, name: str) -> None:
+async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
     """Nothing is sent any more when the journal or its lock was moved away: somebody else may own it now."""
-    await journal.add(items(1))
-    path.with_name(name).rename(path.with_name("moved"))
-    with pytest.raises(JournalError) as caught:
-        await journal.entries.claim("k0")
-    assert caught.value.reason == "locked"
     session = FakeSession()
-    with pytest.raises(JournalError):
-        await run(session, (), journal)
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        path.with_name(name).rename(path.with_name("moved"))
+        with pytest.raises(JournalError) as caught:
+            await journal.entries.claim("k0")
+        assert caught.value.reason == "locked"
+        with pytest.raises(JournalError):
+            await run(session, (), journal)
     assert session.sent == []
 
 
