@@ -18,6 +18,7 @@ __all__ = ["Database"]
 
 _MOST_TOGETHER: Final = 200
 _BUSY_PATIENCE: Final = 10.0
+_CHECKPOINT_PAGES: Final = 32
 
 T = TypeVar("T")
 
@@ -177,6 +178,8 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
         del record
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
+        # Often, so that the file alone, copied without its log, holds nearly all.
+        cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         cursor.close()
 
     return engine

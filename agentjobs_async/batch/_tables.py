@@ -42,6 +42,7 @@ __all__ = [
     "met_ended",
     "moved",
     "noted",
+    "nothing",
     "page",
     "sent_since",
     "setting",
@@ -154,6 +155,11 @@ def page(after: int, size: int, *, state: State | None = None, until: int | None
 def with_keys(keys: Collection[str]) -> Select[Any]:
     """Select rows by their keys."""
     return select(_ENTRIES).where(_ROW.key.in_(keys))
+
+
+def nothing() -> Select[Any]:
+    """Select no rows."""
+    return select(_ROW.number).limit(0)
 
 
 def counts() -> Select[Any]:

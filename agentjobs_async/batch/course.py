@@ -244,7 +244,7 @@ class Course:
 def named(lost: Mapping[str, JobRef]) -> str:
     """Say which jobs are lost, by the keys of their items, and what to do about it."""
     jobs = ", ".join(f"the job of {key!r:.200} is {ref.to_token()}" for key, ref in lost.items())
-    return f"{jobs}: keep this, and resolve it later"
+    return f"{jobs}: keep it, and resolve it later"
 
 
 def _outcome(error: Exception) -> CreateOutcome | None:

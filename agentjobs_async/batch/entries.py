@@ -110,12 +110,17 @@ class Entries:
         found = await self._database.read(tables.counts())
         return dict.fromkeys(State, 0) | _legible(lambda: {State(state): number for state, number in map(tuple, found)})
 
-    async def resolved(self, key: str, job_id: str | None) -> bool:
-        """Settle an unknown row: by its job, or without one by planning it again."""
+    async def resolved(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
+        """Settle an unknown row: by its job, in a project of its own where given, or without one by planning again."""
         target = State.PLANNED if job_id is None else State.CREATED
         if target is State.PLANNED:
             await self._database.write(tables.kept_send(key))
-        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None)
+        project = {} if project_id is None else {"project_id": project_id}
+        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None, **project)
+
+    async def settle(self) -> None:
+        """Wait until what was ordered is carried out, by calls that were cancelled too."""
+        await self._database.write(tables.nothing())
 
     async def page(
         self, after: int, *, state: State | str | None = None, until: int | None = None, size: int = _PAGE
@@ -217,8 +222,9 @@ async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[J
 
 def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
     """Give the refusal of an item whose key is that of another one."""
+    what = "prompt" if item.prompt != row.prompt else "project"
     same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
-    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another prompt in the journal")
+    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal")
 
 
 def _row(found: Row[Any]) -> JournalRow:

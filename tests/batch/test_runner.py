@@ -801,3 +801,20 @@ async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
         await run(session, items(1, first=1), journal, create_rate=rate)
     times = [at for at, _ in session.sent]
     assert times[2] - times[0] >= 999
+
+
+async def test_another_project_under_a_known_key(journal: Journal) -> None:
+    """A key that comes with another project is refused, and the reason is the project."""
+    await journal.add([BatchItem("a", "x", "web")])
+    ((_, error),) = await journal.add([BatchItem("a", "x", "docs")])
+    assert "another project" in str(error)
+
+
+async def test_counts_after_the_block(journal: Journal) -> None:
+    """What the journal tells after the block is what stays: writes that were cut off have been carried out by then."""
+    session = FakeSession()
+    async with run_batch(session.session, items(200), journal=journal, max_active=40):
+        await session.creates(20)
+    after = await journal.counts()
+    await journal.entries.settle()
+    assert await journal.counts() == after
