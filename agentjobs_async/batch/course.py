@@ -122,7 +122,7 @@ class Course:
             # From here on nobody may cancel lightly: see `Batch.aclose`.
             self._is(State.SENDING)
             try:
-                claimed = await self.means.entries.claim(self.row.key)
+                claimed = await self.means.entries.claim(self.row.key, self._project())
             except BaseException:
                 self.means.pace.unspent()
                 raise
@@ -146,7 +146,7 @@ class Course:
         try:
             return await self.means.session.create_job(
                 self.row.prompt,
-                project_id=self.row.project_id,
+                project_id=self._project(),
                 timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
                 retry=False,  # here a 429, or a dead network, holds all creates back
             )
@@ -233,6 +233,9 @@ class Course:
 
     def _result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         return BatchResult(self.row.item, outcome, job, error, self.ref if isinstance(self.ref, JobRef) else None)
+
+    def _project(self) -> str | None:
+        return self.row.project_id or self.means.session.project_id
 
     def _left(self) -> float:
         return float("inf") if self.means.timeout is None else self.means.timeout - self._spent

@@ -146,10 +146,14 @@ class Entries:
         """Mark rows as met in a run; give the keys that it has not met before."""
         return {key for (key,) in (await self._database.write(tables.met_ended(keys, run)))[1]} if keys else set()
 
-    async def claim(self, key: str) -> bool:
-        """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent."""
+    async def claim(self, key: str, project_id: str | None = None) -> bool:
+        """Make a planned row `sending`, durably; tell whether this call did it. Only then it may be sent.
+
+        With `project_id`, the row keeps that as its project.
+        """
         self._guard()
-        return await self._move(key, State.SENDING, sent_at=self._clock(), error=None)
+        project: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
+        return await self._move(key, State.SENDING, sent_at=self._clock(), error=None, **project)
 
     async def created(self, key: str, ref: JobRef) -> bool:
         """Keep a job's id, late or not."""
