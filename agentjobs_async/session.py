@@ -305,6 +305,11 @@ class AgentJobsSession:
         left = None if timeout is None else max(timeout - (clock() - started), 0.001)
         return await self.wait_for_job(job, timeout=left, on_update=on_update)
 
+    @property
+    def project_id(self) -> str | None:
+        """The default project; `None` without one."""
+        return self._project_id
+
     def mask(self, text: str) -> str:
         """Give `text` with the key replaced by `***`, whatever form it has there: for what you write down yourself."""
         return self._codec.key.mask(text)

@@ -17,6 +17,7 @@ from agentjobs_async.batch._file import QuietConnection, faults
 __all__ = ["Backend", "file_backend"]
 
 _BUSY_PATIENCE: Final = 10.0
+_CHECKPOINT_PAGES: Final = 32
 
 
 @frozen
@@ -72,6 +73,8 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
         del record
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
+        # Often, so that the file alone, copied without its log, holds nearly all.
+        cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         cursor.close()
 
     return engine

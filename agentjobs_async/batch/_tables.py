@@ -56,6 +56,7 @@ __all__ = [
     "met_ended",
     "moved",
     "noted",
+    "nothing",
     "page",
     "paused_for",
     "paused_until",
@@ -220,6 +221,11 @@ def with_keys(keys: Collection[str]) -> Select[Any]:
 def unended(keys: Collection[str]) -> Select[Any]:
     """Select those of the keys whose rows have not ended."""
     return select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED))).order_by(_ROW.number)
+
+
+def nothing() -> Select[Any]:
+    """Select no rows."""
+    return select(_ROW.number).limit(0)
 
 
 def counts() -> Select[Any]:

@@ -126,7 +126,7 @@ class Course:
             # From here on nobody may cancel lightly: see `Batch.aclose`.
             self._is(State.SENDING)
             try:
-                claimed = await self.means.entries.claim(self.row.key)
+                claimed = await self.means.entries.claim(self.row.key, self._project())
             except BaseException:
                 self.means.pace.unspent()
                 raise
@@ -158,7 +158,7 @@ class Course:
         try:
             return await self.means.session.create_job(
                 self.row.prompt,
-                project_id=self.row.project_id,
+                project_id=self._project(),
                 timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
                 retry=False,  # here a 429, or a dead network, holds all creates back
             )
@@ -250,6 +250,9 @@ class Course:
     def _result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         return BatchResult(self.row.item, outcome, job, error, self.ref if isinstance(self.ref, JobRef) else None)
 
+    def _project(self) -> str | None:
+        return self.row.project_id or self.means.session.project_id
+
     def _left(self) -> float:
         return float("inf") if self.means.timeout is None else self.means.timeout - self._spent
 
@@ -260,7 +263,7 @@ class Course:
 def named(lost: Mapping[str, JobRef]) -> str:
     """Say which jobs are lost, by the keys of their items, and what to do about it."""
     jobs = ", ".join(f"the job of {key!r:.200} is {ref.to_token()}" for key, ref in lost.items())
-    return f"{jobs}: keep this, and resolve it later"
+    return f"{jobs}: keep it, and resolve it later"
 
 
 def _outcome(error: Exception) -> CreateOutcome | None:

@@ -123,4 +123,4 @@ class Courses:
         error = AgentJobsError("the run was left before the answer came")
         lost = (self.means.entries.lost(course.row.key, error, claim=course.claim) for course in unsure)
         # A row that stays `sending` becomes unknown when its owner has gone.
-        await asyncio.gather(*lost, return_exceptions=True)
+        await asyncio.gather(*lost, self.means.entries.settle(), return_exceptions=True)

@@ -135,12 +135,17 @@ class Entries:
         found = await self._database.read(tables.counts())
         return dict.fromkeys(State, 0) | _legible(lambda: {State(state): number for state, number in map(tuple, found)})
 
-    async def resolved(self, key: str, job_id: str | None) -> bool:
-        """Settle an unknown row: by its job, or without one by planning it again."""
+    async def resolved(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
+        """Settle an unknown row: by its job, in a project of its own where given, or without one by planning again."""
         target = State.PLANNED if job_id is None else State.CREATED
         if target is State.PLANNED:
             await self._database.write(tables.kept_send(key))
-        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None)
+        project = {} if project_id is None else {"project_id": project_id}
+        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None, **project)
+
+    async def settle(self) -> None:
+        """Wait until what was ordered is carried out, by calls that were cancelled too."""
+        await self._database.write(tables.nothing())
 
     async def page(
         self, after: int, *, state: State | str | None = None, until: int | None = None, size: int = _PAGE
@@ -170,14 +175,16 @@ class Entries:
         """Mark rows as met in a run; give the keys that it has not met before."""
         return {key for (key,) in (await self._database.write(tables.met_ended(keys, run)))[1]} if keys else set()
 
-    async def claim(self, key: str) -> str | NoRoom | None:
+    async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
         """Make a planned row `sending`, durably; only who gets the claim may send it.
 
-        Gives the claim; `NoRoom` when the limits of all workers leave none; `None` when the row is not planned.
+        With `project_id`, the row keeps that as its project. Gives the claim; `NoRoom` when the limits of all workers
+        leave none; `None` when the row is not planned.
         """
         self._guard()
         claim = uuid4().hex
-        statement = self._database.backend.claim(key, claim, self._clock(), owner=self.owner, error=None)
+        project: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
+        statement = self._database.backend.claim(key, claim, self._clock(), owner=self.owner, error=None, **project)
         _, rows = await self._database.write(statement, claims=True)
         wait, claimed = tuple(rows[0]) if rows else (None, 0)
         if claimed:
@@ -289,8 +296,9 @@ async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[J
 
 def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
     """Give the refusal of an item whose key is that of another one."""
+    what = "prompt" if item.prompt != row.prompt else "project"
     same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
-    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another prompt in the journal")
+    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal")
 
 
 def _row(found: Row[Any]) -> JournalRow:

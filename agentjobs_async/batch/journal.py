@@ -232,7 +232,7 @@ class Journal:
 
         Args:
             key: The item's.
-            job_id: The job that was found; the next run waits for it.
+            job_id: The job that was found, its id or a token `project/job`; the next run waits for it.
             send_again: The next run creates it again.
 
         Raises:
@@ -240,9 +240,13 @@ class Journal:
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
-        if job_id is not None:
+        project_id = None
+        if job_id is not None and "/" in job_id:
+            ref = JobRef.from_token(job_id)
+            project_id, job_id = ref.project_id, ref.job_id
+        elif job_id is not None:
             JobRef("any", job_id)
-        if not await self.entries.resolved(key, job_id):
+        if not await self.entries.resolved(key, job_id, project_id):
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 

@@ -28,6 +28,7 @@ _OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED, State.UNKNOWN)
 _RETRIED: Final = (State.FAILED, State.REJECTED)
 _SHOWN: Final = 60
 _MOST_UNSURE: Final = 20
+_EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
 _REFRESH: Final = 0.5
 
 
@@ -169,7 +170,7 @@ async def show_status(context: Context, journal: str, form: str) -> int:
                 context.screen.line(*line)
         counts = await opened.counts()
     if form != "jsonl":
-        context.screen.notice(_tally(counts))
+        context.screen.line(_tally(counts))
     return _exit_code(counts)
 
 
@@ -196,4 +197,4 @@ def _exit_code(counts: Mapping[State, int]) -> ExitCode:
 
 def _tally(counts: Mapping[State, int]) -> str:
     shown = [f"{number} {'unsure' if state is State.UNKNOWN else state}" for state, number in counts.items() if number]
-    return ", ".join(shown) or "The journal is empty."
+    return ", ".join(shown) or _EMPTY

@@ -217,9 +217,12 @@ def _run(
     then a prompt, or a JSON object with prompt, and key and project where wanted.
     """
     if journal is None:
-        if dry_run or any(value for name, value in settings.items() if name != "max_active"):
-            raise InvalidInputError("only --max-active makes sense without --journal FILE")
+        given = {"dry_run": dry_run, **settings, "max_active": None}
+        if needing := [name for name, value in given.items() if value]:
+            raise InvalidInputError(f"--{needing[0].replace('_', '-')} needs --journal FILE")
         checked = prompts_of(prompts, file)
+        if not prompts and checked[0].lstrip().startswith("{"):
+            raise InvalidInputError("--file holds JSON Lines: they need --journal FILE; else each line is a prompt")
         if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
             _tell(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
         return executed(lambda context: actions.run_prompts(context, order, checked, settings["max_active"]))
@@ -264,7 +267,9 @@ def _status(journal: str, form: str) -> int:
 @_agentjobs.command("resolve", short_help="Settle an item that nobody is sure of.", epilog=_ALL_COMPLETED)
 @click.argument("key")
 @_journal_option("The journal; no run may be using a file.")
-@click.option("--job", "job_id", metavar="ID", help="The job that you found; resume waits for it.")
+@click.option(
+    "--job", "job_id", metavar="JOB", help="The job that you found: an id or project/job; resume waits for it."
+)
 @click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
 def _resolve(key: str, journal: str, job_id: str | None, *, send_again: bool) -> int:
     """Settle the item KEY, which may have started an agent: look at the project first."""

@@ -63,6 +63,7 @@ class FakeSession:
 
     def __init__(self, duration: float = 0.0) -> None:
         self.duration = duration
+        self.project_id: str | None = None
         self.answers: dict[str, list[Exception | float]] = {}
         self.ends: dict[str, str | Exception] = {}
         self.agents: Counter[str] = Counter()

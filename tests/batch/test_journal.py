@@ -86,7 +86,11 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    for settings in ({}, {"job_id": "x", "send_again": True}, {"job_id": ".."}):
+    await journal.entries.lost("k2", ValueError("broke"))
+    await journal.resolve("k2", job_id="web/job_8")
+    row = (await journal.rows(State.CREATED))[1]
+    assert (row.project_id, row.job_id) == ("web", "job_8")
+    for settings in ({}, {"job_id": "x", "send_again": True}, {"job_id": ".."}, {"job_id": "https://x.example/job"}):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
 
@@ -642,3 +646,13 @@ async def test_a_forked_child(journal: Journal) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7  # noqa: ASYNC222 - it ends at once
     assert (await journal.counts())[State.PLANNED] == 1
+
+
+async def test_a_copy_without_its_log(path: Path) -> None:
+    """The file alone, copied while its owner goes on, has nearly all of many rows."""
+    copy = path.with_name("copy.db")
+    async with Journal.open(path) as journal:
+        await journal.add(items(3000))
+        copy.write_bytes(path.read_bytes())  # noqa: ASYNC240 - a test's own file
+        async with Journal.open(copy, read_only=True) as looking:
+            assert (await looking.counts())[State.PLANNED] > 2000

@@ -426,8 +426,8 @@ async def test_leaving_early_leaves_no_task(journal: Journal) -> None:
 async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that can't be written sends nothing, and comes out as a JournalError."""
 
-    async def full(key: str) -> bool:
-        raise JournalError(f"no room for {key}", "full")
+    async def full(key: str, project_id: str | None) -> bool:
+        raise JournalError(f"no room for {key} {project_id}", "full")
 
     monkeypatch.setattr(journal.entries, "claim", full)
     session = FakeSession()
@@ -459,10 +459,10 @@ async def test_a_row_that_somebody_else_claimed(journal: Journal, monkeypatch: p
     """A row that is not planned any more when its turn comes is left to whoever took it."""
     real = journal.entries.claim
 
-    async def late(key: str) -> Any:
+    async def late(key: str, project_id: str | None) -> Any:
         if key == "k1":
             assert await real(key)
-        return await real(key)
+        return await real(key, project_id)
 
     monkeypatch.setattr(journal.entries, "claim", late)
     session = FakeSession()
@@ -805,3 +805,34 @@ async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
         await run(session, items(1, first=1), journal, create_rate=rate)
     times = [at for at, _ in session.sent]
     assert times[2] - times[0] >= 999
+
+
+async def test_another_project_under_a_known_key(journal: Journal) -> None:
+    """A key that comes with another project is refused, and the reason is the project."""
+    await journal.add([BatchItem("a", "x", "web")])
+    ((_, error),) = await journal.add([BatchItem("a", "x", "docs")])
+    assert "another project" in str(error)
+
+
+async def test_counts_after_the_block(journal: Journal) -> None:
+    """What the journal tells after the block is what stays: writes that were cut off have been carried out by then."""
+    session = FakeSession()
+    async with run_batch(session.session, items(200), journal=journal, max_active=40):
+        await session.creates(20)
+    after = await journal.counts()
+    await journal.entries.settle()
+    assert await journal.counts() == after
+
+
+async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
+    """A row keeps the project to which it was sent: one knows where to look, and a later default changes nothing."""
+    session = FakeSession()
+    session.project_id = "docs"
+    session.answers = {"p0": [unsure()]}
+    await run(session, items(1), journal)
+    assert [row.project_id for row in await journal.unknown()] == ["docs"]
+    await journal.resolve("k0", send_again=True)
+    session.project_id = "web"
+    (result,) = await run(session, (), journal)
+    assert result.job is not None
+    assert result.job.project_id == "docs"

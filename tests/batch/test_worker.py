@@ -45,10 +45,10 @@ async def test_a_journal_that_fails(journal: Journal, monkeypatch: pytest.Monkey
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
     real, errors = journal.entries.claim, [JournalError("no room", "full")]
 
-    async def claim(key: str) -> Any:
+    async def claim(key: str, project_id: str | None) -> Any:
         if errors:
             raise errors.pop()
-        return await real(key)
+        return await real(key, project_id)
 
     monkeypatch.setattr(journal.entries, "claim", claim)
     await journal.add(items(3))

@@ -11,7 +11,7 @@ import pytest
 
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import Entries
+from agentjobs_async.batch import Entries, Journal
 from tests.cli.stage import Child, EmulatorThread
 
 HOSTILE = "\x1b]0;owned\x07"
@@ -188,16 +188,25 @@ def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytes
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "x", "--limit", "1"], "only --max-active makes sense without --journal"),
-        (["run", "x", "--dry-run"], "only --max-active"),
+        (["run", "x", "--limit", "1"], "--limit needs --journal FILE"),
+        (["run", "x", "--dry-run"], "--dry-run needs --journal FILE"),
+        (["run", "--file", "tasks.jsonl"], "they need --journal FILE"),
         (["run", "x", "--journal", "a.db", "--create-rate", "soon"], "--create-rate: soon is neither"),
         (["resume", "--journal", "none.db"], "--journal: there is no none.db"),
         (["status", "--journal", "none.db"], "--journal: there is no none.db"),
         (["resolve", "k", "--journal", "none.db"], "give either --job ID or --send-again"),
     ],
 )
-def test_wrong_usage(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Wrong usage ends with 2 before anything is made."""
+    monkeypatch.chdir(tmp_path)
+    Path("tasks.jsonl").write_text('{"prompt": "x"}\n')
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
 
@@ -276,3 +285,16 @@ def test_board_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> N
         assert child.ended() == 130
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or "resume --journal" in plain
+
+
+def test_status_of_nothing(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary of a status is output; of an empty journal it says where the rows of a copy may have stayed."""
+
+    async def make() -> None:
+        async with Journal.open(db):
+            pass
+
+    asyncio.run(make())
+    assert main(["status", "--journal", db]) == 0
+    captured = capsys.readouterr()
+    assert ("-wal file" in captured.out, captured.err) == (True, "")

@@ -48,7 +48,7 @@ def test_submit_and_work(service: EmulatorThread, tasks: Path, url: str, capsys:
     assert SECRET not in worker.stdout + worker.stderr
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
     assert main(["status", "--journal", url]) == 0
-    assert "3 completed" in capsys.readouterr().err
+    assert "3 completed" in capsys.readouterr().out
 
 
 def test_the_address_from_the_environment(
