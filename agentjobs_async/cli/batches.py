@@ -143,9 +143,17 @@ class _Progress:
             counting = asyncio.create_task(self._count())
             try:
                 async with self._context.screen.board(self._lines_of(batch)):
-                    await self._context.interruption.cuts(self._take(batch), batch.aclose)
+                    await self._context.interruption.cuts(self._take(batch), lambda: self._stop(batch))
             finally:
                 counting.cancel()
+
+    async def _stop(self, batch: Batch) -> None:
+        sending = sum(item.state is State.SENDING for item in batch.active())
+        if sending:
+            self._context.screen.notice(
+                f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
+            )
+        await batch.aclose()
 
     async def _take(self, batch: Batch) -> None:
         async for result in batch:
