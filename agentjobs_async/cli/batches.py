@@ -17,7 +17,7 @@ from agentjobs_async.cli.listing import markdown_lines, table_lines
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.progress import LostIds, Progress
 from agentjobs_async.cli.resumption import resume_command
-from agentjobs_async.cli.screen import shortened
+from agentjobs_async.cli.screen import Screen, shortened
 from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text, tell_refusal
 
 __all__ = ["NO_TASKS", "BatchOrder", "resolve_row", "run_tasks", "show_status", "show_what_would_be_sent"]
@@ -95,7 +95,7 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
             progress = Progress(context.screen, journal, polls, order.order.machine, out, order.create_rate)
             try:
                 async with batch, progress.shown(batch):
-                    await context.interruption.cuts(_take(batch, progress), batch.aclose)
+                    await context.interruption.cuts(_take(batch, progress), lambda: _stop(batch, context.screen))
             finally:
                 await _sum_up(context, order, journal)
             code = _exit_code(await journal.counts())
@@ -105,6 +105,15 @@ async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
 async def _take(batch: Batch, progress: Progress) -> None:
     async for result in batch:
         progress.tell(result)
+
+
+async def _stop(batch: Batch, screen: Screen) -> None:
+    sending = sum(item.state is State.SENDING for item in batch.active())
+    if sending:
+        screen.notice(
+            f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
+        )
+    await batch.aclose()
 
 
 async def _plan_again(journal: Journal) -> None:

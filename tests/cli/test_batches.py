@@ -252,11 +252,12 @@ def test_signals(service: EmulatorThread, tasks: Path, db: str, number: signal.S
 
 
 def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """A second signal ends the run at once, though a create under way hangs."""
+    """The first signal tells what is waited for; a second one ends the run at once, though a create under way hangs."""
     service.inject("hang forever")
     with Child("run", "--file", str(tasks), "--journal", db, env=service.environment) as child:
         service.wait_for_requests(1)
         child.send(signal.SIGINT)
+        child.until_error("Stopping: up to 10 s for the answers of creates under way (")
         while child.process.poll() is None:
             child.send(signal.SIGINT)
         assert child.process.returncode == -signal.SIGINT
