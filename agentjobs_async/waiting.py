@@ -67,6 +67,8 @@ async def wait_for_job(
                 break
             if result is None:
                 await asyncio.sleep(wait.pause)
+                if wait.deadline is not None and clock() >= wait.deadline:
+                    break  # a poll that begins now would be cut before it reaches the server
     if isinstance(result, AgentJob):
         return result
     raise wait.timed_out(clock()) if result is None or scope.ended else about(result, wait.ref)

@@ -221,12 +221,16 @@ class Course:
         if isinstance(error, RateLimitedError):
             wish = error.retry_after
             pause = pause if wish is None else min(max(wish, _FIRST_PAUSE), LONGEST_WISH)
-            self.means.pace.pause(pause)
+            self._hold_back_all(pause, error)
             await self.means.entries.pause(pause)
             return error
-        self.means.pace.pause(pause)
+        self._hold_back_all(pause, error)
         self._spent += pause
         return error if self._left() > 0 else self._result(Outcome.TIMED_OUT, error)
+
+    def _hold_back_all(self, seconds: float, reason: Exception) -> None:
+        self.means.pace.pause(seconds, reason)
+        _logger.warning("all creates are held back for %.0f s: %s", seconds, reason)
 
     async def _wait(self, target: AgentJob | JobRef | str) -> BatchResult:
         left = self._left()

@@ -54,6 +54,7 @@ class Pace:
         self._sent = deque(sorted(now - age for age in ages))
         self._under_way = 0
         self._paused_until = now
+        self._reason: Exception | None = None
         self._held_until = now
         self._order = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -97,8 +98,14 @@ class Pace:
         self._under_way -= 1
         self._changed.set()
 
-    def pause(self, seconds: float) -> None:
+    @property
+    def paused_by(self) -> Exception | None:
+        """What the pause is for that holds all creates back; `None` without one, or when an earlier run began it."""
+        return self._reason if self.paused else None
+
+    def pause(self, seconds: float, reason: Exception | None = None) -> None:
         """Let no create go for so many seconds; a longer pause stands."""
+        self._reason = reason
         self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._changed.set()
 

@@ -34,6 +34,7 @@ class BatchStats:
         next_create: Seconds until the next create may go; `None` when that depends on one that is under way.
         outcomes: How many items ended in each way in this run.
         stopped: Whether nothing more is begun because `max_failures` was reached.
+        paused_by: The 429, or what kept a create from being sent, for which all creates are held back right now.
     """
 
     waiting: int
@@ -41,6 +42,7 @@ class BatchStats:
     next_create: float | None
     outcomes: Mapping[Outcome, int]
     stopped: bool
+    paused_by: Exception | None = None
 
 
 def run_batch(
@@ -192,6 +194,7 @@ class Batch(AsyncIterator[BatchResult]):
             next_create=self._courses.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=self._failed_enough,
+            paused_by=self._courses.means.pace.paused_by,
         )
 
     def active(self) -> list[ActiveItem]:

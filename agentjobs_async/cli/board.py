@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
+from agentjobs_async.cli.outcomes import described
 from agentjobs_async.cli.screen import Styled, padded, shortened, styled_status
 
 __all__ = ["PollCounts", "View", "board_lines"]
@@ -121,6 +122,8 @@ def _outlook(view: View) -> str:
     wait = "next create when one under way is answered" if due is None else "next create at any time"
     if view.stats.stopped:
         wait = "too many failures: nothing more is begun"
+    elif due and view.stats.paused_by is not None:
+        wait = f"next create {_clock(view.now + due)}: {described(view.stats.paused_by)}"
     elif due:
         wait = f"rate limit: next create {_clock(view.now + due)}"
     elif view.counts[State.PLANNED] and not view.stats.waiting:

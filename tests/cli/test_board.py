@@ -1,6 +1,7 @@
 import pytest
+from attrs import evolve
 
-from agentjobs_async import AgentJob, JobPolled, JobRef, WaitEnded
+from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
 from agentjobs_async.cli.board import PollCounts, View, board_lines
 
@@ -50,6 +51,14 @@ def test_what_it_tells() -> None:
     assert len(lines) == 6
     polls(WaitEnded(REF, None, None, 12, 1.0))
     assert polls[REF] == (0, None)
+
+
+def test_what_holds_creates_back() -> None:
+    """While all creates are held back by a fault, it says by which, and when the next may go."""
+    held = view([], planned=4, due=5.0)
+    stats = evolve(held.stats, paused_by=NotSentError("nothing was sent to api.example.com: no such name", "dns"))
+    (line,) = [line for line in shown(evolve(held, stats=stats), width=200) if line.startswith("next create ")]
+    assert ": nothing was sent to api.example.com: no such name; check --base-url" in line
 
 
 def test_other_outlooks() -> None:
