@@ -11,13 +11,14 @@ from agentjobs_async.batch.entries import Entries
 from tests.batch.stage import items
 from tests.postgresql import execute
 
-SOON = 0.4
+SOON = 1.0
+LATER = 3.0
 WHY = ValueError("because")
 
 
 @asynccontextmanager
-async def owner(database: str) -> AsyncIterator[Journal]:
-    async with Journal.open(database, owner_timeout=SOON) as journal:
+async def owner(database: str, patience: float = SOON) -> AsyncIterator[Journal]:
+    async with Journal.open(database, owner_timeout=patience) as journal:
         yield journal
 
 
@@ -45,13 +46,13 @@ async def claimed(journal: Journal, key: str) -> str:
 
 async def test_many_owners(database: str) -> None:
     """Many owners claim at once, each row goes to one of them, and nothing of the living becomes unknown."""
-    async with owner(database) as one, owner(database) as two:
+    async with owner(database, LATER) as one, owner(database, LATER) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
             *(journal.entries.claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
-        await asyncio.sleep(3 * SOON)
+        await asyncio.sleep(1.2 * LATER)
         assert (await one.counts())[State.SENDING] == 40
 
 
