@@ -4,13 +4,12 @@ Both make a connection for each create, which is what keeps a second agent from 
 1 and 20 creates in flight; the server is a process of its own.
 """
 
-import asyncio
 import json
 from contextlib import AsyncExitStack
 
 import aiohttp
-from measuring import ALL, Call, Figures, Rounds, arguments, chosen, in_own_process, in_turns, report_turns
-from server import Server
+from measuring import Call
+from turns import compare
 from yarl import URL
 
 from agentjobs_async import AgentJobsSession
@@ -54,29 +53,5 @@ async def create_job(url: str, stack: AsyncExitStack) -> Call:
 CANDIDATES = {BASE: bare, "create_job": create_job}
 
 
-async def one(names: list[str], requests: int, turns: int) -> Figures:
-    """Measure all candidates against one server."""
-    async with AsyncExitStack() as stack:
-        url = stack.enter_context(Server()).url
-        calls = {name: await CANDIDATES[name](url, stack) for name in names}
-        return await in_turns(calls, BASE, IN_FLIGHT, requests, turns)
-
-
-def main() -> None:
-    """Measure, print, save."""
-    parser = arguments(__doc__, rounds=5)
-    parser.add_argument("--requests", type=int, default=160, help="of each candidate in one turn")
-    parser.add_argument("--turns", type=int, default=9, help="of each candidate in one round")
-    options = parser.parse_args()
-    names = chosen(CANDIDATES, BASE, options)
-    if options.one:
-        print(json.dumps(asyncio.run(one(names, options.requests, options.turns))))
-        return
-    rounds = Rounds(ALL)
-    rounds.take([ALL], options.rounds, in_own_process)
-    report_turns("CPU of one create", BASE, names, IN_FLIGHT, rounds)
-    rounds.save(options.json, requests=options.requests, turns=options.turns)
-
-
 if __name__ == "__main__":
-    main()
+    compare(__doc__, "CPU of one create", CANDIDATES, BASE, IN_FLIGHT, requests=160)

@@ -137,7 +137,7 @@ def fleet(server: PostgreSQL, url: str, name: str, count: int) -> Figures:
         cpu = process_time() - started
         started = perf_counter()
         command = [sys.executable, *sys.argv, "--one", "worker", place, url]
-        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS[name])]  # noqa: S603 - itself
+        workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS[name])]  # noqa: S603 - this very script
         asyncio.run(all_ended(place))
         wall = perf_counter() - started
         for process in workers:

@@ -41,7 +41,7 @@ def chosen(candidates: Iterable[str], base: str, options: Namespace) -> list[str
 def in_own_process(*one: str) -> Figures:
     """Run this script again, in a process of its own that only takes the measure `one`; give what it printed."""
     command = [sys.executable, *sys.argv, "--one", *one]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - itself
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - this very script
     figures: Figures = json.loads(finished.stdout.splitlines()[-1])
     print(".", end="", file=sys.stderr, flush=True)
     return figures
@@ -95,36 +95,6 @@ async def cpu_of(call: Call, in_flight: int, calls: int) -> float:
     before = process_time()
     await asyncio.gather(*(worker() for _ in range(in_flight)))
     return (process_time() - before) / (calls // in_flight * in_flight)
-
-
-async def in_turns(candidates: dict[str, Call], base: str, levels: Sequence[int], calls: int, turns: int) -> Figures:
-    """Measure all candidates in this process, in many short turns, so that noise meets all of them alike.
-
-    Gives, for each candidate and each number of calls in flight, the ratio to the base and the seconds of one call.
-    """
-    figures: Figures = {}
-    for in_flight in levels:
-        for call in candidates.values():
-            await cpu_of(call, in_flight, calls // 4)
-        rounds = Rounds(base)
-        for _ in range(turns):
-            for name, call in candidates.items():
-                rounds.add(name, {"cpu": await cpu_of(call, in_flight, calls)})
-        for name in candidates:
-            figures[f"{name}, {in_flight}"] = rounds.ratio(name, "cpu")
-            figures[f"{name}, {in_flight}, s"] = rounds.median(name, "cpu")
-    return figures
-
-
-def report_turns(title: str, base: str, names: Sequence[str], levels: Sequence[int], rounds: "Rounds") -> None:
-    """Print what `in_turns` gave in some rounds."""
-    print_table(
-        f"{title}, as multiples of: {base}",
-        ["", *(f"{level} in flight" for level in levels)],
-        [[name, *(f"{rounds.median(ALL, f'{name}, {level}'):.2f}" for level in levels)] for name in names],
-    )
-    absolute = (f"{rounds.median(ALL, f'{base}, {level}, s') * 1e6:.0f} µs" for level in levels)
-    print(f"\n{base}: {', '.join(absolute)} of CPU")
 
 
 ALL = "all"

@@ -10,8 +10,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+import agentjobs_async.batch._tables as tables
 from agentjobs_async import JournalError
-from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._file import QuietConnection, faults
 
 __all__ = ["Backend", "file_backend"]

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from typing import Final
 
+import agentjobs_async.batch._fleet as fleet
 from agentjobs_async import JournalError
-from agentjobs_async.batch import _fleet as fleet
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.entries import Entries
 

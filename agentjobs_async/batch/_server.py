@@ -9,10 +9,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+import agentjobs_async.batch._fleet as fleet
+import agentjobs_async.batch._tables as tables
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import _fleet as fleet
-from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._backend import Backend
 
 __all__ = ["address_of", "connect_arguments", "lay_out", "name_of", "server_backend", "server_clock", "server_url"]

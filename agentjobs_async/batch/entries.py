@@ -10,10 +10,10 @@ from uuid import uuid4
 from attrs import field, frozen
 from sqlalchemy import Executable, Row
 
+import agentjobs_async.batch._fleet as fleet
+import agentjobs_async.batch._tables as tables
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
 from agentjobs_async._text import one_line, words_of
-from agentjobs_async.batch import _fleet as fleet
-from agentjobs_async.batch import _tables as tables
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.limits import FleetLimits

@@ -14,8 +14,8 @@ from typing import Any, Final, Self, TextIO
 from attrs import asdict
 from sqlalchemy import URL
 
+import agentjobs_async.batch._server as server
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async.batch import _server as server
 from agentjobs_async.batch._backend import Backend, file_backend
 from agentjobs_async.batch._database import Database
 from agentjobs_async.batch._file import Ownership, check, check_kind, make

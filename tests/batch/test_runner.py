@@ -698,7 +698,7 @@ async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.Monke
             await session.creates(4)
             if reading:
                 await anext(batch)
-    error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes, made in this line
     assert (error.reason, len(session.sent)) == ("full", 4)
     assert {session.prompts[ref.job_id] for ref in error.lost} == {"p0", "p1", "p2", "p3"}
     assert all(f"the job of 'k{number}' is docs/job_" in str(error) for number in range(4))
