@@ -10,7 +10,7 @@ from agentjobs_async._timetable import RESOLUTION, Timetable
 from agentjobs_async._tracked import Tracked, Waiter
 from agentjobs_async._workers import Workers
 from agentjobs_async.counters import Counters, TrackerStats
-from agentjobs_async.decision import Again, Answer, Done, Failed, decide, last_poll_lead
+from agentjobs_async.decision import CUT, Again, Answer, Done, Failed, decide, last_poll_lead
 from agentjobs_async.errors import (
     AgentJobsError,
     NotFoundError,
@@ -32,7 +32,6 @@ _NOTIFIED_EVERY: Final = 0.25
 _SHORTEST_LEAD: Final = 2 * RESOLUTION
 _MOST_WISHES: Final = 1024
 _FREEZING: Final = frozenset({429, 503})
-_CUT: Final = "no answer until the wait ended"
 _HANGS: Final = "no answer while many others came: cut, to make room for other jobs"
 
 
@@ -145,7 +144,7 @@ class Scheduler:
 
     def _abandon(self, tracked: Tracked, error: BaseException) -> None:
         """Cut the poll in flight."""
-        cut = error if isinstance(error, asyncio.CancelledError) else TransportError(_CUT)
+        cut = error if isinstance(error, asyncio.CancelledError) else TransportError(CUT)
         if self._hooks:
             self._hooks.emit(PollFailed(tracked.ref, cut, tracked.polls))
         self._workers.cut(tracked)
@@ -192,7 +191,7 @@ class Scheduler:
         for waiter in waiters:
             tracked = waiter.tracked
             if tracked is not None and not (turns and tracked.worker is not None):
-                cut = TransportError(_CUT) if tracked.worker is not None else tracked.error
+                cut = TransportError(CUT) if tracked.worker is not None else tracked.error
                 polls = tracked.polls - waiter.polls_before
                 elapsed = self.loop.time() - waiter.started
                 error = WaitTimeoutError(tracked.ref, tracked.job, cut, polls, elapsed)

@@ -18,6 +18,7 @@ from agentjobs_async.models import AgentJob, Paced
 from agentjobs_async.policy import PollPolicy
 
 __all__ = [
+    "CUT",
     "Again",
     "Answer",
     "Decision",
@@ -27,6 +28,9 @@ __all__ = [
     "last_poll_lead",
     "moved_to_last_poll",
 ]
+
+CUT: Final = "no answer until the wait ended"
+"""What is said of a poll that the end of its wait cuts."""
 
 Answer = AgentJob | Paced | Exception
 """What one poll gave."""

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from agentjobs_async._checks import checked_instance, checked_timeout
 from agentjobs_async._documents import job_of
 from agentjobs_async._scope import Scope
-from agentjobs_async.decision import Answer, Done, Failed, decide, moved_to_last_poll
+from agentjobs_async.decision import CUT, Answer, Done, Failed, decide, moved_to_last_poll
 from agentjobs_async.errors import InvalidInputError, ProtocolError, TransportError, WaitTimeoutError, about
 from agentjobs_async.models import AgentJob, JobRef, Paced
 from agentjobs_async.policy import PollPolicy
@@ -22,7 +22,6 @@ OnUpdate = Callable[[AgentJob], object]
 """Is called with the job at first sight and at each change, the last included; what it returns is ignored."""
 Read = Callable[[JobRef], Awaitable[Answer]]
 
-_CUT: Final = "no answer until the wait ended"
 
 T = TypeVar("T")
 
@@ -230,5 +229,5 @@ class _Wait:
 
     def timed_out(self, now: float) -> WaitTimeoutError:
         """Give the error of a wait whose time has run out."""
-        error = TransportError(_CUT) if self._asking else self._last_error
+        error = TransportError(CUT) if self._asking else self._last_error
         return WaitTimeoutError(self.ref, self._job, error, self.polls, now - self.started)
