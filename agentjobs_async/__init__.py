@@ -1,33 +1,24 @@
-# The rooms of this package. Nobody knows a room further down.
+# The rooms of this package; docs/architecture.md says more. A room imports only what stands above it.
 #
-#   errors        the tree of errors
-#   models        AgentJob, JobRef, JobStatus, JobSource
-#   telemetry     Hook, event records, LoggingHook
-#   _strategies   tenacity's strategies, called on our terms                          (tenacity)
-#   policy        PollPolicy, PollBudget, HttpTimeouts
-#   decision      decide(): what each answer means, for one wait and for ten thousand
-#   _documents    a job's document to a job                                           (cattrs)
-#   _wire         answers to jobs or errors; over _strict_json, _content_coding, _retry_after and _secrets
-#   _address      base address and path templates                                     (yarl)
-#   _transport    one request over a socket; maps every fault                         (aiohttp's client)
-#   _scope        interrupting the current task; _binding: one loop, one process
-#   waiting       wait_for_job: one wait, in the caller's task
-#   counters      TrackerStats
-#   watching      a tracked wait as a future, and its changes; over _scheduler, _workers and _queue
-#   completion    many tracked waits: their results as they come
-#   tracker       JobTracker: many jobs on one loop
-#   _settings     a session's settings, from arguments or the environment
-#   creating      one create and its outcome
-#   session       AgentJobsSession
-#   batch         run_batch, Journal: many prompts, through any end of the process             (SQLAlchemy)
-#   engines       the same batch on many machines: procrastinate                            (procrastinate)
-#   testing       the emulator of the service
-#   cli           the command line                                                    (click, rich)
+#   errors models      what goes wrong, what the service speaks of
+#   telemetry policy   hooks and events; when to ask again                             (tenacity)
+#   _documents         a job's document to a job                                       (cattrs)
+#   _http              one exchange: bytes and status; never when or how often         (aiohttp's client, yarl)
+#   _polling           when to ask, whom to notify; knows no HTTP
+#   tracker session    JobTracker; AgentJobsSession, which joins _http and _polling
+#   batch              run_batch, Journal; batch/_store holds the rows                 (SQLAlchemy)
+#   engines            the same batch on many machines                                 (Procrastinate)
+#   testing            the emulator of the service
+#   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
+from agentjobs_async import _start  # noqa: F401 - before the other imports: they are what takes the time
+from agentjobs_async._http.transport import HttpTimeouts
+from agentjobs_async._polling.as_completed import WaitResult
+from agentjobs_async._polling.reading import GetJob, OnUpdate
+from agentjobs_async._polling.stats import TrackerStats
+from agentjobs_async._polling.wait import wait_for_job
 from agentjobs_async._version import __version__
-from agentjobs_async.completion import WaitResult
-from agentjobs_async.counters import TrackerStats
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -48,7 +39,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-from agentjobs_async.policy import HttpTimeouts, PollBudget, PollPolicy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
 from agentjobs_async.telemetry import (
     CreateFailed,
@@ -60,9 +51,9 @@ from agentjobs_async.telemetry import (
     LoggingHook,
     PollFailed,
     WaitEnded,
+    WaitStarted,
 )
 from agentjobs_async.tracker import JobTracker
-from agentjobs_async.waiting import GetJob, OnUpdate, wait_for_job
 
 __all__ = [
     "AgentJob",
@@ -103,6 +94,7 @@ __all__ = [
     "TransportError",
     "WaitEnded",
     "WaitResult",
+    "WaitStarted",
     "WaitTimeoutError",
     "__version__",
     "wait_for_job",

@@ -2,6 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+
+from agentjobs_async._start import quiet_interrupts
 
 __all__ = ["main"]
 
@@ -21,14 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What follows the program's name; `None` takes the process's own.
     """
     try:
-        from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
+        with quiet_interrupts():
+            from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
 
-        return run_command(sys.argv[1:] if arguments is None else arguments)
+            return run_command(sys.argv[1:] if arguments is None else arguments)
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        sys.stderr.write(f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n")
+        with suppress(OSError, AttributeError):  # standard error may be closed, or on a full disk
+            sys.stderr.write(f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n")
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -1,7 +1,7 @@
-"""What a job's document says: a decoded object in, a job out. The only module that knows cattrs.
+"""Turns a decoded document into a job. The only module that knows cattrs.
 
-Nothing is coerced: a field of another type than documented is `None`, and without a usable `id` and `status` there is
-no job.
+No value is coerced: a field of another type than documented becomes `None`; without a usable `id` and `status` there
+is no job.
 """
 
 import re
@@ -15,23 +15,26 @@ from attrs import define
 from cattrs.gen import make_dict_structure_fn, override
 
 from agentjobs_async.errors import ProtocolError
-from agentjobs_async.models import AgentJob, JobSource
+from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
 __all__ = ["job_of"]
 
-_LONGEST_DATE: Final = 10
+_NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
+
+_DATE_LENGTH: Final = 10  # characters of YYYY-MM-DD, the longest date without a time of day
 _ABSOLUTE: Final = re.compile(
     r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
     re.IGNORECASE | re.ASCII,
 )
-_LAST_PORT: Final = 65_535
+_LAST_PORT: Final = 65_535  # TCP's 16 bits
 
 
-def job_of(document: object, project_id: str) -> AgentJob:
-    """Give the job that a decoded document describes.
+def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] = _NO_OTHERS) -> AgentJob:
+    """Return the job that a decoded document describes; `statuses` maps the service's other words to a status.
 
     Raises:
-        ProtocolError: `schema`: it is no object, or `id` or `status` is not a non-empty string.
+        ProtocolError: With the reason `schema`: the document is not an object, or its `id` or `status` is not a
+            non-empty string.
     """
     if type(document) is not dict and not isinstance(document, Mapping):
         raise ProtocolError("schema", f"a job is an object, not {type(document).__name__}")
@@ -43,7 +46,7 @@ def job_of(document: object, project_id: str) -> AgentJob:
         return AgentJob(
             fields.id,
             project_id,
-            fields.status,
+            statuses.get(fields.status, fields.status),
             fields.source,
             fields.model,
             fields.pr_link,
@@ -55,13 +58,14 @@ def job_of(document: object, project_id: str) -> AgentJob:
 
 
 def _quick_or_described(document: Mapping[str, object]) -> "_Fields":
+    """Read with the fast reader; read a bad document again with the one that describes what is wrong."""
     try:
         return _structure(document, _Fields)
     except (KeyError, TypeError):
         return _structure_described(document, _Fields)
 
 
-@define  # not frozen: it lives for a moment, and there is one for each poll
+@define  # not frozen: one is made and dropped at each poll, and a frozen one takes longer to make
 class _Fields:
     id: str
     status: str
@@ -91,8 +95,8 @@ def _source_or_none(value: object, _type: object) -> JobSource | None:
 
 
 def _moment_or_none(value: object, _type: object) -> datetime | None:
-    """Take ISO 8601 with a time of day; without an offset it is UTC, as the service documents."""
-    if not isinstance(value, str) or len(value) <= _LONGEST_DATE:
+    """Return the datetime of an ISO 8601 text with a time of day, else `None`; without an offset it is UTC."""
+    if not isinstance(value, str) or len(value) <= _DATE_LENGTH:
         return None
     try:
         moment = datetime.fromisoformat(value)
@@ -113,7 +117,7 @@ def _link_or_none(value: object, _type: object) -> str | None:
 
 
 def _has_plain_host(link: str) -> bool:
-    """Tell whether no letter of the host is another spelling of a character that ends it, as a lookup would see it."""
+    """Return whether the host is still one in NFKC, which a lookup uses: `℀` becomes `a/c`, and a slash ends it."""
     try:
         urlsplit(link)
     except ValueError:
@@ -126,13 +130,13 @@ def _described(error: BaseException, _type: object) -> str:
 
 
 def _named_first(defect: str) -> str:
-    """Turn cattrs' order: `is missing @ $.id` becomes `id is missing`."""
+    """Return cattrs' message with the field first: `is missing @ $.id` becomes `id is missing`."""
     words, _, path = defect.partition(" @ $.")
     return f"{path} {words}"
 
 
 def _structurer(*, described: bool) -> Callable[[Mapping[str, object], type[_Fields]], _Fields]:
-    """Make a reader of documents; one that tells what is wrong with each field takes longer."""
+    """Return a reader of documents; one that describes what is wrong with each field is slower."""
     return make_dict_structure_fn(
         _Fields,
         cattrs.Converter(),

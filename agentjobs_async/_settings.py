@@ -1,15 +1,16 @@
-"""The settings of a session: from its arguments or from the environment, checked."""
+"""The settings of a session, from its arguments or from the environment, checked."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from agentjobs_async._secrets import ApiKey
-from agentjobs_async._version import __version__
+from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_id
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.models import checked_id
+from agentjobs_async.models import JobStatus
 
-__all__ = ["checked_flag", "checked_key", "checked_user_agent", "default_project", "setting"]
+__all__ = ["checked_key", "checked_statuses", "default_project", "setting"]
 
 T = TypeVar("T")
 
@@ -17,10 +18,10 @@ _PROJECT: Final = "AGENTJOBS_PROJECT_ID"
 
 
 def setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
-    """Give an argument, or what the environment has for it, as `checked` gives it; an empty variable counts as none.
+    """Return `checked(value)`; if `value` is `None`, of the environment variable instead. An empty one counts as unset.
 
     Raises:
-        InvalidInputError: There is neither, or `checked` refuses it; then the error says where it was taken from.
+        InvalidInputError: Neither is set, or `checked` refuses the text; the error says if it came from the variable.
     """
     if value is not None:
         return checked(value)
@@ -35,10 +36,10 @@ def setting(name: str, value: str | None, variable: str, checked: Callable[[str]
 
 
 def default_project(value: str | None) -> str | None:
-    """Give the project of calls that name none; `None` when it is given nowhere.
+    """Return the project of calls that name none, from `value` or the environment; `None` if neither is set.
 
     Raises:
-        InvalidInputError: It is no id.
+        InvalidInputError: The text is not a valid id.
     """
     if value is None and not os.environ.get(_PROJECT):
         return None
@@ -46,32 +47,34 @@ def default_project(value: str | None) -> str | None:
 
 
 def checked_key(value: str | None) -> ApiKey | InvalidInputError:
-    """Give the key, or the error that refuses it, without the frames that hold it."""
+    """Return the key, or the error that refuses it.
+
+    The error's traceback is dropped: its frames have the key among their locals, which some tools show or send.
+    """
     try:
         return setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
     except InvalidInputError as error:
         return error.with_traceback(None)
 
 
-def checked_flag(name: str, value: object) -> bool:
-    """Give a bool.
+def checked_statuses(value: object) -> dict[str, JobStatus]:
+    """Return `value`, the statuses that the service's other words stand for.
 
     Raises:
-        InvalidInputError: It is something else.
+        InvalidInputError: `value` is not a mapping of non-empty strings to a `JobStatus`, or maps one of the four
+            documented words to another status.
     """
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
-    return value
+    if not isinstance(value, Mapping):
+        example = "{'cancelled': JobStatus.FAILED}"
+        raise InvalidInputError(f"statuses must be a mapping such as {example}, not {type(value).__name__}")
+    return dict(_checked_status(word, status) for word, status in value.items())
 
 
-def checked_user_agent(value: object) -> str:
-    """Give the User-Agent header; `None` names this package.
-
-    Raises:
-        InvalidInputError: It is no printable ASCII.
-    """
-    if value is None:
-        return f"agentjobs-async/{__version__}"
-    if not isinstance(value, str) or not value.strip() or not (value.isascii() and value.isprintable()):
-        raise InvalidInputError("user_agent must be printable ASCII on one line")
-    return value
+def _checked_status(word: object, status: object) -> tuple[str, JobStatus]:
+    if not isinstance(word, str) or not word:
+        raise InvalidInputError(f"statuses must have words of the service as its keys, not {one_line(repr(word), 60)}")
+    if not isinstance(status, JobStatus):
+        raise InvalidInputError(f"statuses must have a JobStatus for {one_line(word, 60)}, not {type(status).__name__}")
+    if word in list(JobStatus) and word != status:
+        raise InvalidInputError(f"statuses must not change what {word} means: the service documents it")
+    return str(word), status

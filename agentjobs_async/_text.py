@@ -1,16 +1,16 @@
-"""Text from a server, made fit to be shown: one line, bounded, nothing that a terminal would obey."""
+"""Text from a server, made safe to show: one line, of bounded length, without terminal control characters."""
 
 from typing import Final
 
-__all__ = ["one_line", "words_of"]
+__all__ = ["error_text", "one_line"]
 
-_ELLIPSIS: Final = "…"
+_ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 
 
 def one_line(text: str, max_bytes: int = 2048) -> str:
-    """Give `text` as one line of at most `max_bytes` bytes of UTF-8, each unprintable character escaped as Python does.
+    """Return `text` as one line of at most `max_bytes` bytes of UTF-8, unprintable characters escaped as by `repr`.
 
-    Unprintable is what `str.isprintable` says: control characters, line breaks, direction overrides, surrogates.
+    `str.isprintable` decides: control characters, line breaks, direction overrides and surrogates are unprintable.
     """
     shown = text[: max_bytes + 1]
     if not shown.isprintable():
@@ -21,10 +21,10 @@ def one_line(text: str, max_bytes: int = 2048) -> str:
     return encoded[: max_bytes - len(_ELLIPSIS.encode())].decode(errors="ignore") + _ELLIPSIS
 
 
-def words_of(error: BaseException | None, max_bytes: int = 2048) -> str:
-    """Give what a foreign exception says as one line, or its type's name when it says nothing or can't be printed."""
+def error_text(error: BaseException | None, max_bytes: int = 2048) -> str:
+    """Return the text of a foreign exception as one line; the name of its type if the text is empty or `str` fails."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a foreign exception's words may fail in any way
+    except Exception:  # noqa: BLE001 - a foreign exception's __str__ may fail in any way
         text = ""
     return one_line(text, max_bytes) or type(error).__name__

@@ -12,17 +12,17 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 │  ├─ RateLimitedError                     429
 │  ├─ RejectedError                        other 3xx and 4xx
 │  └─ ServerError                          5xx
-├─ ProtocolError                           an answer that is none                     .reason .retry_after
+├─ ProtocolError                           the response can't be read as a job        .reason .retry_after
 ├─ WaitTimeoutError (TimeoutError)         .last_job .last_error .polls .elapsed
 ├─ JobFailedError                          .job; only by AgentJob.raise_for_status()
-└─ JournalError                            locked, corrupt, version, full, …          .reason .lost
+└─ JournalError                            locked, corrupt, version, full, …          .reason .unrecorded
 """
 
 import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agentjobs_async._text import words_of
+from agentjobs_async._text import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,31 +54,31 @@ E = TypeVar("E", bound=Exception)
 
 
 class CreateOutcome(StrEnum):
-    """How a create ended: each ends as exactly one of these."""
+    """How a create ended. Each create ends as exactly one of these."""
 
     CREATED = "created"
-    """The service answered with a job."""
+    """The server answered with a job."""
     REJECTED = "rejected"
-    """The service refused: no agent was started."""
+    """The server refused: no agent was started."""
     NOT_SENT = "not_sent"
     """No byte of the request left this process: no agent was started."""
     UNKNOWN = "unknown"
-    """An agent may have been started, and nobody can tell: look at the project before creating again."""
+    """An agent may have been started; the client can't know: look at the project before creating again."""
 
 
 class AgentJobsError(Exception):
-    """The base of every error of this package. Its text is one line: the job, what happened, what to do about it."""
+    """The base of all errors of this package. The text is one line: which job, what happened, what to do."""
 
     outcome: CreateOutcome | None = None
-    """What became of the create that raised this; `None` when it was not raised by a create."""
+    """How the create that raised this ended; `None` when no create raised it."""
     ref: "JobRef | None" = None
-    """The job that was read or waited for; `None` when it was raised by anything else."""
+    """The job that was read or waited for; `None` when neither a read nor a wait raised this."""
     advice = ""
-    """What to do about it, where the message does not say so itself."""
+    """What to do about it; empty where the message says so itself."""
 
     @property
     def message(self) -> str:
-        """What happened, without the job's name and the advice that `str` gives beside it."""
+        """What happened, without the job's token and the advice, which `str` adds."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -86,19 +86,20 @@ class AgentJobsError(Exception):
         return f"{named}; {self.advice}" if self.advice else named
 
     def __reduce__(self) -> "tuple[Callable[..., AgentJobsError], tuple[Any, ...]]":
-        """Pickle the fields themselves: an exception's own way calls `__init__` with the finished message."""
+        """Pickle the fields: the default would call `__init__` with the finished message."""
         return _rebuild, (type(self), self.args, dict(vars(self)))
 
 
 def _rebuild(cls: type[AgentJobsError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentJobsError:
     error = cls.__new__(cls)
     error.args = args
-    vars(error).update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 
 class InvalidInputError(AgentJobsError, ValueError):
-    """An argument or a setting makes no sense. Raised before any I/O; the message says what would be right."""
+    """An argument or a setting is invalid. Raised before any I/O; the message says what is valid."""
 
 
 class SessionClosedError(AgentJobsError, RuntimeError):
@@ -106,10 +107,11 @@ class SessionClosedError(AgentJobsError, RuntimeError):
 
 
 class NotSentError(AgentJobsError, ConnectionError):
-    """No byte of the request left: the name was not found, the connection was refused or failed, or TLS did.
+    """No byte of the request left: the name lookup, the connection or the TLS handshake failed.
 
     Attributes:
-        reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (it refused), `timeout` or `connect`.
+        reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (the proxy refused), `timeout`, `withheld` (the
+            caller's `before_send` returned false), or `connect` for any other failure.
     """
 
     advice = "check base_url and the network, or try again"
@@ -120,36 +122,40 @@ class NotSentError(AgentJobsError, ConnectionError):
 
 
 class TransportError(AgentJobsError, ConnectionError):
-    """The exchange broke after the first byte of the request left: reset, closed, timed out."""
+    """The exchange failed after the first byte of the request left: it was reset, closed or timed out."""
 
     advice = "a read may be tried again"
 
 
 class CreateOutcomeUnknownError(AgentJobsError):
-    """An agent may have been started. The create is not sent again by itself; look at the project before doing so.
+    """An agent may have been started. The client does not send such a create again; look at the project first.
 
     Attributes:
-        phase: `request` when no complete head of an answer arrived, `response` when one did.
-        status: The answer's HTTP status; `None` in the phase `request`.
+        phase: `request` when no complete response head arrived, `response` when one did.
+        status: The HTTP status of the response; `None` in the phase `request`.
+        retry_after: The seconds of the response's Retry-After; `None` without a valid one.
     """
 
     outcome = CreateOutcome.UNKNOWN
     advice = "look at the project before creating this job again"
 
-    def __init__(self, detail: str, phase: str = "request", status: int | None = None) -> None:
+    def __init__(
+        self, detail: str, phase: str = "request", status: int | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(f"an agent may have been started: {detail}")
         self.phase = phase
         self.status = status
+        self.retry_after = retry_after
 
 
 class ResponseError(AgentJobsError):
-    """The service answered with an error status.
+    """The server answered with an error status.
 
     Attributes:
         status: The HTTP status.
-        request_id: The service's own name for the exchange, where it gave one, else `None`.
-        retry_after: The seconds of its Retry-After; `None` without a valid one.
-        excerpt: The beginning of what it said: one line, at most 2 KiB, the key masked.
+        request_id: The id that the server gave the exchange; `None` when it gave none.
+        retry_after: The seconds of the Retry-After header; `None` without a valid one.
+        excerpt: The beginning of the error text: one line of at most 2 KiB, the key masked.
     """
 
     def __init__(
@@ -166,15 +172,15 @@ class ResponseError(AgentJobsError):
 
 
 class AuthError(ResponseError):
-    """401 or 403: the key is missing, wrong, or not allowed to do this."""
+    """401 or 403: the key is wrong, or not allowed to do this."""
 
     advice = "check the API key and that it may use this project"
 
 
 class NotFoundError(ResponseError):
-    """404 or 410: no such job or project, or no longer."""
+    """404 or 410: the job or project does not exist, or no longer exists."""
 
-    advice = "check base_url, the project id and the job id (a token is read by JobRef.from_token)"
+    advice = "check base_url, the project id and the job id (for a token, use JobRef.from_token)"
 
 
 class RateLimitedError(ResponseError):
@@ -184,23 +190,23 @@ class RateLimitedError(ResponseError):
 
 
 class RejectedError(ResponseError):
-    """Any other 3xx or 4xx: refused. A redirect is never followed; the excerpt names its target's origin only."""
+    """Any other 3xx or 4xx. A redirect is never followed; the excerpt names the origin of its target only."""
 
-    advice = "the request was refused and would be again"
+    advice = "the request was refused; the same request would be refused again"
 
 
 class ServerError(ResponseError):
-    """5xx: the service, or something before it, failed."""
+    """5xx: the service, or a gateway before it, failed."""
 
     advice = "the service failed; a read may be tried again"
 
 
 class ProtocolError(AgentJobsError):
-    """An answer came that is none: no job can be made of it.
+    """The response could not be read as a job.
 
     Attributes:
         reason: `not_json`, `too_large`, `encoding`, `bad_json`, `schema`, `wrong_id`, `http` or `unexpected_status`.
-        retry_after: As in `ResponseError`.
+        retry_after: The seconds of the Retry-After header; `None` without a valid one.
     """
 
     advice = "check base_url and get_path, or your own get_job"
@@ -212,50 +218,65 @@ class ProtocolError(AgentJobsError):
 
 
 class WaitTimeoutError(AgentJobsError, TimeoutError):
-    """The wait's own time ran out. The job goes on remotely; wait for its `ref` again to take it up.
+    """The timeout of the wait passed. The job goes on remotely; wait for its `ref` again to resume.
 
     Attributes:
-        last_job: What the last good answer showed; `None` when there was none.
-        last_error: What the last poll failed with; `None` when it did not.
-        polls: How many polls were made.
+        last_job: The job as it was last seen; `None` when no poll showed it. Its `raw` is empty when the document had
+            more than about 16 KiB of text: no more is kept between polls.
+        last_error: The error of the last poll; `None` when that poll showed the job. When the timeout cut the last
+            poll: the error of the poll before it, or, if that one did not fail, an error that says so.
+        polls: The number of polls made.
         elapsed: Seconds from the wait's start to its end.
     """
+
+    __slots__ = ("elapsed", "last_error", "last_job", "polls", "ref")  # one object less for each of very many
+
+    advice = "it goes on remotely: wait for it again by its ref"
 
     def __init__(
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
     ) -> None:
-        seen = f"last seen {last_job.shown_status}" if last_job is not None else "never seen"
-        trouble = f", last error: {said_by(last_error)}" if last_error is not None else ""
-        super().__init__(f"it did not end within {elapsed:.1f} s ({polls} polls, {seen}{trouble})")
+        # The text is made when it is read: very many waits may time out in one moment.
         self.ref: JobRef = ref
-        self.advice = _AFTER_TIMEOUT if last_job is not None else _AFTER_SILENCE
+        if last_job is None:
+            self.advice = _AFTER_SILENCE
         self.last_job = last_job
         self.last_error = last_error
         self.polls = polls
         self.elapsed = elapsed
 
+    @property
+    def message(self) -> str:
+        """What happened, without the job's token and the advice, which `str` adds."""
+        seen = f"last seen {self.last_job.shown_status}" if self.last_job is not None else "never seen"
+        trouble = f", last error: {describe(self.last_error)}" if self.last_error is not None else ""
+        return f"it did not end within {self.elapsed:.1f} s ({self.polls} polls, {seen}{trouble})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r})"
+
     def __reduce__(self) -> "tuple[Callable[..., AgentJobsError], tuple[Any, ...]]":
-        """Pickle; a foreign `last_error` that doesn't pickle becomes an `AgentJobsError` of the same words."""
+        """Pickle the fields; a `last_error` that can't be pickled becomes an `AgentJobsError` of the same text."""
         rebuild, (cls, args, state) = super().__reduce__()
+        state |= {name: getattr(self, name) for name in self.__slots__}
         if not _survives_pickling(self.last_error):
-            state["last_error"] = AgentJobsError(said_by(self.last_error))
+            state["last_error"] = AgentJobsError(describe(self.last_error))
         return rebuild, (cls, args, state)
 
 
-_AFTER_TIMEOUT: Final = "it goes on remotely: wait for it again by its ref"
 _AFTER_SILENCE: Final = "if it exists, it goes on remotely: check its ids, and wait for it again by its ref"
 
 
-def about(error: E, ref: "JobRef") -> E:
-    """Give `error`, which now names the job where it is one of ours and named none."""
+def with_ref(error: E, ref: "JobRef") -> E:
+    """Return `error`; set its `ref` to the job if it is an error of this package that has none yet."""
     if isinstance(error, AgentJobsError) and error.ref is None:
         error.ref = ref
     return error
 
 
-def said_by(error: BaseException | None) -> str:
-    """Give what an error says as one line: ours without its job and advice, a foreign one with its type."""
-    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {words_of(error)}"
+def describe(error: BaseException | None) -> str:
+    """Return the text of an error as one line: ours without job and advice, a foreign one after its type's name."""
+    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {error_text(error)}"
 
 
 def _survives_pickling(value: object) -> bool:
@@ -267,13 +288,13 @@ def _survives_pickling(value: object) -> bool:
 
 
 class JobFailedError(AgentJobsError):
-    """The agent met an unrecoverable error. Raised by `AgentJob.raise_for_status()` only.
+    """The job's status is failed: the agent met an unrecoverable error. Raised by `AgentJob.raise_for_status()` only.
 
     Attributes:
         job: The failed job.
     """
 
-    advice = "its record may say more in job.raw"
+    advice = "the service's document may say why: job.raw"
 
     def __init__(self, job: "AgentJob") -> None:
         super().__init__(f"the job {job.shown_name} failed")
@@ -281,20 +302,20 @@ class JobFailedError(AgentJobsError):
 
 
 class JournalError(AgentJobsError):
-    """A batch's journal can't be used; the file is left as it is.
+    """The journal of a batch can't be used. Its file is left as it is.
 
     Attributes:
-        reason: `locked`, `corrupt`, `version`, `full`, `read_only`, or `io` for anything else that the system refused.
-        lost: Jobs that were created and that the journal could not take: they are written down nowhere else.
+        reason: `locked`, `corrupt`, `version`, `full`, `read_only`, or `io` for any other fault of file or database.
+        unrecorded: Jobs that were created and that could not be recorded: no other record of them exists.
     """
 
-    def __init__(self, message: str, reason: str, lost: "tuple[JobRef, ...]" = ()) -> None:
+    def __init__(self, message: str, reason: str, unrecorded: "tuple[JobRef, ...]" = ()) -> None:
         super().__init__(message)
         self.reason = reason
-        self.lost = lost
+        self.unrecorded = unrecorded
 
 
-BY_STATUS: Final[dict[int, type[ResponseError]]] = {
+BY_STATUS: Final[dict[int, type[ResponseError]]] = {  # any other 3xx or 4xx is a RejectedError, a 5xx a ServerError
     401: AuthError,
     403: AuthError,
     404: NotFoundError,

@@ -1,6 +1,5 @@
-"""What the service speaks of: jobs, and the references that find them again. Frozen values, aware UTC datetimes."""
+"""Jobs, and the references by which they are found again: frozen values; datetimes are aware, in UTC."""
 
-import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -9,49 +8,27 @@ from urllib.parse import quote, unquote
 from attrs import field, frozen
 
 from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_id
 from agentjobs_async.errors import InvalidInputError, JobFailedError
 
 __all__ = ["AgentJob", "JobRef", "JobSource", "JobStatus"]
 
-MAX_ID_LENGTH: Final = 512
-_CONTROL_OR_SURROGATE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
 
 class JobStatus(StrEnum):
-    """The statuses that the service documents."""
+    """The statuses that the service documents (any other one stays a plain string)."""
 
     ACTIVE = "active"
-    """The agent works."""
+    """The agent is at work."""
     COMPLETED = "completed"
-    """It is done; there is a pull request where it changed anything."""
+    """The agent is done; there is a pull request if it changed any file."""
     ARCHIVED = "archived"
-    """The job was put away."""
+    """The job was archived."""
     FAILED = "failed"
     """The agent met an unrecoverable error."""
 
 
 TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.FAILED})
 _KNOWN: Final = {status.value: status for status in JobStatus}
-
-
-def checked_id(name: str, value: object) -> str:
-    """Give `value` when it can be one segment of a path: the rule for project ids and job ids alike.
-
-    Raises:
-        InvalidInputError: Not a string, empty, over 512 characters, `.` or `..`, or with control characters or
-            surrogates.
-    """
-    if not isinstance(value, str):
-        raise InvalidInputError(f"{name} must be a string, not {type(value).__name__}")
-    if not value or len(value) > MAX_ID_LENGTH:
-        raise InvalidInputError(f"{name} must have 1 to {MAX_ID_LENGTH} characters, not {len(value)}")
-    if value in {".", ".."}:
-        raise InvalidInputError(
-            f"{name} must not be {value!r}: it would change the path; give the id as the service did"
-        )
-    if _CONTROL_OR_SURROGATE.search(value):
-        raise InvalidInputError(f"{name} must not contain control characters or surrogates: {one_line(value, 200)}")
-    return value
 
 
 def _id_rule(instance: object, attribute: Any, value: str) -> None:
@@ -61,29 +38,29 @@ def _id_rule(instance: object, attribute: Any, value: str) -> None:
 
 @frozen
 class JobRef:
-    """All it takes to find a job again, after a restart too. Pickles; holds no key.
+    """What finds a job again, also after a restart. Can be pickled; holds no key.
 
     Attributes:
-        project_id: 1 to 512 characters; not `.` or `..`, no control characters.
-        job_id: The same.
+        project_id: 1 to 512 characters; not `.` or `..`; no control characters, no surrogates.
+        job_id: As `project_id`.
 
     Raises:
-        InvalidInputError: One of them breaks that rule.
+        InvalidInputError: One of them breaks this rule.
     """
 
     project_id: str = field(validator=_id_rule)
     job_id: str = field(validator=_id_rule)
 
     def to_token(self) -> str:
-        """Give one line of visible ASCII: both ids percent-encoded, with a slash between."""
+        """Return the ref as one line of visible ASCII: both ids percent-encoded (RFC 3986), a slash between them."""
         return f"{quote(self.project_id, safe='')}/{quote(self.job_id, safe='')}"
 
     @classmethod
     def from_token(cls, text: str) -> Self:
-        """Take back what `to_token` gave; white space around it is ignored.
+        """Return the ref of a token made by `to_token`; white space around the token is ignored.
 
         Raises:
-            InvalidInputError: The text is no such token.
+            InvalidInputError: `text` is not such a token.
         """
         if not isinstance(text, str):
             raise InvalidInputError(f"a token must be a string, not {type(text).__name__}")
@@ -104,10 +81,10 @@ class JobRef:
 
 @frozen
 class JobSource:
-    """Where the agent works. Each is `None` when the service gave no text.
+    """Where the agent works. Each attribute is `None` when the service sent no text for it.
 
     Attributes:
-        repository: The repository.
+        repository: The repository, as the service names it.
         ref: The branch, tag or commit.
     """
 
@@ -123,19 +100,19 @@ def _known_status(value: JobStatus | str) -> JobStatus | str:
 
 @frozen
 class AgentJob:
-    """A job as the service showed it at one moment. Only `id` and `status` are vital; the rest may be `None`.
+    """A job as the service showed it at one moment. `id`, `project_id` and `status` are always set.
 
     Attributes:
-        id: The service's name for the job.
-        project_id: The project that it was created or read in; not part of the document.
-        status: A `JobStatus`, or the service's own text when it is none of them.
-        pr_link: The pull request's URL, only when it is absolute http(s) without userinfo or control characters;
-            any other text stays in `raw`. Never fetched.
-        source: Where the agent works.
-        model: What the agent runs on.
-        created_at: When it was created, in UTC.
-        archived_at: When it was archived, in UTC.
-        raw: The document as a plain dict, the key masked if the server echoed it.
+        id: The job's id.
+        project_id: The project in which the job was created or read; the service's document does not hold it.
+        status: A `JobStatus`, or the service's own text if it is none of them.
+        source: Where the agent works; `None` when the document does not say.
+        model: The model that the agent uses; `None` when the document does not say.
+        pr_link: The URL of the pull request; `None` unless the document holds an absolute http(s) URL without userinfo
+            and control characters (any other text stays in `raw`). It is never fetched.
+        created_at: When the job was created, in UTC; `None` when the document has no valid date.
+        archived_at: When the job was archived, in UTC; `None` when it was not.
+        raw: The document as a plain dict, with the key masked if the server echoed it.
     """
 
     id: str
@@ -150,10 +127,10 @@ class AgentJob:
 
     @property
     def ref(self) -> JobRef:
-        """What finds this job again.
+        """The reference by which this job is found again.
 
         Raises:
-            InvalidInputError: The ids of a hand-made job can't be polled.
+            InvalidInputError: The job was made by hand, with ids that no `JobRef` takes.
         """
         return JobRef(self.project_id, self.id)
 
@@ -164,12 +141,12 @@ class AgentJob:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the status is completed."""
+        """Whether the status is `completed`."""
         return self.status == JobStatus.COMPLETED
 
     @property
     def shown_name(self) -> str:
-        """Project and id as one printable line, as a ref's token is; of a hand-made job, too, that can't be polled."""
+        """Project and id as one printable line, like a token; unlike `ref`, it exists for every hand-made job."""
         return "/".join(quote(str(part), safe="", errors="replace") for part in (self.project_id, self.id))
 
     @property
@@ -178,10 +155,10 @@ class AgentJob:
         return one_line(self.status, 200)
 
     def raise_for_status(self) -> Self:
-        """Give the job itself, unless it failed.
+        """Return the job itself, unless it failed.
 
         Raises:
-            JobFailedError: The status is failed.
+            JobFailedError: The status is `failed`.
         """
         if self.status == JobStatus.FAILED:
             raise JobFailedError(self)
@@ -189,8 +166,8 @@ class AgentJob:
 
 
 @frozen
-class Paced:
-    """A job, and the seconds of patience that the server asked for beside it. Stays within the package."""
+class JobWithRetryAfter:
+    """A job, and the seconds of the Retry-After that came with it. Stays within the package."""
 
     job: AgentJob
     retry_after: float

@@ -1,68 +1,238 @@
-"""What a user says about waiting: when to ask again, what to put up with, and how much polls may use."""
+"""The user's settings of waiting: when to poll again, which faults to tolerate, how much all polls may use."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from math import inf
+from random import uniform
+from typing import Any, Final, Protocol
 
+import tenacity
 from attrs import field, frozen
+from tenacity.wait import wait_base
 
-from agentjobs_async._checks import checked_count, checked_seconds
-from agentjobs_async._strategies import DEFAULT_RETRY, DEFAULT_WAIT, RetryStrategy, WaitStrategy, checked_strategy
+from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async
+from agentjobs_async.errors import (
+    InvalidInputError,
+)
 
-__all__ = ["HttpTimeouts", "PollBudget", "PollPolicy"]
+__all__ = [
+    "DEFAULT_RETRY",
+    "DEFAULT_WAIT",
+    "History",
+    "PollBudget",
+    "PollPolicy",
+    "RetryStrategy",
+    "WaitStrategy",
+    "accepts",
+    "checked_policy",
+    "checked_strategy",
+    "delay_of",
+]
 
 
-def _plain_strategy(instance: object, attribute: Any, value: object) -> None:
+WaitStrategy = wait_base | Callable[[tenacity.RetryCallState], float]
+
+
+RetryStrategy = tenacity.retry_base | Callable[[tenacity.RetryCallState], bool]
+
+
+class _WaitByAge(wait_base):
+    """min(3.3 s + 3 % of the wait's age, 9 s), with ±10 % jitter.
+
+    The figures come from `benchmarks/bench_latency.py`: the end of a job that takes minutes is noticed at most 1.3
+    times as late as with the best fixed interval for as many requests; of a job of 20 s, within 10 % of its duration.
+    """
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        delay = 3.3 + 0.03 * (retry_state.seconds_since_start or 0.0)
+        return (delay if delay < 9.0 else 9.0) * uniform(0.9, 1.1)  # noqa: S311, PLR2004, FURB136 - no secret; called at each poll
+
+
+DEFAULT_WAIT: Final = _WaitByAge()
+
+
+DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
+
+
+class History(Protocol):
+    """What the polls of one job have shown so far. Times are loop times, in seconds.
+
+    Attributes:
+        started: When the wait started.
+        seen: When the grace for a 404 began: at the wait's start, or with the last response that showed the job.
+        shown: The number of the last poll that showed the job, from 1; 0 if none did.
+        polls: The number of polls made, including the one to decide on.
+    """
+
+    started: float
+    seen: float
+    shown: int
+    polls: int
+
+    @property
+    def bad_answers(self) -> int:
+        """The number of unusable responses in a row before the one to decide on."""
+
+    @property
+    def refused_since(self) -> float | None:
+        """Loop time since which the service has given other answers than the job it had shown; `None` if it has not."""
+
+
+def checked_strategy(name: str, value: object) -> None:
+    """Check a strategy for the setting `name`, which is `wait` or `retry`.
+
+    Raises:
+        InvalidInputError: `value` is not callable, is async, is a class instead of an instance, or a strategy of
+            another kind.
+    """
+    if not callable(value):
+        example = "wait_fixed(5)" if name == "wait" else "retry_if_exception_type(OSError)"
+        raise InvalidInputError(f"{name} must be a tenacity strategy such as {example}, not {type(value).__name__}")
+    if isinstance(value, type):
+        wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
+        raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
+    if is_async(value):
+        raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
+    if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
+        raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")
+
+
+_KINDS: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
+
+
+def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) -> float:
+    """Return the seconds from `outcome`, which came at the loop time `now`, to the next poll, as `wait` computes them.
+
+    Raises:
+        InvalidInputError: `wait` returned a negative delay, NaN, infinity, or something that is not a number.
+    """
+    delay: Any  # a user's strategy may return anything
+    try:
+        delay = wait(_CallState(history, outcome, now))
+    except RuntimeError:
+        # wait_exception() accepts failed outcomes only; a job that is still active is passed as tenacity's TryAgain.
+        if isinstance(outcome, Exception):
+            raise
+        delay = wait(_CallState(history, tenacity.TryAgain(), now))
+    if type(delay) is float and 0.0 <= delay < inf:
+        return delay
+    return checked_seconds("the delay that policy.wait gives", delay, zero=True)
+
+
+def accepts(retry: RetryStrategy, history: History, error: Exception, now: float) -> bool:
+    """Return whether `retry` regards `error` as transient."""
+    return bool(retry(_CallState(history, error, now)))
+
+
+class _Outcome(tenacity.Future):
+    """A finished attempt, as strategies read it; without the lock and condition of a real future, to be cheap."""
+
+    def __init__(self, attempt_number: int, held: object) -> None:
+        self.attempt_number = attempt_number
+        self._held = held
+
+    def __repr__(self) -> str:
+        return f"<outcome of attempt {self.attempt_number}: {self._held!r}>"
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        del timeout
+        if isinstance(self._held, BaseException):
+            raise self._held
+        return self._held
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        del timeout
+        return self._held if isinstance(self._held, BaseException) else None
+
+
+class _CallState(tenacity.RetryCallState):
+    """The argument of strategies. Times are loop times; there is no function to be called again.
+
+    One is made at each poll: constant values are class attributes, and the outcome is made when first read.
+    """
+
+    retry_object = tenacity.AsyncRetrying()
+    fn = None
+    args = ()
+    idle_for = 0.0
+    next_action = None
+    upcoming_sleep = 0.0
+
+    def __init__(self, history: History, held: object, now: float) -> None:
+        self.start_time = history.started
+        self.attempt_number = history.polls
+        self.outcome_timestamp = now
+        self._held = held
+
+    @cached_property
+    def kwargs(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def outcome(self) -> tenacity.Future:  # type: ignore[override]  # made when first read; tenacity may set it
+        return _Outcome(self.attempt_number, self._held)
+
+
+def _strategy(instance: object, attribute: Any, value: object) -> None:
     del instance
     checked_strategy(attribute.name, value)
 
 
-def _grace(value: float) -> float:
-    return checked_seconds("not_found_grace", value, zero=True)
+def _count(instance: object, attribute: Any, value: object) -> None:
+    del instance
+    checked_count(attribute.name, value)
 
 
-def _answers(value: int) -> int:
-    return checked_count("max_bad_answers", value)
+def _seconds_or_zero(instance: object, attribute: Any, value: object) -> None:
+    del instance
+    checked_seconds(attribute.name, value, zero=True)
 
 
-def _patience(value: float) -> float:
-    return checked_seconds("max_retry_after", value, zero=True)
+def _rate_or_none(instance: object, attribute: Any, value: object) -> None:
+    del instance
+    if value is not None:
+        checked_seconds(attribute.name, value, unit="polls per second")
 
 
 @frozen(eq=False)
 class PollPolicy:
-    """How a wait asks again. Compared by identity; every decision of a wait follows from it and from the answers.
+    """When a wait polls again, and which faults end it. Compared by identity.
+
+    Every decision of a wait follows from its policy and the responses alone.
 
     Attributes:
-        wait: Any tenacity wait strategy: the seconds from an answer to the next poll. It is called with a
-            `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and `outcome_timestamp` (loop
-            time) are set. By default 3.3 s, and 3 % of the wait's age more, up to 9 s (from an age of 190 s on), all
-            that give or take a tenth at random. `wait_exception` sees `tenacity.TryAgain` where the job was just still
-            active.
-        retry: Any plain tenacity retry strategy: which exceptions of your own get_job are passing faults; by default
-            every `OSError`, of which `TimeoutError` is one.
-        not_found_grace: Seconds from the wait's start, or from the last answer that showed the job, in which a 404
-            counts as "not visible yet"; 0 gives none.
-        max_bad_answers: How many unusable answers in a row end a wait; at least 1.
-        max_retry_after: The longest Retry-After that is obeyed, in seconds: a poll's longer one is cut to it (0 ignores
-            it), a create's longer one raises `RateLimitedError`.
+        wait: Any tenacity wait strategy. It returns the seconds from a response to the next poll, finite and at least
+            0, and is called with a `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and
+            `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
+            9 s (from an age of 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` when the poll
+            showed that the job has not ended.
+        retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
+            the default is every `OSError`, which includes `TimeoutError`.
+        not_found_grace: For how many seconds from the wait's start, or from the last response that showed the job, a
+            404 counts as "not visible yet"; 0 for not at all.
+        max_bad_answers: How many unusable responses in a row end a wait none of whose polls has shown the job; at
+            least 1.
+        max_retry_after: The longest Retry-After that is obeyed, in seconds. A longer one after a poll is cut to this
+            (0 ignores all of them); a longer one after a create raises `RateLimitedError`.
+        answer_grace: For how many seconds a wait, once one of its polls has shown the job, tolerates responses that do
+            not show it (404, refused, unusable), before it raises the last of them. The seconds count from the last
+            response that showed the job; when transient faults came between, from the first such response. A single
+            one is tolerated however rare the polls are; 0 raises each at once. For a 404, the longer of this and
+            `not_found_grace` counts.
 
     Raises:
-        InvalidInputError: A setting makes no sense. A strategy that gives anything but finite seconds from 0 on raises
-            it in the wait.
+        InvalidInputError: A setting is invalid. If `wait` returns an invalid delay, the wait raises it.
     """
 
-    wait: WaitStrategy = field(default=DEFAULT_WAIT, validator=_plain_strategy)
-    retry: RetryStrategy = field(default=DEFAULT_RETRY, validator=_plain_strategy)
-    not_found_grace: float = field(default=30.0, converter=_grace)
-    max_bad_answers: int = field(default=5, converter=_answers)
-    max_retry_after: float = field(default=60.0, converter=_patience)
-
-
-def _places(value: int) -> int:
-    return checked_count("in_flight", value)
-
-
-def _rate(value: float | None) -> float | None:
-    return None if value is None else checked_seconds("per_second", value, unit="polls per second")
+    wait: WaitStrategy = field(default=DEFAULT_WAIT, validator=_strategy)
+    retry: RetryStrategy = field(default=DEFAULT_RETRY, validator=_strategy)
+    not_found_grace: float = field(default=30.0, validator=_seconds_or_zero)
+    max_bad_answers: int = field(default=5, validator=_count)
+    max_retry_after: float = field(default=60.0, validator=_seconds_or_zero)
+    answer_grace: float = field(default=60.0, validator=_seconds_or_zero)
 
 
 @frozen
@@ -70,37 +240,25 @@ class PollBudget:
     """What all polls of one session or tracker may use together.
 
     Attributes:
-        in_flight: How many polls may be under way at once; at least 1. Waiting for a place is never taken for a slow
-            server.
-        per_second: How many polls may start per second; `None` sets no such limit.
+        in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
+            count towards its timeout.
+        per_second: How many polls may start per second, above 0; `None` sets no such limit.
 
     Raises:
-        InvalidInputError: A setting makes no sense.
+        InvalidInputError: A setting is invalid.
     """
 
-    in_flight: int = field(default=100, converter=_places)
-    per_second: float | None = field(default=None, converter=_rate)
+    in_flight: int = field(default=100, validator=_count)
+    per_second: float | None = field(default=None, validator=_rate_or_none)
 
 
-def _connect(value: float) -> float:
-    return checked_seconds("connect", value)
-
-
-def _request(value: float) -> float:
-    return checked_seconds("request", value)
-
-
-@frozen
-class HttpTimeouts:
-    """How long one exchange may take, in seconds.
-
-    Attributes:
-        connect: From the start to a ready connection: name lookup, TCP and TLS together.
-        request: One read of a job as a whole. A create is bounded by its own timeout instead.
+def checked_policy(policy: object) -> PollPolicy:
+    """Return `policy`, or the default for `None`.
 
     Raises:
-        InvalidInputError: Not a finite number above 0.
+        InvalidInputError: It is no `PollPolicy`.
     """
+    return checked_instance("policy", policy, PollPolicy) or _DEFAULT_POLICY
 
-    connect: float = field(default=10.0, converter=_connect)
-    request: float = field(default=30.0, converter=_request)
+
+_DEFAULT_POLICY: Final = PollPolicy()

@@ -40,7 +40,7 @@ class MemorySession:
         return AgentJob(f"job_{self._created}", project_id or "docs", "active")
 
     def watch(self, job: AgentJob | JobRef | str, **_: object) -> asyncio.Future[AgentJob]:
-        """Give the ended job at the next turn of the loop."""
+        """Return the ended job at the next turn of the loop."""
         found: asyncio.Future[AgentJob] = asyncio.get_running_loop().create_future()
         job_id = job.id if isinstance(job, AgentJob) else job.job_id if isinstance(job, JobRef) else job
         asyncio.get_running_loop().call_soon(found.set_result, AgentJob(job_id, "docs", "completed"))
@@ -48,12 +48,12 @@ class MemorySession:
 
 
 def items(count: int) -> Iterator[BatchItem]:
-    """Give so many items, lazily."""
+    """Return so many items, lazily."""
     return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
 
 
 def session() -> AgentJobsSession:
-    """Give a session in memory."""
+    """Return a session in memory."""
     return cast("AgentJobsSession", MemorySession())
 
 

@@ -26,7 +26,7 @@ LONGEST = 7_200.0
 
 
 def smithy(state: tenacity.RetryCallState) -> float:
-    """Give what the waiters of Smithy's clients do with their defaults, of 2 s and 120 s.
+    """Return what the waiters of Smithy's clients do with their defaults, of 2 s and 120 s.
 
     https://smithy.io/2.0/additional-specs/waiters.html#waiter-retries
     """
@@ -53,7 +53,7 @@ WORKLOADS: dict[str, Callable[[random.Random], float]] = {
 
 
 def durations(workload: str, jobs: int) -> list[float]:
-    """Give as many durations in seconds, none over two hours; the same ones every time."""
+    """Return as many durations in seconds, none over two hours; the same ones every time."""
     dice = random.Random(SEED)  # noqa: S311 - no secret
     return [min(WORKLOADS[workload](dice), LONGEST) for _ in range(jobs)]
 
@@ -90,7 +90,7 @@ def noticed(strategy: Strategy, jobs: Sequence[float]) -> Noticed:
 
 
 def equal_interval(requests: float, jobs: Sequence[float]) -> float:
-    """Give the fixed interval in seconds that makes as many requests per job."""
+    """Return the fixed interval in seconds that makes as many requests per job."""
     shortest, longest = 0.01, LONGEST
     while longest - shortest > 0.001 * shortest:
         middle = (shortest + longest) / 2

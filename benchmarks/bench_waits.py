@@ -81,7 +81,7 @@ async def tenacity_each(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> 
 
 
 async def azure_core(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Give Azure's poller a polling method that reads the job."""
+    """Return Azure's poller a polling method that reads the job."""
     from azure.core.polling import AsyncLROPoller, AsyncPollingMethod  # noqa: PLC0415 - weighs on its own process only
 
     class Polling(AsyncPollingMethod[AgentJob]):

@@ -67,7 +67,7 @@ class PostgreSQL:
         yield address.replace("/postgres?", f"/{name}?").replace("postgresql:", "postgresql+psycopg:")
 
     def cpu(self) -> float:
-        """Give the seconds of CPU of all of its processes, the ended ones too."""
+        """Return the seconds of CPU of all of its processes, the ended ones too."""
         leader = self._server.get_pid()
         own = Path(f"/proc/{leader}/stat").read_text().rpartition(") ")[2].split()
         ticks = sum(map(int, own[11:15]))
@@ -82,12 +82,12 @@ class PostgreSQL:
 
 
 def items(count: int) -> Iterator[BatchItem]:
-    """Give so many items, lazily."""
+    """Return so many items, lazily."""
     return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
 
 
 def session(url: str, **settings: Any) -> AgentJobsSession:
-    """Give a session that polls each job every so often."""
+    """Return a session that polls each job every so often."""
     policy = PollPolicy(wait=lambda _: INTERVAL)
     return AgentJobsSession(url, KEY, project_id="docs", policy=policy, **settings)
 

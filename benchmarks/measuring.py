@@ -21,7 +21,7 @@ Figures = dict[str, float]
 
 
 def arguments(description: str | None, rounds: int | None = None) -> ArgumentParser:
-    """Give a parser with the options that every benchmark has; without `rounds`, nothing is measured in any."""
+    """Return a parser with the options that every benchmark has; without `rounds`, nothing is measured in any."""
     parser = ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, help="where to save all figures")
     if rounds is None:
@@ -34,7 +34,7 @@ def arguments(description: str | None, rounds: int | None = None) -> ArgumentPar
 
 
 def chosen(candidates: Iterable[str], base: str, options: Namespace) -> list[str]:
-    """Give the candidates to be measured; the base is always among them."""
+    """Return the candidates to be measured; the base is always among them."""
     return [name for name in candidates if options.only is None or name == base or name in options.only]
 
 
@@ -67,11 +67,11 @@ class Rounds:
             self._figures.setdefault(name, {}).setdefault(what, []).append(value)
 
     def median(self, name: str, what: str) -> float:
-        """Give the median of a candidate's figures."""
+        """Return the median of a candidate's figures."""
         return median(self._figures[name][what])
 
     def ratio(self, name: str, what: str, base: str | None = None) -> float:
-        """Give the median of the ratios to the base."""
+        """Return the median of the ratios to the base."""
         pairs = zip(self._figures[name][what], self._figures[base or self._base][what], strict=True)
         return median(own / max(other, 1e-12) for own, other in pairs)
 
@@ -116,7 +116,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def resident_bytes() -> int:
-    """Give how much memory this process holds in RAM."""
+    """Return how much memory this process holds in RAM."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
@@ -142,7 +142,7 @@ class Ticker:
         self._timer = self._loop.call_at(self._due, self._tick)
 
     def stop(self) -> Figures:
-        """Give the pauses in seconds: by the clock, and by the CPU time that this process used between two ticks."""
+        """Return the pauses in seconds: by the clock, and by the CPU time that this process used between two ticks."""
         self._timer.cancel()
         return {
             "late_p99": quantiles(self._late, n=100)[98],

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentjobs_async import AgentJob, JobPolled, JobRef
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
-from agentjobs_async.cli.board import PollCounts, View, board_lines
+from agentjobs_async.cli._output.live import PollCounts, View, board_lines
 
 WIDTH, HEIGHT = 80, 18
 TITLE = "agentjobs run --file tasks.jsonl --journal run.db --create-rate 100/h"
@@ -22,7 +22,7 @@ COUNTS = {State.PLANNED: 3401, State.CREATED: 20, State.COMPLETED: 561, State.FA
 
 
 def scene(polls: PollCounts) -> View:
-    """Give the moment, and tell `polls` of its jobs."""
+    """Return the moment, and tell `polls` of its jobs."""
     active = []
     for number in range(16):
         ref = JobRef("docs", f"job_{number}")

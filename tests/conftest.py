@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
 
 # looptime asks for the loop even of a test without one, and Python 3.11 would make one then, which nobody closes.
 asyncio.set_event_loop(None)
+
+
+HERE = Path(__file__).parent
+SLOW = (
+    *("contract", "engines", "test_readme.py", "test_structure.py"),
+    *("batch/test_crashes.py", "batch/test_kills.py", "batch/test_leaving.py", "batch/test_outages.py"),
+    *("batch/test_journal.py", "batch/test_runner.py", "batch/store"),
+    *("cli/output/test_reports.py", "cli/output/test_screen.py", "cli/test_batches.py", "cli/test_emulation.py"),
+    *("cli/test_ending.py", "cli/test_fleet.py", "cli/test_interruption.py", "cli/test_out.py", "cli/test_planning.py"),
+    *("polling/test_scheduler.py", "test_start.py", "testing/test_pytest_plugin.py"),
+)
+"""Files and folders with tests that take a second or more, or are very many: `.ci/run fast` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests, in one place."""
+    for item in items:
+        if any(item.path.is_relative_to(HERE / place) for place in SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

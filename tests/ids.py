@@ -4,7 +4,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from agentjobs_async.models import MAX_ID_LENGTH
+from agentjobs_async._validation import MAX_NAME_LENGTH
 
 __all__ = ["LEGAL_IDS"]
 
@@ -12,6 +12,6 @@ _AWKWARD: Final = "./\\?#%&=+:;@!$'()*,[]{}|^`\"<>~-_ aZ0é\u202e\u2028\U0001f68
 LEGAL_IDS: Final = (
     st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from(_AWKWARD), min_size=1, max_size=12)
     | st.text(st.sampled_from("./%2eEfF\\"), min_size=1, max_size=8)
-    | st.just("\u20ac" * MAX_ID_LENGTH)
+    | st.just("\u20ac" * MAX_NAME_LENGTH)
 ).filter(lambda text: text not in {".", ".."})
 """Every id that the contract allows: no control characters (Cc), no surrogates (Cs), not . or .."""

@@ -3,7 +3,7 @@
 import tenacity
 from attrs import define
 
-from agentjobs_async.decision import Again, Answer, decide
+from agentjobs_async._polling.decision import Again, Answer, decide
 from agentjobs_async.models import AgentJob
 from agentjobs_async.policy import PollPolicy
 
@@ -24,9 +24,13 @@ class Past:
     seen: float
     polls: int = 1
     bad_answers: int = 0
+    shown: int = 0
+    refused_since: float | None = None
 
     def after(self, decision: Again) -> "Past":
-        return Past(self.started, decision.seen, self.polls + 1, decision.bad_answers)
+        return Past(
+            self.started, decision.seen, self.polls + 1, decision.bad_answers, decision.shown, decision.refused_since
+        )
 
 
 START = Past(NOW, NOW)

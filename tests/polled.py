@@ -51,7 +51,7 @@ def gaps(times: Sequence[float]) -> list[float]:
 
 
 def peak(times: Sequence[float], span: float = 1.0) -> int:
-    """Give the most of sorted `times` that lie within any `span`."""
+    """Return the most of sorted `times` that lie within any `span`."""
     first, most = 0, 0
     for last, time in enumerate(times):
         while time - times[first] >= span:
@@ -119,11 +119,11 @@ class Polled:
         return [at for at, _ in self.asked]
 
     def at(self, job_id: str = "job_1") -> list[float]:
-        """Give when the polls of one job began."""
+        """Return when the polls of one job began."""
         return [at for at, asked in self.asked if asked == job_id]
 
     def within(self, start: float, end: float) -> list[float]:
-        """Give when polls began, of those in a span."""
+        """Return when polls began, of those in a span."""
         return [at for at in self.times if start <= at < end]
 
 
@@ -149,7 +149,7 @@ async def ended_after(seconds: dict[str, float], ref: JobRef) -> str:
 
 
 def living(**seconds: float) -> Polled:
-    """Give a service whose jobs end at these times."""
+    """Return a service whose jobs end at these times."""
 
     async def state(ref: JobRef) -> str:
         return await ended_after(seconds, ref)

@@ -1,14 +1,17 @@
 """A real PostgreSQL for the tests: the one that a wheel brings, or the one that AGENTJOBS_TEST_POSTGRESQL names."""
 
 import os
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
 import psycopg
+import pytest
 from sqlalchemy import URL, make_url
 
 with warnings.catch_warnings():
@@ -60,6 +63,22 @@ class Server:
             return
         arguments = ("-w", "-m", "immediate", "-D", str(self._brought.pgdata), "-l", str(self._brought.log), "restart")
         pgexec("pg_ctl", arguments, bin_path=self._brought.bin_path, user=self._brought.system_user)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server: it takes connections and bytes, and answers nothing."""
+        if self._brought is None:
+            pytest.skip("only a server of our own can be stopped")
+        first = int((self._brought.pgdata / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        processes = [first, *map(int, children)]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
 
     def _execute(self, statement: str) -> None:
         execute(self._url, statement)

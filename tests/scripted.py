@@ -155,14 +155,14 @@ async def _received(reader: asyncio.StreamReader, connection: int) -> Received:
 
 
 def loopback_socket() -> socket.socket:
-    """Give a socket of a free port of this machine. Until it listens, connections to it are refused."""
+    """Return a socket of a free port of this machine. Until it listens, connections to it are refused."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     return sock
 
 
 def address(sock: socket.socket, scheme: str = "http") -> str:
-    """Give the base address of a server on `sock`."""
+    """Return the base address of a server on `sock`."""
     return f"{scheme}://127.0.0.1:{sock.getsockname()[1]}"
 
 

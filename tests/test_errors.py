@@ -29,7 +29,7 @@ from agentjobs_async.errors import (
     SessionClosedError,
     TransportError,
     WaitTimeoutError,
-    about,
+    with_ref,
 )
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -47,6 +47,7 @@ SAMPLES: list[tuple[AgentJobsError, dict[str, Any]]] = [
     (TransportError("reset"), {}),
     (CreateOutcomeUnknownError("it broke"), {"outcome": CreateOutcome.UNKNOWN, "phase": "request", "status": None}),
     (CreateOutcomeUnknownError("HTTP 500", "response", 500), {"phase": "response", "status": 500}),
+    (CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0), {"status": 503, "retry_after": 30.0}),
     *(
         (kind(499, "r-1", 7.5, "no"), {"status": 499, "request_id": "r-1", "retry_after": 7.5, "excerpt": "no"})
         for kind in RESPONSES
@@ -115,16 +116,16 @@ def test_names_its_job() -> None:
     """An error that came of a read or a wait names the job first, then what happened, then what to do."""
     error = NotFoundError(404, "r-1", None, "no such job")
     assert str(error) == f"HTTP 404: no such job; request id r-1; {error.advice}"
-    assert about(error, REF) is error
+    assert with_ref(error, REF) is error
     assert str(error) == f"job docs/job%201: HTTP 404: no such job; request id r-1; {error.advice}"
-    assert about(error, JobRef("docs", "other")).ref == REF
+    assert with_ref(error, JobRef("docs", "other")).ref == REF
     assert pickled(error).ref == REF
 
 
 def test_foreign_errors_name_nothing() -> None:
     """An exception that is not ours is left as it is."""
     error = ValueError("mine")
-    assert about(error, REF) is error
+    assert with_ref(error, REF) is error
     assert not hasattr(error, "ref")
 
 

@@ -12,8 +12,9 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agentjobs_async._validation import MAX_NAME_LENGTH, checked_id
 from agentjobs_async.errors import InvalidInputError, JobFailedError
-from agentjobs_async.models import MAX_ID_LENGTH, AgentJob, JobRef, JobSource, JobStatus, checked_id
+from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
 from tests.ids import LEGAL_IDS
 
 JOB = AgentJob(
@@ -32,7 +33,7 @@ ILLEGAL_IDS = [
     "",
     ".",
     "..",
-    "a" * (MAX_ID_LENGTH + 1),
+    "a" * (MAX_NAME_LENGTH + 1),
     "a\x00",
     "a\r\nb",
     "\t",

@@ -35,6 +35,7 @@ class AsyncWait(wait_base):
     ("name", "value"),
     [
         *(("not_found_grace", value) for value in BAD_SECONDS),
+        *(("answer_grace", value) for value in BAD_SECONDS),
         *(("max_retry_after", value) for value in BAD_SECONDS),
         *(("max_bad_answers", value) for value in BAD_COUNTS),
         *(("wait", value) for value in (None, 5, "5", async_strategy, AsyncWait())),
@@ -70,8 +71,8 @@ def test_no_budget(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("retry", ValueError, r"not the class ValueError: give retry_if_exception_type\(ValueError\)"),
-        ("wait", tenacity.wait_fixed, "not the class wait_fixed: give an instance"),
+        ("retry", ValueError, r"not the class ValueError: pass retry_if_exception_type\(ValueError\)"),
+        ("wait", tenacity.wait_fixed, "not the class wait_fixed: pass an instance"),
         ("wait", tenacity.stop_after_delay(5), "wait must be a tenacity wait_... strategy, not stop_after_delay"),
         ("wait", tenacity.retry_always, "wait must be a tenacity wait_... strategy"),
         ("retry", tenacity.wait_fixed(5), "retry must be a tenacity retry_... strategy, not wait_fixed"),
@@ -86,10 +87,12 @@ def test_what_was_meant(name: str, value: Any, words: str) -> None:
 
 def test_settings() -> None:
     """Zero is legal where it means something, and what is given is what is kept."""
-    policy = PollPolicy(not_found_grace=0, max_bad_answers=1, max_retry_after=0)
+    policy = PollPolicy(not_found_grace=0, max_bad_answers=1, max_retry_after=0, answer_grace=0)
     assert (policy.not_found_grace, policy.max_bad_answers, policy.max_retry_after) == (0, 1, 0)
+    assert policy.answer_grace == 0
     defaults = PollPolicy()
     assert (defaults.not_found_grace, defaults.max_bad_answers, defaults.max_retry_after) == (30.0, 5, 60.0)
+    assert defaults.answer_grace == 60.0
     assert (PollBudget().in_flight, PollBudget().per_second) == (100, None)
     assert PollBudget(1, 0.5) == PollBudget(in_flight=1, per_second=0.5)
 

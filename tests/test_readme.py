@@ -13,7 +13,7 @@ from aiohttp import ClientSession, web
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, WaitTimeoutError
 from agentjobs_async.batch import BatchItem, Journal, State, run_batch
-from agentjobs_async.testing import Emulator, Fault, JobLife
+from agentjobs_async.testing import Emulator, Fault, JobScript
 
 README = Path(__file__).parent.parent / "README.md"
 SAMPLES = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -23,7 +23,7 @@ LONGEST = 12
 @pytest.fixture
 async def emulator(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Emulator]:
     async with Emulator() as emulator:
-        emulator.script(JobLife(duration=0.05))
+        emulator.script(JobScript(duration=0.05))
         monkeypatch.setenv("AGENTJOBS_BASE_URL", emulator.base_url)
         monkeypatch.setenv("AGENTJOBS_API_KEY", emulator.api_key)
         monkeypatch.setenv("AGENTJOBS_PROJECT_ID", "docs")
@@ -184,10 +184,10 @@ async def test_batch_sample(
 
 
 async def test_journal_sample(emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The sample of a journal lists what is unsure, settles it, and plans what failed once more."""
+    """The sample of a journal lists what is unknown, settles it, and plans what failed once more."""
     for prompt in ("Document page-7", "Document page-8"):
         await emulator.inject(Fault.parse("500"), prompt=prompt)
-    emulator.script(JobLife(outcome="failed"), prompt="Document page-9")
+    emulator.script(JobScript(outcome="failed"), prompt="Document page-9")
     path = tmp_path / "run.db"
     items = [BatchItem(key, f"Document {key}") for key in ("page-7", "page-8", "page-9")]
     async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:

@@ -32,7 +32,9 @@ from agentjobs_async import (
     CreateOutcomeUnknownError,
     HttpTimeouts,
     InvalidInputError,
+    JobFailedError,
     JobRef,
+    JobStatus,
     NotFoundError,
     NotSentError,
     PollBudget,
@@ -46,7 +48,7 @@ from agentjobs_async import (
     WaitTimeoutError,
     __version__,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.scripted import KEY, SERVICE, Reply, Scripted, http, job, reply, session_of
 
 REF = JobRef("docs", "job_1")
@@ -203,6 +205,20 @@ async def test_missing_project(call: Call, monkeypatch: pytest.MonkeyPatch) -> N
         ("max_document_bytes", (0, -1, True, 1.5, NAN, "1")),
         ("allow_insecure", (None, 1, "yes")),
         ("user_agent", ("", " ", "a\r\nX: y", "ü", 5)),
+        ("create_refusals", (503, None, "503", {"503"}, [True], [499], [600], [429], [503.0], [10**9999])),
+        (
+            "statuses",
+            (
+                None,
+                ["cancelled"],
+                {"": JobStatus.FAILED},
+                {5: JobStatus.FAILED},
+                {"cancelled": "failed"},
+                {"cancelled": None},
+                {"active": JobStatus.FAILED},
+                {JobStatus.FAILED: JobStatus.COMPLETED},
+            ),
+        ),
         ("hook", ([5], [None], ["print"], [asyncio.sleep], 5, print)),
     ],
 )
@@ -224,8 +240,11 @@ BAD_TIMEOUTS = (0, -1, True, NAN, INFINITY, "5", 10**400)
         ("prompt", lambda s, value: s.create_job(value), ("", " \n", "\ud800", None, b"x")),
         ("project_id", lambda s, value: s.create_job("x", project_id=value), ("", "..", "a\x00", 5)),
         ("timeout", lambda s, value: s.create_job("x", timeout=value), (*BAD_TIMEOUTS, None)),
+        ("before_send", lambda s, value: s.create_job("x", before_send=value), (5, asyncio.sleep)),
         ("job", lambda s, value: s.get_job(value), (None, 5, b"job_1", {})),
         ("job_id", lambda s, value: s.get_job(value), ("", ".", "a\x7f", "x" * 513)),
+        ("contains a slash: pass JobRef.from_token", lambda s, value: s.wait_for_job(value), ("docs/job_1", "a/b/c")),
+        ("contains a slash", lambda s, value: s.watch(value), ("docs/job_1",)),
         ("job", lambda s, value: s.wait_for_job(value), (None, 5, b"job_1", {})),
         ("timeout", lambda s, value: s.wait_for_job(REF, timeout=value), BAD_TIMEOUTS),
         ("on_update", lambda s, value: s.wait_for_job(REF, on_update=value), (5, asyncio.sleep)),
@@ -324,6 +343,37 @@ async def test_own_get_job() -> None:
     assert emulator.requests == ()
 
 
+STATUSES = {"cancelled": JobStatus.FAILED, "queued": JobStatus.ACTIVE, "failed": JobStatus.FAILED}
+
+
+@pytest.mark.looptime
+async def test_other_words_for_a_status(caplog: pytest.LogCaptureFixture) -> None:
+    """Words of the service that the user named are one of the four, in creates and polls, and `raw` keeps them."""
+    async with Scripted(job("queued"), job("queued"), job("cancelled")) as server:
+        async with server.session(statuses=STATUSES) as session:
+            created = await session.create_job("Fix it")
+            assert (created.status, created.raw["status"]) == (JobStatus.ACTIVE, "queued")
+            ended = await session.wait_for_job(created)
+            assert (ended.status, ended.raw["status"]) == (JobStatus.FAILED, "cancelled")
+            with pytest.raises(JobFailedError):
+                (await session.get_job(ended.ref)).raise_for_status()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("kind", [AgentJob, dict])
+async def test_other_words_in_an_own_get_job(kind: type) -> None:
+    """Such words are read in what a get-job callable of the user's gives, be it a job or a document."""
+
+    async def get_job(ref: JobRef) -> AgentJob | dict[str, object]:
+        document: dict[str, object] = {"id": ref.job_id, "status": "cancelled"}
+        return document if kind is dict else AgentJob(ref.job_id, ref.project_id, "cancelled", raw=document)
+
+    async with session_of(get_job=get_job, statuses=STATUSES) as session:
+        for call in (session.get_job, session.wait_for_job):
+            job = await call("job_1")
+            assert (job.status, job.raw["status"]) == (JobStatus.FAILED, "cancelled")
+
+
 @pytest.mark.parametrize("call", [lambda s: s.get_job("job_1"), lambda s: s.wait_for_job("job_1")])
 async def test_errors_name_their_job(call: Call) -> None:
     """What a read or a wait raises says which job it is about, in its text and as a ref."""
@@ -350,7 +400,7 @@ async def test_documents_that_are_no_job() -> None:
 async def test_run_job() -> None:
     """A run creates and waits: `on_update` sees the job as it was created, then each change."""
     seen: list[AgentJob] = []
-    async with Emulator(lives=JobLife(duration=100)) as emulator, emulator.session() as session:
+    async with Emulator(script=JobScript(duration=100)) as emulator, emulator.session() as session:
         ended = await session.run_job("Fix it", project_id="docs", on_update=seen.append)
     assert ended.succeeded
     assert [found.status for found in seen] == ["active", "completed"]
@@ -362,7 +412,7 @@ async def test_run_job() -> None:
 async def test_run_job_spans_the_create(seconds: float) -> None:
     """The time of a run spans the create and the wait."""
     async with (
-        Emulator(lives=JobLife(duration=1000), latency=20) as emulator,
+        Emulator(script=JobScript(duration=1000), latency=20) as emulator,
         emulator.session(project_id="docs") as session,
     ):
         began = clock()
@@ -390,7 +440,7 @@ async def test_waiting_for_a_place_is_no_slow_server() -> None:
     settings: dict[str, Any] = {"budget": PollBudget(in_flight=1), "timeouts": HttpTimeouts(request=2)}
     events: list[object] = []
     async with (
-        Emulator(lives=JobLife(duration=1), latency=1) as emulator,
+        Emulator(script=JobScript(duration=1), latency=1) as emulator,
         emulator.session(project_id="docs", hooks=[events.append], **settings) as session,
     ):
         created = [await session.create_job(f"Fix {n}") for n in range(50)]
@@ -442,8 +492,8 @@ async def test_closing_in_the_middle() -> None:
         await asyncio.sleep(2000)
         assert len(server.requests) == sent
     errors = [type(call.exception()) for call in calls]
-    closed, unsure = SessionClosedError, CreateOutcomeUnknownError
-    assert errors == [closed, closed, unsure, closed, closed, unsure]
+    closed, unknown = SessionClosedError, CreateOutcomeUnknownError
+    assert errors == [closed, closed, unknown, closed, closed, unknown]
     gc.collect()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -521,7 +571,7 @@ async def _ended(ref: JobRef) -> AgentJob:
 
 async def _used(session: AgentJobsSession) -> None:
     await session.get_job(REF)
-    await session._transport.aclose()
+    await session._service.aclose()
 
 
 FORK = """
@@ -579,7 +629,7 @@ def found_in(text: str) -> list[str]:
 
 
 def everything_of(error: BaseException) -> str:
-    """Give all that a log, a report or a pickle can show of an error and of those it came from."""
+    """Return all that a log, a report or a pickle can show of an error and of those it came from."""
     texts, todo, done = list[str](), [error], set[int]()
     while todo:
         one = todo.pop()
@@ -614,7 +664,7 @@ async def test_session_never_shows_its_key() -> None:
                 take(session)
         with pytest.raises(attrs.exceptions.NotAnAttrsClassError):
             attrs.asdict(session)  # type: ignore[arg-type]  # what a careless log formatter does
-        assert found_in(repr(attrs.asdict(session._codec, recurse=False))) == []
+        assert found_in(repr(attrs.asdict(session._service._decoder, recurse=False))) == []
 
 
 def test_refused_settings_never_show_the_key() -> None:

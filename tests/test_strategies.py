@@ -9,8 +9,8 @@ import tenacity
 from attrs import evolve
 from tenacity.wait import wait_base
 
-from agentjobs_async._strategies import create_attempts
-from agentjobs_async.decision import Again, Answer, Failed, decide
+from agentjobs_async._http.create import create_attempts
+from agentjobs_async._polling.decision import Again, Answer, Failed, decide
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -202,7 +202,7 @@ async def test_create_until_its_time(reason: str) -> None:
         NotSentError("bad certificate", "certificate"),
         CreateOutcomeUnknownError("reset"),
         TransportError("reset"),
-        ServerError(503, None, 1.0),
+        ServerError(503, None, 60.1),
         RejectedError(400),
         RejectedError(408),
         AuthError(401),

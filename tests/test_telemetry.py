@@ -11,9 +11,9 @@ from attrs.exceptions import FrozenInstanceError
 from agentjobs_async.errors import CreateOutcome, InvalidInputError, NotSentError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import (
-    Contained,
     CreateFailed,
     Event,
+    GuardedCallback,
     Hooks,
     JobChanged,
     JobCreated,
@@ -22,6 +22,7 @@ from agentjobs_async.telemetry import (
     PollFailed,
     StatusWarnings,
     WaitEnded,
+    WaitStarted,
     logger,
 )
 
@@ -49,6 +50,7 @@ LOGGED: list[tuple[Event, int, str]] = [
         logging.DEBUG,
         r"poll 4 of docs/job%201 failed: ValueError: two\nlines\x1b[31m",
     ),
+    (WaitStarted(REF), logging.DEBUG, "wait for docs/job%201 started"),
     (
         WaitEnded(REF, DONE, None, 5, 61.0),
         logging.INFO,
@@ -133,7 +135,7 @@ def test_faulty_hook(error: BaseException, caplog: pytest.LogCaptureFixture) -> 
 def test_leaving(error: BaseException) -> None:
     """What ends the program is not held back."""
     with pytest.raises(type(error)):
-        Contained("a hook", Recorder(error))(None)
+        GuardedCallback("a hook", Recorder(error))(None)
 
 
 def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +174,7 @@ async def coroutine_function(event: Any) -> None: ...
 def test_no_observer(observer: Any, words: str) -> None:
     """What can't be called, or would have to be awaited, is refused by its name."""
     with pytest.raises(InvalidInputError, match=f"^on_update must be.*{words}|^on_update {words}"):
-        Contained("on_update", observer)
+        GuardedCallback("on_update", observer)
     with pytest.raises(InvalidInputError, match=r"^a hook must be"):
         Hooks([observer])
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import one_line, words_of
+from agentjobs_async._text import error_text, one_line
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ class Speechless(Exception):  # noqa: N818 - stands for a foreign exception of a
 )
 def test_words_of(error: Exception, words: str) -> None:
     """A foreign exception is told in one line, by its type when it has no words or can't say them."""
-    assert words_of(error) == words
+    assert error_text(error) == words

@@ -36,6 +36,7 @@ from agentjobs_async import (
     TrackerStats,
     TransportError,
     WaitEnded,
+    WaitStarted,
     WaitTimeoutError,
     wait_for_job,
 )
@@ -148,9 +149,9 @@ async def test_rides_out(waiting: Waiting, fault: object) -> None:
     ids=str,
 )
 async def test_does_not_ride_out(waiting: Waiting, fault: Exception) -> None:
-    """What asking again is no use after comes out at once: the object itself, with no context."""
+    """What asking again is no use after comes out at once, without a grace: the object itself, with no context."""
     get_job = Polled("active", fault)
-    async with waiting(get_job, every(2)) as wait:
+    async with waiting(get_job, every(2, answer_grace=0)) as wait:
         with pytest.raises(type(fault)) as caught:
             await wait(REF)
     assert caught.value is fault
@@ -265,7 +266,7 @@ async def test_wish_beyond_the_deadline(waiting: Waiting) -> None:
 async def test_grace(waiting: Waiting, first: list[object], ends_at: float) -> None:
     """A 404 is ridden out for the grace, from the start or from the last answer that showed the job."""
     get_job = Polled(*first, response(NotFoundError, 404))
-    async with waiting(get_job, every(2, not_found_grace=29 + bool(first) * 3)) as wait:
+    async with waiting(get_job, every(2, not_found_grace=29 + bool(first) * 3, answer_grace=0)) as wait:
         with pytest.raises(NotFoundError):
             await wait(REF)
     assert get_job.at()[-1] == ends_at
@@ -275,12 +276,116 @@ async def test_grace(waiting: Waiting, first: list[object], ends_at: float) -> N
 async def test_bad_answers(waiting: Waiting) -> None:
     """So many unusable answers in a row end a wait; a good or a transient one between them starts anew."""
     bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
-    get_job = Polled(bad, bad, "active", bad, bad, response(ServerError, 500), bad, bad, last, "completed")
+    get_job = Polled(bad, bad, response(ServerError, 500), bad, bad, last, "completed")
     async with waiting(get_job, every(1, max_bad_answers=3)) as wait:
         with pytest.raises(ProtocolError) as caught:
             await wait(REF)
     assert caught.value is last
-    assert len(get_job.asked) == 9
+    assert len(get_job.asked) == 6
+
+
+REFUSED: Final = NotSentError("connection refused", "refused")
+
+
+async def fails_when_cut(_ref: JobRef) -> object:
+    try:
+        return await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise OSError("cancelled") from None
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("last", [never, fails_when_cut])
+@pytest.mark.parametrize("before", [[OSError(), REFUSED], ["active", REFUSED, REFUSED]], ids=len)
+async def test_cause_of_a_timeout(waiting: Waiting, before: list[object], last: object) -> None:
+    """A wait whose last poll the deadline cuts tells what the polls before it failed with."""
+    async with waiting(Polled(*before, last), every(2)) as wait:
+        with pytest.raises(WaitTimeoutError, match="last error: connection refused") as caught:
+            await wait(REF, timeout=9)
+    assert (caught.value.last_error, caught.value.polls) == (REFUSED, len(before) + 1)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("before", [[], ["active"], [REFUSED, "active"]], ids=len)
+async def test_timeout_without_a_cause(waiting: Waiting, before: list[object]) -> None:
+    """That the last poll was cut is told where nothing else is known since the last good answer."""
+    async with waiting(Polled(*before, never), every(2)) as wait:
+        with pytest.raises(WaitTimeoutError, match="no answer until the wait ended") as caught:
+            await wait(REF, timeout=9)
+    assert isinstance(caught.value.last_error, TransportError)
+
+
+REFUSALS: Final = (
+    response(NotFoundError, 404),
+    response(NotFoundError, 410),
+    response(AuthError, 401),
+    response(AuthError, 403),
+    response(RejectedError, 302),
+    response(ServerError, 501),
+    ProtocolError("not_json", "<html>"),
+)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_refusals_of_a_job_that_was_seen(waiting: Waiting, refusal: Exception) -> None:
+    """Once a poll has shown the job, any other answer is ridden out for the grace since then, and raised after it."""
+    get_job = Polled("active", *[refusal] * 9, "active", refusal)
+    async with waiting(get_job, every(2, answer_grace=20, not_found_grace=1)) as wait:
+        with pytest.raises(type(refusal)) as caught:
+            await wait(REF)
+    assert caught.value is refusal
+    assert get_job.at()[-1] == pytest.approx(20 + 20, abs=0.3)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_known_from_its_create_is_not_seen(waiting: Waiting, refusal: Exception) -> None:
+    """A job that is known from its create only has not been seen: a wrong `get_path` shows at once."""
+    policy = every(2, not_found_grace=0, max_bad_answers=1)
+    async with waiting(Polled(refusal), policy) as wait:
+        began = clock()
+        with pytest.raises(type(refusal)):
+            await wait(ACTIVE)
+        assert clock() == began
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_refusals_after_an_outage(waiting: Waiting, refusal: Exception) -> None:
+    """A service that refuses while it comes back from a long outage has the whole grace, whatever flickers then."""
+    outage: list[object] = [response(ServerError, 502)] * 50
+    back: list[object] = [refusal, response(ServerError, 502)] * 4
+    get_job = Polled("active", *outage, *back, "completed")
+    async with waiting(get_job, every(2, answer_grace=15)) as wait:
+        assert (await wait(REF)).succeeded
+    get_job = Polled("active", *outage, *back * 4, "completed")
+    async with waiting(get_job, every(2, answer_grace=15, not_found_grace=0)) as wait:
+        with pytest.raises(type(refusal)):
+            await wait(REF)
+    assert get_job.at()[-1] == pytest.approx(102 + 16, abs=0.8)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_rare_polls(waiting: Waiting, refusal: Exception) -> None:
+    """A single refusal ends no wait that has seen its job, however rare its polls; the next one in a row does."""
+    get_job = Polled("active", refusal, "active", refusal, refusal)
+    async with waiting(get_job, every(100)) as wait:
+        with pytest.raises(type(refusal)):
+            await wait(REF)
+    assert len(get_job.asked) == 5
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("not_found_grace", "answer_grace", "ends_at"), [(30, 10, 30), (10, 30, 30), (20, 0, 20)])
+async def test_longer_grace(waiting: Waiting, not_found_grace: float, answer_grace: float, ends_at: float) -> None:
+    """A job that was seen and is missing then is ridden out for the longer of the two graces."""
+    get_job = Polled("active", response(NotFoundError, 404))
+    async with waiting(get_job, every(2, not_found_grace=not_found_grace, answer_grace=answer_grace)) as wait:
+        with pytest.raises(NotFoundError):
+            await wait(REF)
+    assert get_job.at()[-1] == pytest.approx(ends_at, abs=0.3)
 
 
 @pytest.mark.looptime
@@ -509,7 +614,12 @@ async def test_closing_in_the_middle() -> None:
     asked = len(get_job.asked)
     await asyncio.sleep(100)
     assert len(get_job.asked) == asked == 6
-    assert Counter(type(event).__name__ for event in events) == {"JobPolled": 3, "PollFailed": 3, "WaitEnded": 11}
+    assert Counter(type(event).__name__ for event in events) == {
+        "WaitStarted": 11,
+        "JobPolled": 3,
+        "PollFailed": 3,
+        "WaitEnded": 11,
+    }
 
 
 @pytest.mark.looptime
@@ -629,13 +739,13 @@ async def test_notify_by_job_and_by_ref() -> None:
 
 @pytest.mark.looptime
 async def test_end_of_what_needs_no_wait() -> None:
-    """A job that has ended already is one event for the hooks, and the future is done."""
+    """A wait for a job that has ended already tells the hooks its start and its end, and the future is done."""
     events: list[object] = []
     async with JobTracker(never, hooks=[events.append]) as tracker:
         watch = tracker.watch(DONE)
         assert (watch.done(), watch.result()) == (True, DONE)
         assert await tracker.wait_for_job(DONE) is DONE
-    assert events == [WaitEnded(REF, DONE, None, 0, 0.0)] * 2
+    assert events == [WaitStarted(REF), WaitEnded(REF, DONE, None, 0, 0.0)] * 2
 
 
 # Any history.
@@ -698,7 +808,7 @@ class History:
         self.still = 0.0
         policy = every(1, not_found_grace=3, max_bad_answers=3)
         self.tracker = JobTracker(self._asked, policy=policy, budget=budget, hooks=[self.events.append])
-        self.scheduler = self.tracker._tracker.enter()
+        self.scheduler = self.tracker._scheduler()
 
     async def _asked(self, ref: JobRef) -> Any:
         if ref not in self.scheduler._jobs:
@@ -764,12 +874,23 @@ class History:
         queue = scheduler._queue
         assert asyncio.all_tasks() == {asyncio.current_task()}
         workers = scheduler._workers
-        held: list[Sized] = [scheduler._jobs, scheduler._notified, workers._workers, workers._leaving]
-        held += [scheduler._alarms._timers, workers._alarms._timers]
+        held: list[Sized] = [
+            scheduler._jobs,
+            scheduler._contexts,
+            scheduler._notified,
+            workers._workers,
+            workers._leaving,
+        ]
+        held += [scheduler._deadlines._alarms._timers, workers._alarms._timers]
         held += [queue._alarms._timers, queue._ready, queue._urgent]
-        held += [scheduler._deadlines._buckets, queue._timetable._buckets]
+        held += [
+            scheduler._deadlines._chunks,
+            scheduler._deadlines._due,
+            scheduler._ending._left,
+            queue._timetable._buckets,
+        ]
         assert [len(holder) for holder in held] == [0] * len(held)
-        assert (workers._starting, queue._ghosts) == (None, 0)
+        assert (workers._starting, queue._stale) == (None, 0)
         assert sum(scheduler._counters._observed.values()) == 0
 
 

@@ -1,18 +1,14 @@
 """What goes into a batch and what comes out of it."""
 
-import re
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
 
 from attrs import field, frozen
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async._validation import checked_id, checked_name, checked_prompt
 
-__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item", "checked_key"]
-
-_LONGEST_KEY: Final = 512
-_CONTROL_OR_SURROGATE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item"]
 
 
 @frozen
@@ -35,6 +31,7 @@ class Outcome(StrEnum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    """The agent failed; or its job is gone (410, or 404 beyond its grace), as `error` then says."""
     ARCHIVED = "archived"
     REJECTED = "rejected"
     """Refused, by the service or before anything was sent: no agent was started."""
@@ -54,7 +51,7 @@ class BatchResult:
         item: The item.
         outcome: One of the `Outcome`s.
         job: The job that ended, or as it was seen last; `None` when none was seen.
-        error: Why there is no ended job; `None` when there is one.
+        error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
         ref: The job, also where it was not seen; `None` when no id is known.
     """
 
@@ -70,7 +67,7 @@ Refusals = list[tuple[BatchItem, InvalidInputError]]
 
 
 def check_items(items: Iterable[BatchItem]) -> tuple[list[BatchItem], Refusals]:
-    """Give the items that can be sent, and those that can't."""
+    """Return the items that can be sent, and those that can't."""
     good: list[BatchItem] = []
     refused: Refusals = []
     for item in items:
@@ -82,35 +79,15 @@ def check_items(items: Iterable[BatchItem]) -> tuple[list[BatchItem], Refusals]:
 
 
 def checked_item(item: object) -> BatchItem:
-    """Give `item` when it can be sent.
+    """Return `item` when it can be sent.
 
     Raises:
         InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, and why.
     """
     if not isinstance(item, BatchItem):
         raise InvalidInputError(f"items must be BatchItems, such as BatchItem(key, prompt), not {type(item).__name__}")
-    checked_key(item.key)
-    if not isinstance(item.prompt, str):
-        raise InvalidInputError(f"prompt must be a string, not {type(item.prompt).__name__}")
-    if not item.prompt.strip():
-        raise InvalidInputError("prompt is blank: it must say something")
-    if re.search("[\ud800-\udfff]", item.prompt):
-        raise InvalidInputError("prompt must not contain surrogates: it can't be sent as UTF-8")
+    checked_name("key", item.key)
+    checked_prompt("prompt", item.prompt)
     if item.project_id is not None:
-        JobRef(item.project_id, "any")
+        checked_id("project_id", item.project_id)
     return item
-
-
-def checked_key(key: object) -> str:
-    """Give `key` when it can name an item.
-
-    Raises:
-        InvalidInputError: It is no string of 1 to 512 characters, or has control characters or surrogates.
-    """
-    if not isinstance(key, str):
-        raise InvalidInputError(f"key must be a string, not {type(key).__name__}")
-    if not 0 < len(key) <= _LONGEST_KEY:
-        raise InvalidInputError(f"key must have 1 to {_LONGEST_KEY} characters, not {len(key)}")
-    if _CONTROL_OR_SURROGATE.search(key):
-        raise InvalidInputError("key must not contain control characters or surrogates")
-    return key

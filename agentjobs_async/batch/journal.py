@@ -6,30 +6,32 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import islice
-from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from attrs import asdict
-from sqlalchemy import URL
 
-import agentjobs_async.batch._server as server
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async.batch._backend import Backend, file_backend
-from agentjobs_async.batch._database import Database
-from agentjobs_async.batch._file import Ownership, check, check_kind, make
-from agentjobs_async.batch._presence import Presence
-from agentjobs_async.batch._tables import Moment
-from agentjobs_async.batch.entries import Entries, JournalRow, Rows, difference
+from agentjobs_async._validation import checked_bare_id, checked_span
+from agentjobs_async.batch._store import postgresql as server
+from agentjobs_async.batch._store.address import ServerAddress, server_address
+from agentjobs_async.batch._store.backend import Backend, file_backend
+from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows, difference
+from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+from agentjobs_async.batch._store.sqlite_file import JournalLock, check, check_kind, make
+from agentjobs_async.batch._store.tables import Moment
+from agentjobs_async.batch._store.writer import Database, until_done
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.states import RETRIED, State
 
 __all__ = ["Journal"]
 
 _PAGE: Final = 500
-_RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
+_CLOSING_SECONDS: Final = 5.0  # what a close waits for a server that does not answer
+_CANCELLED_SECONDS: Final = 1.0  # the same when a cancellation leaves the block: for what is being written just now
+_ABANDONED: Final = frozenset({State.CREATED, State.UNKNOWN})
 
 
 class Journal:
@@ -48,7 +50,7 @@ class Journal:
 
     def __init__(
         self,
-        place: Path | URL,
+        place: Path | ServerAddress,
         *,
         read_only: bool,
         clock: Callable[[], float] | None,
@@ -59,8 +61,8 @@ class Journal:
         self._read_only = read_only
         self._clock = clock
         self._owner_timeout = owner_timeout
-        self._owned: Ownership | None = None
-        self._presence: Presence | None = None
+        self._owned: JournalLock | None = None
+        self._presence: Heartbeat | None = None
         self._database: Database | None = None
         self._entries: Entries | None = None
 
@@ -73,7 +75,7 @@ class Journal:
         clock: Callable[[], float] | None = None,
         owner_timeout: float = 30.0,
     ) -> Self:
-        """Give the journal of a file or a database, to be used as `async with`; that makes it when it is missing.
+        """Return the journal of a file or a database, to be used as `async with`; that makes it when it is missing.
 
         Entering it raises a `JournalError` when it can't be used, and leaves it as it is: `.reason` is
         `locked` (somebody else owns the file), `corrupt` (broken, or no journal), `version` (another version made it),
@@ -91,29 +93,38 @@ class Journal:
         Raises:
             InvalidInputError: The URL is none of PostgreSQL, or `owner_timeout` no finite number above 0.
         """
-        if isinstance(owner_timeout, bool) or not 0 < owner_timeout < inf:
-            raise InvalidInputError("owner_timeout must be a finite number of seconds above 0")
-        address = os.fspath(place)
-        url = server.server_url(address)
-        return cls(Path(address) if url is None else url, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
+        checked_span("owner_timeout", owner_timeout)
+        text = os.fspath(place)
+        at = server_address(text) or Path(text)
+        return cls(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
 
     @property
     def name(self) -> str:
         """What may be shown of its place: no credentials."""
-        return str(self._place) if isinstance(self._place, Path) else server.name_of(self._place)
+        return str(self._place) if isinstance(self._place, Path) else self._place.name
 
     @property
     def address(self) -> str:
-        """What opens the same journal again: the path, or the URL without its password, which libpq finds elsewhere."""
-        return str(self._place) if isinstance(self._place, Path) else server.address_of(self._place)
+        """What opens the same journal again: the path, or the URL without its secrets, which libpq finds elsewhere."""
+        return str(self._place) if isinstance(self._place, Path) else self._place.shown
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether `address` leads to what is open here: a file may have been moved, removed or replaced meanwhile."""
+        return self._owned is None or (isinstance(self._place, Path) and self._owned.holds(self._place))
 
     @property
     def is_shared(self) -> bool:
         """Whether any number of processes may own it at once."""
         return not isinstance(self._place, Path)
 
+    @property
+    def owner_timeout(self) -> float:
+        """Seconds without a sign of life after which an owner on PostgreSQL is taken for dead."""
+        return self._owner_timeout
+
     def connect_arguments(self) -> dict[str, Any]:
-        """Give what `psycopg.connect` takes to reach the same database, for an engine. It may hold a password.
+        """Return what `psycopg.connect` takes to reach the same database, for an engine. It may hold a password.
 
         Raises:
             InvalidInputError: The journal is a file.
@@ -126,7 +137,7 @@ class Journal:
         if self._database is not None:
             raise InvalidInputError("the journal is open already")
         try:
-            await _finished(self._open())
+            await _finished(self._open(), self._give_up)
         except BaseException:
             await self.aclose()
             raise
@@ -135,29 +146,33 @@ class Journal:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self._leave(_CANCELLED_SECONDS if cancelled else _CLOSING_SECONDS)
 
     async def aclose(self) -> None:
-        """Finish what is being written, and give the file up. Idempotent.
+        """Finish what is being written, and release the file. Idempotent.
+
+        PostgreSQL that does not answer is waited for no longer than 5 s, or 1 s where a cancellation leaves the block;
+        what it has not taken then fails with a `JournalError` where it was asked for. Cancelling this call leaves at
+        once; a file is closed even then.
 
         Raises:
             SessionClosedError: It belongs to another event loop, or to the process that forked this one.
         """
+        await self._leave(_CLOSING_SECONDS)
+
+    async def _leave(self, patience: float) -> None:
         if self._database is not None:
             self._database.enter()
         database, self._database, self._entries = self._database, None, None
         owned, self._owned = self._owned, None
         presence, self._presence = self._presence, None
         try:
-            if presence is not None:
-                await _finished(presence.end())
+            if database is not None:
+                await _finished(_closed(database, presence, patience), lambda: _give_up(database, presence))
         finally:
-            try:
-                if database is not None:
-                    await _finished(database.close())
-            finally:
-                if owned is not None:
-                    owned.release()
+            if owned is not None:
+                owned.release()
 
     @property
     def read_only(self) -> bool:
@@ -191,7 +206,7 @@ class Journal:
         return refused
 
     async def check(self, items: Iterable[BatchItem]) -> Refusals:
-        """Give the items that `add` would refuse, each with the reason, without planning any."""
+        """Return the items that `add` would refuse, each with the reason, without planning any."""
         refused: Refusals = []
         remaining = iter(items)
         while page := list(islice(remaining, _PAGE)):
@@ -210,7 +225,7 @@ class Journal:
         await self.entries.set_limits(limits)
 
     async def limits(self) -> FleetLimits:
-        """Give what bounds all processes that work on this journal; a file is bounded by nothing."""
+        """Return what bounds all processes that work on this journal; a file is bounded by nothing."""
         return await self.entries.limits() if self.is_shared else FleetLimits()
 
     async def retry(self, key: str) -> str:
@@ -220,38 +235,58 @@ class Journal:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before.
         """
         row = await self._row(key)
-        if row.state not in _RETRIED:
+        if row.state not in RETRIED:
             raise InvalidInputError(f"{key} is {row.state}: only what failed, was archived or rejected is tried again")
         again = BatchItem(_next_key(key), row.prompt, row.project_id)
         if not await self.entries.add([again]):
             raise InvalidInputError(f"{key} was tried again before, as {again.key}")
         return again.key
 
-    async def resolve(self, key: str, *, job_id: str | None = None, send_again: bool = False) -> None:
+    async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: somebody looked, and found its job, or takes the risk of a second agent.
 
         Args:
             key: The item's.
-            job_id: The job that was found, its id or a token `project/job`; the next run waits for it.
+            job_id: The job that was found; the next run waits for it. Its id when it is of the item's own project, else
+                its `JobRef`, such as `JobRef.from_token("project/job")`.
             send_again: The next run creates it again.
 
         Raises:
-            InvalidInputError: Not exactly one of both is given, `job_id` can be none, or the row is not unknown.
+            InvalidInputError: Not exactly one of both is given, `job_id` can be none or has a slash, which may be
+                a token's, or the row is not unknown.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
         project_id = None
-        if job_id is not None and "/" in job_id:
-            ref = JobRef.from_token(job_id)
-            project_id, job_id = ref.project_id, ref.job_id
+        if isinstance(job_id, JobRef):
+            project_id, job_id = job_id.project_id, job_id.job_id
         elif job_id is not None:
-            JobRef("any", job_id)
+            checked_bare_id(job_id)
         if not await self.entries.resolved(key, job_id, project_id):
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 
+    async def abandon(self, key: str) -> None:
+        """End an item as failed that is created or unknown and can't be settled in any other way.
+
+        Its job can't be read any more, has a status that this version does not know, or nobody can tell whether there
+        is one. Nothing is sent: an agent that is at work goes on. The row keeps the job's id, where it has one, and
+        its `error` says that it was abandoned, and what was wrong before. It can be tried again by `retry`.
+
+        Raises:
+            InvalidInputError: There is no such row, or it is neither created nor unknown.
+        """
+        row = await self._row(key)
+        before = "" if row.error is None else f"; before that: {row.error}"
+        abandoned = row.state in _ABANDONED and await self.entries.abandoned(
+            key, f"abandoned while {row.state}{before}"
+        )
+        if not abandoned:
+            row = await self._row(key)
+            raise InvalidInputError(f"{key} is {row.state}: only what is created or unknown is abandoned")
+
     def rows(self, state: State | str | None = None) -> Rows:
-        """Give every row, or those of one state: `async for row in journal.rows()`, or `await` it for a list.
+        """Return every row, or those of one state: `async for row in journal.rows()`, or `await` it for a list.
 
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
@@ -259,11 +294,11 @@ class Journal:
         return Rows(self.entries, None if state is None else _state(state))
 
     def unknown(self) -> Rows:
-        """Give the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
+        """Return the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
         return self.rows(State.UNKNOWN)
 
     async def counts(self) -> dict[State, int]:
-        """Give how many rows there are of each state."""
+        """Return how many items are in each state; one that `retry` planned again counts by its newest row."""
         return await self.entries.counts()
 
     async def export(self, stream: TextIO) -> int:
@@ -276,7 +311,7 @@ class Journal:
         return written
 
     def take_interrupted(self) -> tuple[str, ...]:
-        """Give the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
+        """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
         taken, self._interrupted = self._interrupted, ()
         if self._presence is not None:
             taken, self._presence.orphans = (*taken, *self._presence.orphans), []
@@ -289,17 +324,29 @@ class Journal:
             if not self._read_only:
                 self._interrupted = await self.entries.interrupted()
         else:
-            backend = server.server_backend(self._place, read_only=self._read_only, owner_timeout=self._owner_timeout)
-            database = self._begin(backend, server.server_clock)
-            await server.lay_out(database.backend, self.name, writing=not self._read_only)
+            database = self._begin(self._server(), server.server_clock)
+            await database.once(lambda found: server.lay_out(found, self.name, writing=not self._read_only))
             if not self._read_only:
-                self._presence = Presence(database, self.entries, self._owner_timeout)
+                self._presence = Heartbeat(Database(self._server(patience=0.0)), self.entries, self._owner_timeout)
                 await self._presence.begin()
+
+    def _server(self, **settings: float) -> Backend:
+        assert not isinstance(self._place, Path)  # noqa: S101 - only called for a server
+        return server.server_backend(
+            self._place, read_only=self._read_only, owner_timeout=self._owner_timeout, **settings
+        )
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Database:
         self._database = Database(backend)
-        self._entries = Entries(self._database, self._clock or clock, self._guard)
+        self._entries = Entries(self._database, self._clock or clock, self._guard, self._lease)
         return self._database
+
+    def _lease(self) -> Lease | None:
+        return None if self._presence is None else Lease(self._presence)
+
+    def _give_up(self) -> None:
+        if self._database is not None:
+            _give_up(self._database, self._presence)
 
     def _guard(self) -> None:
         if self._owned is not None:
@@ -312,7 +359,7 @@ class Journal:
         check_kind(place, writing=not self._read_only)
         place = self._place = place.resolve()
         if not self._read_only:
-            self._owned = Ownership(place)
+            self._owned = JournalLock(place)
             if not place.exists() or not place.stat().st_size:
                 make(place)
         check(place, writing=not self._read_only)
@@ -320,25 +367,48 @@ class Journal:
             self._owned.watch(place)
 
     async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
-        rows = await self.entries.named([item.key for item in items])
+        rows = await self.entries.get_many([item.key for item in items])
         clashes = ((item, difference(item, rows[item.key])) for item in items if item.key in rows)
         return [(item, error) for item, error in clashes if error is not None]
 
     async def _row(self, key: str) -> JournalRow:
-        found = await self.entries.named([key])
+        found = await self.entries.get_many([key])
         if key not in found:
             raise InvalidInputError(f"there is no row of the key {key!r:.200}")
         return found[key]
 
 
-async def _finished(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so."""
+async def _closed(database: Database, presence: Heartbeat | None, patience: float) -> None:
+    """Close in an order in which no row becomes unknown whose answer is still being written."""
+    if presence is not None:
+        await presence.rest()
+    try:
+        await database.close(patience)
+    finally:
+        if presence is not None:
+            if database.given_up:
+                presence.give_up()
+            await presence.end()
+
+
+def _give_up(database: Database, presence: Heartbeat | None) -> None:
+    database.give_up()
+    if presence is not None:
+        presence.give_up()
+
+
+async def _finished(work: Coroutine[Any, Any, None], hasten: Callable[[], None]) -> None:
+    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so.
+
+    Each cancellation calls `hasten`, after which nothing waits for a server any more.
+    """
     working = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(working)
-    except BaseException:
-        await asyncio.wait([working])
-        raise
+        await until_done({working}, hasten)
+    finally:
+        if not working.cancelled():
+            working.exception()  # when both failed, the cancellation is what goes on
+    working.result()
 
 
 def _state(name: str) -> State:

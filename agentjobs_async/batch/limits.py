@@ -1,20 +1,43 @@
 """What a run may use, as its settings say, checked."""
 
-from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch.pace import Rate
+from agentjobs_async._validation import MAX_COUNT, checked_count, checked_span
 
-__all__ = ["FleetLimits", "Limits"]
+__all__ = ["FleetLimits", "Limits", "Rate"]
+
+
+@frozen
+class Rate:
+    """At most `count` creates in any span of `per` seconds.
+
+    Attributes:
+        count: How many, up to 1,000,000,000.
+        per: Seconds, up to 31 years.
+        scope: `"project"` counts each project for itself, as the service does; `"all"` counts all of them together.
+
+    Raises:
+        InvalidInputError: `count` is no whole number of at least 1, `per` no finite number above 0, one of them is out
+            of bounds, or `scope` is another word.
+    """
+
+    count: int
+    per: float
+    scope: Literal["project", "all"] = field(default="project", kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        checked_count("count", self.count, most=MAX_COUNT)
+        checked_span("per", self.per)
+        if self.scope not in ("project", "all"):  # a tuple: what is not hashable is refused, too
+            raise InvalidInputError(f'scope must be "project" or "all", not {self.scope!r:.100}')
 
 
 def _count(instance: object, attribute: Any, value: Any) -> None:
     del instance
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInputError(f"{attribute.name} must be a whole number of at least 1, not {value!r:.100}")
+    checked_count(attribute.name, value, most=MAX_COUNT)
 
 
 def _count_or_none(instance: object, attribute: Any, value: Any) -> None:
@@ -24,10 +47,19 @@ def _count_or_none(instance: object, attribute: Any, value: Any) -> None:
 
 def _seconds_or_none(instance: object, attribute: Any, value: Any) -> None:
     del instance
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-        raise InvalidInputError(f"{attribute.name} must be None or a finite number of seconds above 0")
+    if value is not None:
+        checked_span(attribute.name, value)
+
+
+def _span_or_none(instance: object, attribute: Any, value: Any) -> None:
+    del instance
+    if value is not None:
+        checked_span(attribute.name, value, zero=True)
+
+
+def _seconds_from_0(instance: object, attribute: Any, value: Any) -> None:
+    del instance
+    checked_span(attribute.name, value, zero=True)
 
 
 def _rate_or_none(instance: object, attribute: Any, value: Any) -> None:
@@ -50,7 +82,8 @@ class Limits:
     timeout: float | None = field(validator=_seconds_or_none)
     max_failures: int | None = field(validator=_count_or_none)
     limit: int | None = field(validator=_count_or_none)
-    gate: int = field(validator=_count)
+    max_sending: int = field(validator=_count)
+    unknown_for: float = field(validator=_seconds_from_0)
 
 
 @frozen
@@ -59,9 +92,9 @@ class FleetLimits:
 
     Attributes:
         max_active: How many items may have an agent at work; `None` for any number.
-        create_rate: How many creates may go in any span of time; `None` for any number.
-        unsure_for: Seconds for which an unknown item counts as active, since its agent may be at work; `None` for as
-            long as it is unknown.
+        create_rate: How many creates may go in any span of time, of each project or of all; `None` for any number.
+        unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
+            all, `None` for as long as it is unknown.
 
     Raises:
         InvalidInputError: One of them makes no sense.
@@ -69,4 +102,4 @@ class FleetLimits:
 
     max_active: int | None = field(default=None, validator=_count_or_none)
     create_rate: Rate | None = field(default=None, validator=_rate_or_none)
-    unsure_for: float | None = field(default=3600.0, validator=_seconds_or_none)
+    unknown_for: float | None = field(default=600.0, validator=_span_or_none)

@@ -3,20 +3,22 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from math import inf
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from attrs import frozen
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async.batch._supply import Items, supply
-from agentjobs_async.batch.course import LONGEST_WISH, Course, Means, named
-from agentjobs_async.batch.courses import GRACE, ActiveItem, Courses
+from agentjobs_async.batch._feed import Feed
+from agentjobs_async.batch._item_run import ItemRun, RunContext
+from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
+from agentjobs_async.batch._slots import Places
+from agentjobs_async.batch._source import Items
+from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Limits
-from agentjobs_async.batch.pace import Pace, Rate
+from agentjobs_async.batch.limits import Limits, Rate
 from agentjobs_async.batch.states import State
 
 __all__ = ["Batch", "BatchStats", "run_batch"]
@@ -34,7 +36,8 @@ class BatchStats:
         next_create: Seconds until the next create may go; `None` when that depends on one that is under way.
         outcomes: How many items ended in each way in this run.
         stopped: Whether nothing more is begun because `max_failures` was reached.
-        paused_by: The 429, or what kept a create from being sent, for which all creates are held back right now.
+        paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, or what
+            left creates unknown; `None` when nothing but a rate does so.
     """
 
     waiting: int
@@ -55,29 +58,38 @@ def run_batch(
     timeout: float | None = 1800.0,
     max_failures: int | None = None,
     limit: int | None = None,
-    gate: int = 10,
+    max_sending: int = 10,
+    unknown_for: float = 600.0,
 ) -> "Batch":
-    """Give an async context manager over the results of many items, in the order in which they end.
+    """Return an async context manager over the results of many items, in the order in which they end.
 
     What became of each is in the journal before its result is given, so that running again on the same journal goes on
     where it stopped: planned items are sent, created ones waited for, and those that were being sent when the process
     ended become `unknown`. It gives the results that end in this run; items whose rows ended before are left out.
 
-    An item that could not be sent, or was answered with 429, is tried again after a pause of all creates. A different
-    prompt under the key of an earlier run is refused. Leaving the
-    block ends nothing remotely: creates under way get up to 10 s for their answers, and the next run goes on.
+    What holds the creates of one project back leaves the others alone: its rate, a 429, a 401 or 403 (its items stay
+    planned, and the run ends with the `AuthError` when nothing else is left), and an outage. That is three unknown
+    creates in a row without a definite answer between them: then one at a time goes, after 1 s doubling to 60 s or as
+    the server asks, until one is answered definitely. What could not be sent at all is tried again after a pause of all
+    creates. A different prompt under the key of an earlier run is refused. Leaving the block ends nothing remotely:
+    creates under way get up to 10 s for their answers, and the next run goes on.
 
     Args:
         session: Where to. It is not closed.
-        items: Any iterable or async iterable, read one by one as there is room; empty to go on with the journal's rows.
+        items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
+            are held back; empty to go on with the journal's rows.
         journal: An open one, not read-only.
-        max_active: How many items are under way at once, and how many results may wait to be taken.
-        create_rate: How many creates may go in any span of time, those of earlier runs included; `None` for any number.
+        max_active: How many items are under way at once, and how many results may wait to be taken. Each project may
+            have as many that wait for their creates.
+        create_rate: How many creates may go in any span of time, of each project or of all, those of earlier runs
+            included; `None` for any number.
         timeout: Seconds that each item's create and wait may take together, in this run; `None` for ever. What waits
             for the rate or for a pause does not count.
         max_failures: After so many failed, rejected or unknown results nothing more is begun; `None` for any number.
         limit: How many items may be begun that have no job yet; `None` for any number.
-        gate: How many creates are under way at once: what one crash can leave unsure.
+        max_sending: How many creates are under way at once: what one crash can leave unknown.
+        unknown_for: Seconds for which an unknown item keeps its place of `max_active`, since its agent may be at work,
+            also in runs that follow; 0 for not at all. Settling it in the journal frees its place for the next run.
 
     Raises:
         InvalidInputError: An argument makes no sense.
@@ -86,7 +98,9 @@ def run_batch(
     if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
         raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
     _check(session, items, journal)
-    return Batch(session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, gate))
+    return Batch(
+        session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, max_sending, unknown_for)
+    )
 
 
 def _check(session: object, items: object, journal: object) -> None:
@@ -106,8 +120,8 @@ def _check(session: object, items: object, journal: object) -> None:
 class Batch(AsyncIterator[BatchResult]):
     """The results of a run as they come; an async context manager that is its own iterator.
 
-    The iteration raises what ends the whole run: a `JournalError`, an `AuthError` of 401, a `SessionClosedError`, and
-    whatever the items' own iterator raises, that last of all.
+    The iteration raises what ends the whole run: a `JournalError`, a `SessionClosedError`, then an `AuthError` when
+    nothing else is left than projects whose creates are refused, and what the items' own iterator raises, last of all.
     """
 
     def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, limits: Limits) -> None:
@@ -116,38 +130,63 @@ class Batch(AsyncIterator[BatchResult]):
         self._journal = journal
         self._limits = limits
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue(limits.max_active)
-        self._places = asyncio.Semaphore(limits.max_active)
         self._outcomes: Counter[Outcome] = Counter()
-        self._begun = 0
         self._faults: list[Exception] = []
-        self._told = 0
         self._over = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         if self._tasks or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        limits, entries = self._limits, self._journal.entries
-        rate = limits.create_rate
-        ages = await entries.sent_ages(rate.per, rate.count) if rate is not None else []
-        entries.mask(self._session.mask)
-        pace = Pace(rate, ages)
-        pace.pause(min(await entries.paused_for(), LONGEST_WISH))
-        gate = asyncio.Semaphore(limits.gate)
-        self._courses = Courses(
-            Means(self._session, entries, pace, gate, limits.timeout, asyncio.Event(), asyncio.Event())
+        self._journal.entries.mask(self._session.mask)
+        places = Places(self._limits.max_active, self._on_change)
+        for age in await self._unknown_ages():
+            places.keep(self._limits.unknown_for - age)
+        self._courses = ItemTasks(
+            RunContext(
+                self._session,
+                self._journal.entries,
+                await self._throttles(),
+                places,
+                asyncio.Semaphore(self._limits.max_sending),
+                self._limits.timeout,
+                self._limits.unknown_for,
+                asyncio.Event(),
+                asyncio.Event(),
+            )
         )
-        beginning = asyncio.create_task(self._begin_all())
-        self._tasks = [beginning, asyncio.create_task(self._end_results(beginning))]
+        self._feed = Feed(self._courses, self._items, self._limits.limit, self._run, self._give)
+        reading = asyncio.create_task(self._feed.read(self._journal.take_interrupted()))
+        self._tasks = [reading, asyncio.create_task(self._end_results(reading))]
         return self
+
+    def _on_change(self) -> None:
+        self._feed.on_change()
+
+    async def _unknown_ages(self) -> list[float]:
+        seconds, most = self._limits.unknown_for, self._limits.max_active
+        return await self._journal.entries.unknown_ages(seconds, most) if seconds > 0 else []
+
+    async def _throttles(self) -> CreateThrottles:
+        rate, entries = self._limits.create_rate, self._journal.entries
+        throttles = CreateThrottles(rate, refused_for=inf)
+        if rate is not None:
+            throttles.seed(rate, await entries.sent_ages(rate.per, rate.count))
+        for project, seconds in (await entries.paused_for()).items():
+            throttles.of(project).pause(min(seconds, LONGEST_RETRY_AFTER_SECONDS))
+        return throttles
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self._leave(0.0 if cancelled else GRACE)
-        if kind is None:
-            self._tell_lost()
+        fault = self._unrecorded_fault()
+        if fault is None or fault is error:
+            return
+        if error is None:
+            raise fault
+        error.add_note(str(fault))
 
     async def __anext__(self) -> BatchResult:
         if self._over:
@@ -160,7 +199,8 @@ class Batch(AsyncIterator[BatchResult]):
         self._results.put_nowait(None)  # another reader may be waiting
         if result is None:
             raise StopAsyncIteration
-        self._told = len(result.lost) if isinstance(result, JournalError) else 0
+        if isinstance(result, JournalError):
+            self._courses.means.unrecorded.mark_raised(result)
         raise result
 
     async def aclose(self) -> None:
@@ -170,18 +210,20 @@ class Batch(AsyncIterator[BatchResult]):
             JournalError: The journal could not take jobs that were created, and the iteration has not told of them.
         """
         await self._leave(GRACE)
-        self._tell_lost()
+        if (fault := self._unrecorded_fault()) is not None:
+            raise fault
 
     async def _leave(self, grace: float) -> None:
         self._over = True
         self._drop_results()
         if self._tasks:
+            self._courses.means.places.close()
             await self._courses.drain(*self._tasks, grace=grace)
         self._drop_results()
         self._results.put_nowait(None)  # a reader in another task may be waiting
 
     def stats(self) -> BatchStats:
-        """Give a snapshot.
+        """Return a snapshot.
 
         Raises:
             InvalidInputError: It does not run yet.
@@ -194,11 +236,11 @@ class Batch(AsyncIterator[BatchResult]):
             next_create=self._courses.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=self._failed_enough,
-            paused_by=self._courses.means.pace.paused_by,
+            paused_by=self._courses.paused_by(),
         )
 
     def active(self) -> list[ActiveItem]:
-        """Give the items under way, the oldest first.
+        """Return the items under way, the oldest first.
 
         Raises:
             InvalidInputError: It does not run yet.
@@ -215,32 +257,17 @@ class Batch(AsyncIterator[BatchResult]):
         most = self._limits.max_failures
         return most is not None and sum(self._outcomes[outcome] for outcome in _FAILURES) >= most
 
-    async def _begin_all(self) -> None:
-        """Begin items as there are places."""
-        rows = supply(self._journal.entries, self._items, self._journal.take_interrupted(), self._room)
-        async with aclosing(rows):
-            await self._places.acquire()
-            async for row in rows:
-                if self._courses.means.halted.is_set():
-                    break
-                if isinstance(row, BatchResult):
-                    await self._give(row)
-                else:
-                    _ = self._courses.begin(row, self._run)
-                    self._begun += row.state is State.PLANNED
-                    await self._places.acquire()
-                # Before the next one is read: that may take for ever.
-                if self._courses.means.halted.is_set() or self._begun == self._limits.limit:
-                    break
-
-    async def _end_results(self, beginning: asyncio.Task[None]) -> None:
+    async def _end_results(self, reading: asyncio.Task[None]) -> None:
         """End the results when all that was begun has ended and nothing more begins; the source's fault comes last."""
-        await asyncio.wait([beginning])
-        fault = self._fault_of(beginning)
+        await self._feed.ended(reading)
+        if not reading.done():
+            self._halt()  # nothing is left but what the service refuses
+            await asyncio.wait([reading])
+        fault = self._fault_of(reading)
         if isinstance(fault, JournalError):
             self._fail(fault)
         await self._courses.ended()
-        await self._results.put(self._whole_fault() or fault)
+        await self._results.put(self._whole_fault() or self._courses.means.throttles.refusal or fault)
 
     def _fault_of(self, beginning: asyncio.Task[None]) -> BaseException | None:
         if not beginning.cancelled():
@@ -250,24 +277,21 @@ class Batch(AsyncIterator[BatchResult]):
         return AgentJobsError("the items ended early: their iterator was cancelled")
 
     def _whole_fault(self) -> Exception | None:
-        """Give the first fault of an item; jobs that the journal could not take are named by it, all of them."""
-        lost = self._courses.means.lost
-        faults = sorted(self._faults, key=lambda fault: not isinstance(fault, JournalError) if lost else False)
+        """Return the first fault of an item; a fault of the journal names all jobs that it does not have."""
+        unrecorded = self._courses.means.unrecorded
+        journal_first = sorted(self._faults, key=lambda fault: not isinstance(fault, JournalError))
+        faults = journal_first if unrecorded else self._faults
         first = faults[0] if faults else None
-        if isinstance(first, JournalError) and lost:
-            return JournalError(f"{first.message}; {named(lost)}", first.reason, tuple(lost.values()))
-        return first
+        return unrecorded.error(first) if unrecorded and isinstance(first, JournalError) else first
 
-    def _tell_lost(self) -> None:
-        if self._tasks and len(self._courses.means.lost) > self._told:
-            fault = self._whole_fault()
-            assert fault is not None  # noqa: S101 - what lost a job has failed
-            raise fault
+    def _unrecorded_fault(self) -> JournalError | None:
+        """Return the error that names the jobs which the journal does not have, unless a caller has got it already."""
+        if not self._tasks or self._courses.means.unrecorded.all_raised:
+            return None
+        fault = next((fault for fault in self._faults if isinstance(fault, JournalError)), None)
+        return self._courses.means.unrecorded.raised(fault)
 
-    def _room(self) -> int:
-        return self._limits.max_active - len(self._courses)
-
-    async def _run(self, course: Course) -> None:
+    async def _run(self, course: ItemRun) -> None:
         try:
             result = await course.run()
             if result is not None:
@@ -275,7 +299,7 @@ class Batch(AsyncIterator[BatchResult]):
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
             self._fail(error)
         finally:
-            self._places.release()
+            course.leave_place()
 
     async def _give(self, result: BatchResult) -> None:
         self._outcomes[result.outcome] += 1

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["ENDED", "MOVES", "State", "origins"]
+__all__ = ["ENDED", "MOVES", "RETRIED", "State", "origins"]
 
 
 class State(StrEnum):
@@ -17,6 +17,7 @@ class State(StrEnum):
     """The job's id is known, and the job has not ended as far as known."""
     COMPLETED = "completed"
     FAILED = "failed"
+    """The agent failed, or its job is gone (410, or 404 beyond its grace), or it was abandoned: `error` says which."""
     ARCHIVED = "archived"
     REJECTED = "rejected"
     """The service refused the create: no agent was started."""
@@ -27,6 +28,8 @@ class State(StrEnum):
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN})
 """What a run does nothing about."""
+RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
+"""What may be planned once more, as a row of its own."""
 
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.PLANNED: frozenset({State.SENDING}),
@@ -34,7 +37,8 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     State.SENDING: frozenset({State.CREATED, State.REJECTED, State.UNKNOWN, State.PLANNED}),
     State.CREATED: frozenset(_JOB_ENDS),
     # A late answer or somebody who looked makes it known; somebody who takes the risk plans it again.
-    State.UNKNOWN: frozenset({State.CREATED, State.REJECTED, State.PLANNED}),
+    # One that nobody can settle is abandoned, as failed.
+    State.UNKNOWN: frozenset({State.CREATED, State.REJECTED, State.PLANNED, State.FAILED}),
     State.COMPLETED: frozenset(),
     State.FAILED: frozenset(),
     State.ARCHIVED: frozenset(),
@@ -44,5 +48,5 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 
 
 def origins(target: State) -> frozenset[State]:
-    """Give the states from which a row may come to `target`."""
+    """Return the states from which a row may come to `target`."""
     return frozenset(state for state, targets in MOVES.items() if target in targets)

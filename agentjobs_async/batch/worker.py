@@ -8,24 +8,27 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async.batch.course import Course, Means
-from agentjobs_async.batch.courses import ActiveItem, Courses
+from agentjobs_async.batch._item_run import ItemRun, RunContext
+from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
+from agentjobs_async.batch._slots import Places
+from agentjobs_async.batch._throttles import CreateThrottles
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Limits
-from agentjobs_async.batch.pace import Pace
 from agentjobs_async.batch.runner import BatchStats
 from agentjobs_async.batch.states import State
 
 __all__ = ["BatchWorker"]
 
+_REFUSED_SECONDS: Final = 60.0  # a key gets its permission, or a firewall relents, some day
+_LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
 _TO_DO: Final = frozenset({State.PLANNED, State.CREATED})
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
 
 class BatchWorker:
-    """Brings items of a journal to their ends, any number of sets at once, through one gate and one session.
+    """Brings items of a journal to their ends, any number of sets at once, through one session.
 
     It is what an engine needs that hands out work at least once: a set that is run again, or twice at a time, in
     this process or another one, does no harm, since only who claims a row may send it. How many items are active, and
@@ -34,7 +37,7 @@ class BatchWorker:
     Args:
         session: Where to. It is not closed.
         journal: An open one, not read-only.
-        gate: How many creates are under way at once: what the death of this process can leave unsure.
+        max_sending: How many creates are under way at once: what the death of this process can leave unknown.
         timeout: Seconds that each item's create and wait may take together, each time; `None` for ever.
         on_result: A plain function that is called with each result; if it raises, that is logged.
 
@@ -47,54 +50,92 @@ class BatchWorker:
         session: AgentJobsSession,
         journal: Journal,
         *,
-        gate: int = 10,
+        max_sending: int = 10,
         timeout: float | None = 1800.0,
         on_result: Callable[[BatchResult], object] | None = None,
     ) -> None:
-        self._limits = Limits(1, None, timeout, None, None, gate)
+        self._limits = Limits(1, None, timeout, None, None, max_sending, 0.0)
         self._session = session
         self.journal = journal
         self._on_result = on_result
         self._outcomes: Counter[Outcome] = Counter()
-        self._courses: Courses | None = None
+        self._courses: ItemTasks | None = None
+        self._closing_at: float | None = None
 
     async def __aenter__(self) -> Self:
         limits, entries = self._limits, self.journal.entries
         entries.mask(self._session.mask)
-        gate = asyncio.Semaphore(limits.gate)
-        means = Means(
-            self._session, entries, Pace(None), gate, limits.timeout, halted=asyncio.Event(), closing=asyncio.Event()
+        throttles = CreateThrottles(None, refused_for=_REFUSED_SECONDS)
+        max_sending = asyncio.Semaphore(limits.max_sending)
+        means = RunContext(
+            self._session,
+            entries,
+            throttles,
+            Places(None),
+            max_sending,
+            limits.timeout,
+            unknown_for=0.0,
+            halted=asyncio.Event(),
+            closing=asyncio.Event(),
         )
-        self._courses = Courses(means)
+        self._courses = ItemTasks(means)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except JournalError as fault:
+            if error is None:
+                raise
+            error.add_note(str(fault))
+
+    def start_closing(self) -> None:
+        """Count the 10 s of `aclose` from now: for an engine that has something else to end first."""
+        if self._closing_at is None:
+            self._closing_at = asyncio.get_running_loop().time()
 
     async def aclose(self) -> None:
-        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to others."""
-        if self._courses is not None:
-            await self._courses.drain()
+        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to others.
+
+        A database that does not answer gets 3 s more. The 10 s count from `start_closing` if that was called before.
+
+        Raises:
+            JournalError: The journal could not take jobs that were created; it names them, and the log does.
+        """
+        if self._courses is None:
+            return
+        self.start_closing()
+        assert self._closing_at is not None  # noqa: S101 - that is what the line above is for
+        gone_by = asyncio.get_running_loop().time() - self._closing_at
+        await self._courses.drain(grace=max(GRACE - gone_by, _LEAST_GRACE_SECONDS))
+        unrecorded = self._courses.means.unrecorded
+        if not unrecorded.all_raised:
+            raise unrecorded.raised(None)
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Bring the items of some hundred keys to their ends, and give the keys of those which have not ended.
 
         These are to be run again, later: their time ran out, somebody else is sending them, or they can't be sent or
-        read for the time being. Keys that the journal does not know are left out. Cancelling leaves at once; creates
-        under way go on to their answers.
+        read for the time being. That includes those of a project whose creates the service refuses by 401 or 403: they
+        stay planned, and others go on; after a minute one create tries it again. Keys that the journal does not know
+        are left out. Cancelling leaves at once; creates under way go on to their answers.
 
         Raises:
             JournalError: The journal can't be read or written.
-            AuthError: 401: the key is refused, and would be for every item; nothing more is sent after this error or
-                one of the next two.
+            AuthError: 401 or 403, when no create of this worker has ever succeeded and nothing else could go: no item
+                of another project is under way or planned in the journal. Nothing more is sent after this error or one
+                of the next two.
             NotSentError: The service's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
             InvalidInputError: The worker is not open.
         """
         courses = self._open
-        rows = await self.journal.entries.named(keys)
+        rows = await self.journal.entries.get_many(keys)
+        to_do = [key for key, row in rows.items() if row.state in _TO_DO]
+        if to_do and self.journal.is_shared:
+            await self.journal.entries.follow(to_do)
         begun = [courses.begin(row, self._run) for row in rows.values() if row.state in _TO_DO]
         try:
             if begun:
@@ -104,11 +145,15 @@ class BatchWorker:
             raise
         for task in begun:
             if not task.cancelled() and (fault := task.exception()) is not None:
-                raise fault
+                raise self._named(fault)
+        if await self._is_refused_altogether():
+            courses.halt()
+            assert courses.means.throttles.refusal is not None  # noqa: S101 - that is what was asked
+            raise courses.means.throttles.refusal
         return await self.journal.entries.unended(keys)
 
     def stats(self) -> BatchStats:
-        """Give a snapshot."""
+        """Return a snapshot."""
         states = Counter[State]() if self._courses is None else self._courses.states()
         return BatchStats(
             waiting=states[State.PLANNED],
@@ -116,19 +161,37 @@ class BatchWorker:
             next_create=None if self._courses is None else self._courses.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=False,
+            paused_by=None if self._courses is None else self._courses.paused_by(),
         )
 
     def active(self) -> list[ActiveItem]:
-        """Give the items under way."""
+        """Return the items under way."""
         return [] if self._courses is None else self._courses.active()
 
     @property
-    def _open(self) -> Courses:
+    def _open(self) -> ItemTasks:
         if self._courses is None:
             raise InvalidInputError("the worker is not open: use it inside of async with BatchWorker(...)")
         return self._courses
 
-    async def _run(self, course: Course) -> None:
+    async def _is_refused_altogether(self) -> bool:
+        """Return whether the service has refused the key, and nothing else could go; once only."""
+        throttles, halted = self._open.means.throttles, self._open.means.halted
+        if throttles.refusal is None or throttles.succeeded or halted.is_set():
+            return False
+        entries = self.journal.entries
+        planned = [project for project, _ in await entries.planned_projects(await entries.last_number())]
+        others = {project or self._session.project_id for project in planned} | self._open.projects()
+        return not halted.is_set() and all(throttles.is_refused(project) for project in others)
+
+    def _named(self, fault: BaseException) -> BaseException:
+        """Return `fault`; one of the journal names all jobs that it does not have."""
+        unrecorded = self._open.means.unrecorded
+        if not isinstance(fault, JournalError) or unrecorded.all_raised:
+            return fault
+        return unrecorded.raised(fault)
+
+    async def _run(self, course: ItemRun) -> None:
         try:
             result = await course.run()
         except JournalError:
@@ -136,6 +199,8 @@ class BatchWorker:
         except AgentJobsError:
             self._open.halt()  # every other item would meet the same
             raise
+        finally:
+            course.leave_place()
         if result is None:
             return
         self._outcomes[result.outcome] += 1

@@ -8,15 +8,15 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import AgentJob, HttpTimeouts, JobSource
-from agentjobs_async.cli.execution import Context
+from agentjobs_async.cli._output.hints import tell_leftovers
+from agentjobs_async.cli._output.reports import JsonReport, PlainReport, Report, job_document
+from agentjobs_async.cli._output.screen import styled_status
 from agentjobs_async.cli.outcomes import ExitCode, Result, exit_code
-from agentjobs_async.cli.reports import JsonReport, PlainReport, Report, job_document
-from agentjobs_async.cli.resumption import tell_leftovers
-from agentjobs_async.cli.screen import styled_status
+from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.runner import Runner, SilenceHook, TroubleHook
 from agentjobs_async.cli.service import Service
-from agentjobs_async.cli.watching import Runner, SilenceHook, TroubleHook
 
-__all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Order", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
+__all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Options", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
 
 DEFAULT_ACTIVE: Final = 20
 DEFAULT_TIMEOUT: Final = 1800.0
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT: Final = 1800.0
 
 
 @frozen
-class Order:
+class Options:
     """What several commands have in common.
 
     Attributes:
@@ -38,11 +38,11 @@ class Order:
     machine: bool
 
     def report(self, context: Context) -> Report:
-        """Give what tells of the command's progress."""
+        """Return what tells of the command's progress."""
         return JsonReport(context.screen) if self.machine else PlainReport(context.screen)
 
     def wait_options(self) -> list[str] | None:
-        """Give the options of an `agentjobs wait` for the same service; `None` when the service ends with us."""
+        """Return the options of an `agentjobs wait` for the same service; `None` when the service ends with us."""
         if self.service.emulated:
             return None
         patience = "none" if self.timeout is None else repr(self.timeout).removesuffix(".0")
@@ -50,7 +50,7 @@ class Order:
         return [*self.service.options(), *timeout, *["--json"] * self.machine]
 
 
-async def run_prompts(context: Context, order: Order, prompts: Sequence[str], max_active: int) -> int:
+async def run_prompts(context: Context, order: Options, prompts: Sequence[str], max_active: int) -> int:
     """Create a job for each prompt and wait for all of them."""
     report = order.report(context)
     service = order.service.creating()
@@ -60,7 +60,7 @@ async def run_prompts(context: Context, order: Order, prompts: Sequence[str], ma
         return _summed_up(context, order, report, results)
 
 
-async def wait_for_jobs(context: Context, order: Order, jobs: Sequence[str]) -> int:
+async def wait_for_jobs(context: Context, order: Options, jobs: Sequence[str]) -> int:
     """Wait for all jobs; one named twice is waited for once."""
     report = order.report(context)
     refs = list(dict.fromkeys(map(order.service.ref, jobs)))
@@ -69,12 +69,12 @@ async def wait_for_jobs(context: Context, order: Order, jobs: Sequence[str]) -> 
         return _summed_up(context, order, report, results)
 
 
-async def create_job(context: Context, order: Order, prompt: str) -> int:
+async def create_job(context: Context, order: Options, prompt: str) -> int:
     """Create one job and write its token."""
     service = order.service.creating()
     async with service.session(context.screen.notice, hooks=[_silence_hook(context, order)]) as session:
         creating = session.create_job(prompt, timeout=order.timeout or inf)
-        job = await context.interruption.cuts(creating, session.aclose)
+        job = await context.interruption.run_until_stop(creating, session.aclose)
     token = job.ref.to_token()
     context.screen.raw_line(json.dumps(job_document(job)) if order.machine else token)
     if context.interruption.exit_code is not None:
@@ -82,13 +82,13 @@ async def create_job(context: Context, order: Order, prompt: str) -> int:
     return ExitCode.COMPLETED
 
 
-async def get_job(context: Context, order: Order, job: str) -> int:
+async def get_job(context: Context, order: Options, job: str) -> int:
     """Read one job and write what it is like."""
     seconds = order.timeout or inf
     ref = order.service.ref(job)
     timeouts = HttpTimeouts(connect=min(seconds, HttpTimeouts().connect), request=seconds)
     async with order.service.session(context.screen.notice, timeouts=timeouts) as session:
-        found = await context.interruption.cuts(session.get_job(ref), session.aclose)
+        found = await context.interruption.run_until_stop(session.get_job(ref), session.aclose)
     if order.machine:
         context.screen.raw_line(json.dumps(job_document(found)))
     else:
@@ -96,12 +96,12 @@ async def get_job(context: Context, order: Order, job: str) -> int:
     return ExitCode.COMPLETED
 
 
-def _silence_hook(context: Context, order: Order) -> SilenceHook:
+def _silence_hook(context: Context, order: Options) -> SilenceHook:
     words = f"No answer from {order.service.base_url} so far; still trying."
     return SilenceHook(lambda: context.screen.notice(words))
 
 
-def _summed_up(context: Context, order: Order, report: Report, results: Sequence[Result]) -> int:
+def _summed_up(context: Context, order: Options, report: Report, results: Sequence[Result]) -> int:
     stopped_with = context.interruption.exit_code
     code = exit_code(results) if stopped_with is None else stopped_with
     report.summed_up(results, code)

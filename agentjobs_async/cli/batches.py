@@ -1,110 +1,110 @@
 """What the commands do that work with a journal, as coroutines that give the exit code."""
 
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Final
 
-from attrs import asdict, frozen
+from attrs import asdict
 
-from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import Batch, Journal, JournalRow, Rate, Refusals, State, check_items, run_batch
-from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Order
-from agentjobs_async.cli.board import PollCounts
-from agentjobs_async.cli.execution import Context
-from agentjobs_async.cli.listing import markdown_lines, table_lines
+from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async.batch import Batch, Journal, JournalRow, Refusals, State, check_items, run_batch
+from agentjobs_async.cli._output.listing import markdown_lines, table_lines
+from agentjobs_async.cli._output.live import PollCounts
+from agentjobs_async.cli._output.progress import LostIds, Progress
+from agentjobs_async.cli._output.screen import Screen, shortened
+from agentjobs_async.cli.documents import refusal_event
+from agentjobs_async.cli.ending import BatchOptions, Ending, exit_code_of_counts, tally
+from agentjobs_async.cli.in_hand import JobsInHand
+from agentjobs_async.cli.job_events import JobEvents
+from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode
-from agentjobs_async.cli.progress import LostIds, Progress
-from agentjobs_async.cli.resumption import resume_command
-from agentjobs_async.cli.screen import Screen, shortened
-from agentjobs_async.cli.tasks import Refusal, Tasks, rate_text, tell_refusal
+from agentjobs_async.cli.planning import planned
+from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
 
-__all__ = ["NO_TASKS", "BatchOrder", "resolve_row", "run_tasks", "show_status", "show_what_would_be_sent"]
+__all__ = [
+    "NO_TASKS",
+    "abandon_row",
+    "resolve_row",
+    "run_tasks",
+    "show_status",
+    "show_what_would_be_sent",
+]
 
 NO_TASKS: Final = Tasks((), ())
 
-_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED, State.UNKNOWN)
 _RETRIED: Final = (State.FAILED, State.REJECTED)
 _SHOWN: Final = 60
-_MOST_UNSURE: Final = 20
-_EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
-_REFRESH: Final = 0.5
 
 
-@frozen
-class BatchOrder:
-    """What `run` and `resume` are told, beside what all commands are.
-
-    Attributes:
-        order: The service, the timeout of each item, and whether a machine reads the output.
-        journal: The file.
-        out: The file that gets each result as a line of JSON; `None` for none.
-    """
-
-    order: Order
-    journal: str
-    max_active: int
-    create_rate: Rate | None
-    retry_failed: bool
-    limit: int | None
-    max_failures: int | None
-    out: str | None
-
-    def options(self) -> list[str]:
-        """Give the options with which another command goes on in the same way; those with defaults are left out."""
-        service, timeout = self.order.service, self.order.timeout
-        settings = {
-            "--project": service.project_id,
-            "--max-active": None if self.max_active == DEFAULT_ACTIVE else self.max_active,
-            "--create-rate": None if self.create_rate is None else rate_text(self.create_rate),
-            "--timeout": None if timeout == DEFAULT_TIMEOUT else "none" if timeout is None else f"{timeout:g}",
-            "--max-failures": self.max_failures,
-            "--out": self.out,
-        }
-        given = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
-        return [*service.options(), *given]
-
-
-async def run_tasks(context: Context, order: BatchOrder, tasks: Tasks) -> int:
+async def run_tasks(context: Context, order: BatchOptions, tasks: Tasks) -> int:
     """Plan the tasks and run the journal to its end."""
-    polls = PollCounts()
+    screen = context.screen
+    polls, in_hand = PollCounts(), JobsInHand()
+    events = JobEvents(lambda document: screen.raw_line(json.dumps(document))) if order.order.machine else None
     with ExitStack() as stack:
-        stack.enter_context(LostIds(context.screen).shown())
-        out = None if order.out is None else stack.enter_context(Path(order.out).open("a", encoding="utf-8"))  # noqa: ASYNC230 - before anything runs
-        service = order.order.service
+        stack.enter_context(LostIds(screen).shown())
+        out = None if order.out is None else stack.enter_context(Out.opened(order.out))
         async with (
-            service.session(context.screen.notice, hooks=[polls]) as session,
+            order.order.service.session(
+                screen.notice, hooks=[polls, in_hand, *([events] if events else [])]
+            ) as session,
             Journal.open(order.journal) as journal,
         ):
-            refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in await journal.add(tasks.items))]
-            for refusal in refusals:
-                tell_refusal(context.screen, refusal)
+            refusals = await _refusals(screen, journal, tasks)
+            await _write_what_is_known(order, journal, out, refusals, screen)
             if order.retry_failed:
                 await _plan_again(journal)
-            batch = run_batch(
-                session,
-                (),
-                journal=journal,
-                max_active=order.max_active,
-                create_rate=order.create_rate,
-                timeout=order.order.timeout,
-                max_failures=order.max_failures,
-                limit=order.limit,
-            )
-            progress = Progress(context.screen, journal, polls, order.order.machine, out, order.create_rate)
+            ending = Ending(context, order, journal, in_hand)
+            context.interruption.last_words.append(ending.last_words)
+            progress = Progress(screen, journal, polls, out, order.create_rate, events)
+            fault: Exception | None = None
             try:
-                async with batch, progress.shown(batch):
-                    await context.interruption.cuts(_take(batch, progress), lambda: _stop(batch, context.screen))
-            finally:
-                await _sum_up(context, order, journal)
-            code = _exit_code(await journal.counts())
-            return ExitCode.FAILED if refusals and code == ExitCode.COMPLETED else code
+                await _run(context, run_batch(session, (), **order.settings(journal)), progress, out)
+            except Exception as error:  # noqa: BLE001 - whatever it is, what the journal holds is said before
+                fault = error
+            return await ending.summed_up(refusals, fault)
+
+
+async def _refusals(screen: Screen, journal: Journal, tasks: Tasks) -> list[Refusal]:
+    """Plan the tasks; tell and return those that are refused."""
+    refused = await planned(screen, journal, tasks.items)
+    refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
+    for refusal in refusals:
+        tell_refusal(screen, refusal)
+    return refusals
+
+
+async def _write_what_is_known(
+    order: BatchOptions, journal: Journal, out: Out | None, refusals: Sequence[Refusal], screen: Screen
+) -> None:
+    """Write what ended in earlier runs and the file does not have, and what was refused now."""
+    documents = list(map(refusal_event, refusals))
+    if out is not None:
+        await out.read()
+        await out.fill(journal)
+        for document in documents:
+            out.write_once(document)
+    for document in documents if order.order.machine else ():
+        screen.raw_line(json.dumps(document))
+
+
+async def _run(context: Context, batch: Batch, progress: Progress, out: Out | None) -> None:
+    async with AsyncExitStack() as stack:
+        if out is not None:
+            await stack.enter_async_context(out.filled_at_a_fault(progress.journal))
+        await stack.enter_async_context(batch)
+        await stack.enter_async_context(progress.shown(batch))
+        await context.interruption.run_until_stop(_take(batch, progress), lambda: _stop(batch, context.screen))
+    if out is not None and context.interruption.exit_code is not None:
+        await out.fill_soon(progress.journal)
 
 
 async def _take(batch: Batch, progress: Progress) -> None:
     async for result in batch:
-        progress.tell(result)
+        await progress.tell(result, batch)
 
 
 async def _stop(batch: Batch, screen: Screen) -> None:
@@ -126,27 +126,8 @@ async def _plan_again(journal: Journal) -> None:
                 continue
 
 
-async def _sum_up(context: Context, order: BatchOrder, journal: Journal) -> None:
-    """Tell what the journal holds, what is unsure, and how to go on."""
-    screen = context.screen
-    counts = await journal.counts()
-    screen.notice(_tally(counts))
-    unsure = await journal.unknown()
-    if unsure:
-        screen.notice("May have started an agent, and nobody can tell; look, then use agentjobs resolve:")
-    for row in unsure[:_MOST_UNSURE]:
-        screen.notice(f"  {row.key}: {shortened(row.prompt, _SHOWN)}")
-    if len(unsure) > _MOST_UNSURE:
-        screen.notice(f"  … and {len(unsure) - _MOST_UNSURE} more: agentjobs status tells all")
-    if order.order.service.emulated and counts[State.CREATED]:
-        screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would go on.")
-    if any(counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED)):
-        screen.notice("Go on with:")
-        screen.command(f"  {resume_command(journal.address, order.options())}")
-
-
 async def show_what_would_be_sent(context: Context, journal: str, tasks: Tasks) -> int:
-    """Tell what a run would send, and what it would refuse and why, without sending anything."""
+    """Show what a run would send, and what it would refuse and why, without sending anything."""
     refusals: Refusals = check_items(tasks.items)[1]
     known: dict[str, JournalRow] = {}
     looked_into = Journal.open(journal, read_only=True)
@@ -175,18 +156,23 @@ async def show_status(context: Context, journal: str, form: str) -> int:
                 context.screen.raw_line(json.dumps(document))
         else:
             rows = [row async for row in opened.rows()]
-            for line in markdown_lines(rows) if form == "markdown" else table_lines(rows):
-                context.screen.line(*line)
+            if form == "markdown":
+                for line in markdown_lines(rows):
+                    context.screen.whole_line(*line)
+            else:
+                for line in table_lines(rows, context.screen.width):
+                    context.screen.line(*line)
         counts = await opened.counts()
     if form != "jsonl":
-        context.screen.line(_tally(counts))
-    return _exit_code(counts)
+        context.screen.line(tally(counts))
+    return exit_code_of_counts(counts)
 
 
 async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:
-    """Settle an unsure item: by its job, or by planning it again."""
+    """Settle an unknown item: by its job, or by planning it again."""
     async with Journal.open(journal) as opened:
-        await opened.resolve(key, job_id=job_id, send_again=job_id is None)
+        found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
+        await opened.resolve(key, job_id=found, send_again=job_id is None)
         if opened.is_shared:
             from agentjobs_async.cli.fleet import hand_out  # noqa: PLC0415 - the extra may not be installed
 
@@ -197,13 +183,9 @@ async def resolve_row(context: Context, journal: str, key: str, job_id: str | No
     return ExitCode.COMPLETED
 
 
-def _exit_code(counts: Mapping[State, int]) -> ExitCode:
-    if any(counts[state] for state in _OPEN):
-        return ExitCode.UNFINISHED
-    ended = sum(counts.values())
-    return ExitCode.COMPLETED if counts[State.COMPLETED] == ended else ExitCode.FAILED
-
-
-def _tally(counts: Mapping[State, int]) -> str:
-    shown = [f"{number} {'unsure' if state is State.UNKNOWN else state}" for state, number in counts.items() if number]
-    return ", ".join(shown) or _EMPTY
+async def abandon_row(context: Context, journal: str, key: str) -> int:
+    """End an item as failed that can't be settled in any other way."""
+    async with Journal.open(journal) as opened:
+        await opened.abandon(key)
+    context.screen.notice(f"{key} counts as failed from now on; an agent that is at work goes on.")
+    return ExitCode.COMPLETED

@@ -1,13 +1,16 @@
 """The emulator behind a command, or alone."""
 
+import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, PollPolicy
-from agentjobs_async.cli.execution import Context
+from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.process import Context
 
 if TYPE_CHECKING:
     from agentjobs_async.testing import FaultPlan
@@ -26,33 +29,60 @@ async def emulated_session(
     project_id: str | None, notice: Notice, settings: dict[str, Any]
 ) -> AsyncIterator[AgentJobsSession]:
     """Start an emulator, tell of it by `notice`, and open a session for it; both end with the block."""
-    from agentjobs_async.testing import Emulator, RandomLives  # noqa: PLC0415 - a web server, only where it is asked for
+    from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
 
     policy = PollPolicy(wait=lambda _: _POLL_DELAY)
-    async with Emulator(lives=RandomLives(), speed=_SPEED) as emulator:
+    async with Emulator(script=RandomScripts(), speed=_SPEED) as emulator:
         notice(f"Emulator at {emulator.base_url}: no real agents, {_SPEED:g} times faster than life.")
         async with emulator.session(project_id=project_id or _PROJECT, policy=policy, **settings) as session:
             yield session
 
 
-async def emulate(context: Context, port: int, speed: float, faults: str | None) -> int:
-    """Run an emulator until somebody asks to stop.
+async def emulate(context: Context, port: int, speed: float, faults: str | None, *, quiet: bool) -> int:
+    """Run an emulator until somebody asks to stop; unless `quiet`, show each request on standard error.
 
     Raises:
         InvalidInputError: The port is taken or not allowed, or `faults` is no plan.
     """
-    from agentjobs_async.testing import Emulator, RandomLives  # noqa: PLC0415 - a web server, only where it is asked for
+    from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
 
     async with AsyncExitStack() as stack:
-        emulator = Emulator(port=port, speed=speed, lives=RandomLives(), faults=_plan(faults or "ok"))
+        emulator = Emulator(port=port, speed=speed, script=RandomScripts(), faults=_plan(faults or "ok"))
         try:
             await stack.enter_async_context(emulator)
         except OSError as error:
             defect = f"--port {port}: {os.strerror(error.errno or 0)}; give another one, 0 takes any that is free"
         else:
+            if not quiet:
+                stack.enter_context(_RequestLines(context.screen).shown())
             await _announced(context, emulator.base_url, emulator.api_key, speed)
             return ExitCode.COMPLETED
     raise InvalidInputError(defect)
+
+
+class _RequestLines(logging.Handler):
+    """Shows what the emulator logs, one line for each request."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.INFO)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one."""
+        self._screen.notice(f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}")
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show them while the block runs."""
+        logger = logging.getLogger("agentjobs_async.testing")
+        level = logger.level
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            logger.removeHandler(self)
 
 
 def _plan(text: str) -> "FaultPlan":
@@ -66,9 +96,9 @@ def _plan(text: str) -> "FaultPlan":
 
 
 async def _announced(context: Context, base_url: str, api_key: str, speed: float) -> None:
-    """Tell where the emulator is, and how to use it from another shell; stay until somebody asks to stop."""
+    """Show the emulator's address and how to use it from another shell; wait until the command is asked to stop."""
     context.screen.notice(f"Emulator at {base_url}: {speed:g} times faster than life; Ctrl-C stops it.")
     context.screen.raw_line(f"export AGENTJOBS_BASE_URL={base_url}")
     context.screen.raw_line(f"export AGENTJOBS_API_KEY={api_key}")
     context.screen.raw_line(f"export AGENTJOBS_PROJECT_ID={_PROJECT}")
-    await context.interruption.asked()
+    await context.interruption.stop_requested()

@@ -120,7 +120,7 @@ class Result:
 
 
 def exit_code(results: Iterable[Result]) -> ExitCode:
-    """Give the code for all results: a refused key counts most, then what is open, then what failed."""
+    """Return the code for all results: a refused key counts most, then what is open, then what failed."""
     ended = tuple(results)
     outcomes = {result.outcome for result in ended}
     if any(isinstance(result.error, AuthError) for result in ended):
@@ -131,7 +131,7 @@ def exit_code(results: Iterable[Result]) -> ExitCode:
 
 
 def exit_code_of(error: Exception) -> ExitCode:
-    """Give the code for an error that ended a whole command."""
+    """Return the code for an error that ended a whole command."""
     if isinstance(error, InvalidInputError):
         return ExitCode.USAGE
     if isinstance(error, AuthError):
@@ -141,7 +141,7 @@ def exit_code_of(error: Exception) -> ExitCode:
 
 
 def described(error: Exception) -> str:
-    """Give an error as one line that leaves its job unnamed: what it is shown beside names it.
+    """Return an error as one line that leaves its job unnamed: what it is shown beside names it.
 
     The library's names of settings become the command line's options. Here a session is closed only because the
     command is told to stop.

@@ -1,5 +1,6 @@
 """Prompts from the command line and from a file or standard input, all checked before anything is sent."""
 
+import errno
 import re
 import sys
 from collections.abc import Sequence
@@ -8,27 +9,36 @@ from typing import Final
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_prompt
 
-__all__ = ["checked_prompts", "prompts_of"]
+__all__ = ["checked_prompts", "numbered_prompts", "prompts_of"]
 
 _LINE_END: Final = re.compile("\r\n|\r|\n")
-_SHOWN: Final = 60
 
 
 def prompts_of(arguments: Sequence[str], file: str | None) -> list[str]:
-    """Give all prompts: the arguments, then the lines of the file that aren't blank. `-` is standard input.
+    """Return all prompts: the arguments, then the lines of the file that aren't blank. `-` is standard input.
 
     Raises:
         InvalidInputError: There is none, one of them can't be sent, or the file can't be read as UTF-8.
     """
-    prompts = [*checked_prompts(arguments), *([] if file is None else _lines(file))]
+    return [line for _, line in numbered_prompts(arguments, file)]
+
+
+def numbered_prompts(arguments: Sequence[str], file: str | None) -> list[tuple[int, str]]:
+    """Return what `prompts_of` returns, each with its place among the arguments or its line in the file, from 1.
+
+    Raises:
+        InvalidInputError: As `prompts_of` does.
+    """
+    prompts = [*enumerate(checked_prompts(arguments), 1), *([] if file is None else _lines(file))]
     if not prompts:
         raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
     return prompts
 
 
 def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
-    """Give `prompts`.
+    """Return `prompts`.
 
     Raises:
         InvalidInputError: One is blank, or `-`, or was not given as valid text.
@@ -36,14 +46,11 @@ def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
     for number, prompt in enumerate(prompts, 1):
         if prompt == "-":
             raise InvalidInputError("- is no prompt: for prompts from standard input say --file -")
-        if not prompt.strip():
-            raise InvalidInputError(f"prompt {number} is blank: it must say something")
-        if re.search("[\ud800-\udfff]", prompt):
-            raise InvalidInputError(f"prompt {number} is no valid text in this locale: {one_line(prompt, _SHOWN)}")
+        checked_prompt(f"prompt {number}", prompt)
     return prompts
 
 
-def _lines(file: str) -> list[str]:
+def _lines(file: str) -> list[tuple[int, str]]:
     name = "standard input" if file == "-" else one_line(file)
     try:
         text = _read(file).decode("utf-8-sig")
@@ -52,9 +59,13 @@ def _lines(file: str) -> list[str]:
     except UnicodeDecodeError as error:
         defect = f"--file: {name} is not UTF-8 (byte {error.start}); convert it first"
     else:
-        return [line for line in _LINE_END.split(text) if line.strip()]
+        return [(number, line) for number, line in enumerate(_LINE_END.split(text), 1) if line.strip()]
     raise InvalidInputError(defect)
 
 
 def _read(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    if file != "-":
+        return Path(file).read_bytes()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return sys.stdin.buffer.read()

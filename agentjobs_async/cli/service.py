@@ -1,8 +1,9 @@
 """Which service a command talks to: the one that the options name, or an emulator in this process."""
 
 import os
+import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,6 +16,7 @@ from agentjobs_async.cli.emulation import Notice, emulated_session
 __all__ = ["Service"]
 
 _LONGEST_KEY_FILE: Final = 65_536
+_READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 @frozen
@@ -45,7 +47,7 @@ class Service:
         allow_insecure: bool,
         emulated: bool = False,
     ) -> Self:
-        """Give the service that options name; what they leave out is taken from the environment.
+        """Return the service that options name; what they leave out is taken from the environment.
 
         Raises:
             InvalidInputError: The emulator is asked for, and the address or the key of a service as well.
@@ -68,10 +70,12 @@ class Service:
                 yield session
             return
         async with self._configured(settings) as session:
+            if self.key_file is not None:
+                _warn_of_readers(self.key_file, notice)
             yield session
 
     def creating(self) -> Self:
-        """Give this service, checked to have what a create needs beside the key: an address and a project.
+        """Return this service, checked to have what a create needs beside the key: an address and a project.
 
         Raises:
             InvalidInputError: It lacks one of them.
@@ -98,7 +102,7 @@ class Service:
         return JobRef(self.project_id, text)
 
     def options(self) -> list[str]:
-        """Give the options that lead another command to the same service; an emulator's jobs end with it."""
+        """Return the options that lead another command to the same service; an emulator's jobs end with it."""
         if self.emulated:
             return ["--emulator"]
         options = [] if self.base_url is None else ["--base-url", self.base_url]
@@ -124,6 +128,13 @@ class Service:
         return AgentJobsSession(
             base_url, key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
         )
+
+
+def _warn_of_readers(file: str, notice: Notice) -> None:
+    with suppress(OSError):  # a file that can't be looked at can't be read either, and that is said where it is read
+        mode = Path(file).stat().st_mode
+        if os.name == "posix" and mode & _READABLE_BY_OTHERS:
+            notice(f"--key-file: others can read {one_line(file)} (mode {stat.S_IMODE(mode):04o}): use chmod 600 on it")
 
 
 def _key_in(file: str) -> str:

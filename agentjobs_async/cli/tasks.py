@@ -1,21 +1,23 @@
 """The items of a batch, from a file of tasks or from prompts."""
 
 import json
+import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.prompts import prompts_of
-from agentjobs_async.cli.screen import Screen
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.prompts import numbered_prompts
 
 __all__ = ["Refusal", "Tasks", "limits_of", "rate_of", "rate_text", "tasks_of", "tell_refusal"]
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_RATE: Final = re.compile(r"(?P<count>0{0,9}[1-9][0-9]{0,18})/(?P<unit>[smhd])(?P<all>/all)?")
 _SHOWN: Final = 60
 
 
@@ -24,12 +26,19 @@ class Refusal:
     """A task that is not sent.
 
     Attributes:
-        name: Its key, or where it is.
+        name: Its key, or its line in the file.
         reason: Why.
+        key: Its key; `None` without one.
     """
 
     name: str
     reason: str
+    key: str | None = field(default=None, kw_only=True, eq=False)
+
+    @property
+    def words(self) -> str:
+        """Why, and where it is unless its key says that."""
+        return self.reason if self.key is not None else f"{self.name}: {self.reason}"
 
 
 @frozen
@@ -41,58 +50,78 @@ class Tasks:
 
 
 def tasks_of(prompts: Sequence[str], file: str | None) -> Tasks:
-    """Give the tasks of prompts and of a file: JSON Lines with `key`, `prompt` and `project`, or a prompt per line.
+    """Return the tasks of prompts and of a file: JSON Lines with `key`, `prompt` and `project`, or a prompt per line.
 
     A file is JSON Lines when its first line begins with a brace. Where there is no key, it is the place: 1 for the
-    first task. Of two tasks with one key the second is refused.
+    first task. Of two tasks with one key the second is refused. What has no key is refused by its line in the file.
 
     Raises:
         InvalidInputError: There is none, or the file can't be read.
     """
-    lines = prompts_of(prompts, file)
-    as_json = not prompts and lines[0].lstrip().startswith("{")
+    lines = numbered_prompts(prompts, file)
+    as_json = not prompts and lines[0][1].lstrip().startswith("{")
     items: dict[str, BatchItem] = {}
     refusals: list[Refusal] = []
-    for number, line in enumerate(lines, 1):
-        task = _task(number, line) if as_json else BatchItem(str(number), line)
+    for place, (number, line) in enumerate(lines, 1):
+        task = _task(place, line) if as_json else BatchItem(str(place), line)
         if isinstance(task, str):
-            refusals.append(Refusal(f"task {number}", task))
+            refusals.append(Refusal(f"line {number}", task))
         elif task.key in items:
-            refusals.append(Refusal(task.key, "the key came before in this file"))
+            refusals.append(Refusal(task.key, "the key came before in this file", key=task.key))
         else:
             items[task.key] = task
     return Tasks(tuple(items.values()), tuple(refusals))
 
 
-def _task(number: int, line: str) -> BatchItem | str:
-    """Read one line of JSON; give the reason when it is no task."""
+class _TwiceError(ValueError):
+    """An object has two members of one name, of which a lenient parser would take the last."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise _TwiceError(f"it has {one_line(name, _SHOWN)!r} twice")
+        members[name] = value
+    return members
+
+
+def _task(place: int, line: str) -> BatchItem | str:
+    """Read one line of JSON; return the reason when it is no task."""
     try:
-        document = json.loads(line)
+        document = json.loads(line, object_pairs_hook=_members)
+    except _TwiceError as error:
+        return str(error)
     except (ValueError, RecursionError):
         return "it is no JSON"
     if not isinstance(document, dict) or not isinstance(document.get("prompt"), str):
         return "it is no JSON object with a prompt"
     if foreign := sorted(set(document) - _NAMES):
         return f"{one_line(foreign[0], _SHOWN)!r} is none of key, prompt and project"
-    key, project = document.get("key", str(number)), document.get("project")
+    return _item(document, str(place))
+
+
+def _item(document: dict[str, Any], default_key: str) -> BatchItem | str:
+    key, project = document.get("key", default_key), document.get("project")
     key = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
     if not isinstance(key, str) or not (project is None or isinstance(project, str)):
         return "its key or project is no text"
-    return BatchItem(key, document["prompt"], project)
+    return BatchItem(key, document["prompt"], project) if key else "its key is empty"
 
 
 def rate_of(text: str) -> Rate | None:
-    """Read a rate such as `100/h`; `none` is no limit.
+    """Read a rate such as `100/h` for each project, or `100/h/all` for all of them together; `none` is no limit.
 
     Raises:
         InvalidInputError: It is neither.
     """
     if text == "none":
         return None
-    count, separator, unit = text.partition("/")
-    if not separator or not count.isdecimal() or unit not in _UNITS or not int(count):
-        raise InvalidInputError(f"--create-rate: {one_line(text, _SHOWN)} is neither like 100/h (s, m, h, d) nor none")
-    return Rate(int(count), per=_UNITS[unit])
+    found = _RATE.fullmatch(text)
+    if found is None:
+        shown = one_line(text, _SHOWN) or "an empty text"
+        raise InvalidInputError(f"--create-rate: {shown} is neither like 100/h or 100/h/all (s, m, h, d) nor none")
+    return Rate(int(found["count"]), per=_UNITS[found["unit"]], scope="all" if found["all"] else "project")
 
 
 def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int | Rate | None]:
@@ -113,9 +142,9 @@ def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int 
 
 
 def rate_text(rate: Rate) -> str:
-    """Give the text of which `rate_of` makes `rate`."""
+    """Return the text of which `rate_of` makes `rate`."""
     (unit,) = (unit for unit, seconds in _UNITS.items() if seconds == rate.per)
-    return f"{rate.count}/{unit}"
+    return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}"
 
 
 def tell_refusal(screen: Screen, refusal: Refusal) -> None:

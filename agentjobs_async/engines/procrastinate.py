@@ -5,19 +5,20 @@ Needs the extra `procrastinate`, and a journal on PostgreSQL, whose database hol
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from math import inf
-from typing import Any, Final, LiteralString
+from typing import Any, Final
 
-import psycopg
-from procrastinate import App, BaseRetryStrategy, PsycopgConnector, RetryDecision
+from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
+from agentjobs_async._validation import checked_count, checked_seconds
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
+from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
+from agentjobs_async.engines._sweeping import Sweep
 
 __all__ = ["defer", "run_worker", "submit", "work_off"]
 
@@ -25,10 +26,10 @@ _TASK: Final = "agentjobs.run"
 _QUEUE: Final = "agentjobs"
 _PAGE: Final = 1_000
 _TASKS_AT_ONCE: Final = 100
-_MOST_DOUBLINGS: Final = 6
-_CONNECTIONS: Final = 4
+_MOST_DOUBLINGS: Final = 4  # 16 s: what another worker leaves is taken up within 30 s
 _OPENING: Final = 15.0
-_PATIENCE: Final = 5.0
+_LEAVING_SECONDS: Final = 5.0  # to give chunks back to a database that does not answer
+_CUTTING_SECONDS: Final = 2.0  # what is cut ends at once; this much when the loop is busy
 _BEATS: Final = 4
 _REST: Final = 1.0
 
@@ -67,12 +68,12 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         InvalidInputError: The journal is a file, or `chunk` is out of bounds.
         JournalError: The database can't be reached or written.
     """
-    _check_count("chunk", chunk, _PAGE)
+    checked_count("chunk", chunk, most=_PAGE)
     open_keys = await journal.entries.unended(keys)
     tasks: list[Any] = [{"keys": list(open_keys[start : start + chunk])} for start in range(0, len(open_keys), chunk)]
-    async with _opened(_app(journal)) as app:
+    async with _opened(QueueConnector(journal.connect_arguments())) as app:
         for start in range(0, len(tasks), _TASKS_AT_ONCE):
-            with _faults():
+            with queue_errors():
                 deferring = app.configure_task(_TASK, queue=_QUEUE, allow_unknown=True)
                 await deferring.batch_defer_async(*tasks[start : start + _TASKS_AT_ONCE])
     return len(open_keys)
@@ -83,7 +84,7 @@ async def run_worker(
     journal: Journal,
     *,
     chunks: int = 100,
-    gate: int = 10,
+    max_sending: int = 10,
     timeout: float | None = 1800.0,  # noqa: ASYNC109 - of each item, as in run_batch
     stalled_after: float = 30.0,
     polling: float = 2.0,
@@ -94,13 +95,13 @@ async def run_worker(
 
     Then, or when cancelled, nothing more is begun, creates under way get up to 10 s for their answers, unfinished
     chunks are given back to the queue, and it ends within 30 s. What a worker leaves that dies is taken up by the
-    others; at most `gate` of its creates become unknown.
+    others; at most `max_sending` of its creates become unknown.
 
     Args:
         session: Where to. It is not closed.
         journal: An open one on PostgreSQL, not read-only.
         chunks: How many tasks it works on at once, each of so many keys as were submitted together.
-        gate: How many creates are under way at once: what the death of this worker can leave unsure.
+        max_sending: How many creates are under way at once: what the death of this worker can leave unknown.
         timeout: Seconds that each item's create and wait may take together, each time; `None` for ever.
         stalled_after: Seconds without a sign of life after which another worker's tasks are taken from it.
         polling: Seconds between looks for tasks that nobody told of.
@@ -110,11 +111,11 @@ async def run_worker(
     Raises:
         InvalidInputError: An argument makes no sense, or the journal is a file.
         JournalError: The database can't be reached when it begins; later it is waited for.
-        AuthError: 401: the key is refused.
+        AuthError: 401 or 403: the service refuses the key, and no other project has anything to do.
         NotSentError: The service's certificate is not trusted, or the proxy refuses.
         SessionClosedError: The session was closed.
     """
-    async with BatchWorker(session, journal, gate=gate, timeout=timeout, on_result=on_result) as worker:
+    async with BatchWorker(session, journal, max_sending=max_sending, timeout=timeout, on_result=on_result) as worker:
         await work_off(worker, chunks=chunks, stalled_after=stalled_after, polling=polling, stop=stop)
 
 
@@ -127,26 +128,25 @@ async def work_off(
     stop: asyncio.Event | None = None,
 ) -> None:
     """Hand to an open worker what was submitted; as `run_worker`, for those who want to watch the worker meanwhile."""
-    _check_count("chunks", chunks)
-    _check_seconds("stalled_after", stalled_after)
-    _check_seconds("polling", polling)
-    shift = _Shift(worker, stop or asyncio.Event())
-    app = _app(worker.journal)
-
-    app.task(name=_TASK, queue=_QUEUE, retry=_Again())(shift.run)
-    async with _opened(app):
-        sweeping = asyncio.create_task(_sweep(app, stalled_after))
+    checked_count("chunks", chunks)
+    checked_seconds("stalled_after", stalled_after)
+    checked_seconds("polling", polling)
+    connector = QueueConnector(worker.journal.connect_arguments())
+    async with _opened(connector) as app:
+        sweep = Sweep(app, _TASK, _QUEUE, worker.journal, stalled_after)
+        shift = _WorkerRun(worker, stop or asyncio.Event(), sweep)
+        app.task(name=_TASK, queue=_QUEUE, retry=_Again(), pass_context=True)(shift.run)
+        sweeping = asyncio.create_task(sweep.run())
         try:
             while not shift.stop.is_set():
-                await _work(app, chunks, stalled_after, polling, shift.stop)
+                await _work(app, connector, shift, chunks, stalled_after, polling)
         finally:
-            sweeping.cancel()
-            await asyncio.wait([sweeping])
+            await _ended(sweeping, connector)
     if shift.fault is not None:
         raise shift.fault
 
 
-class _Shift:
+class _WorkerRun:
     """One worker's time at work.
 
     Attributes:
@@ -154,15 +154,26 @@ class _Shift:
         fault: What ended it and would befall every other item as well; `None` while nothing did.
     """
 
-    def __init__(self, worker: BatchWorker, stop: asyncio.Event) -> None:
+    def __init__(self, worker: BatchWorker, stop: asyncio.Event, sweep: Sweep) -> None:
         self.stop = stop
         self.fault: AgentJobsError | None = None
-        self._worker = worker
+        self.worker = worker
+        self._sweep = sweep
 
-    async def run(self, keys: list[str]) -> None:
+    async def run(self, context: JobContext, keys: list[str]) -> None:
         """Work on one chunk; raises when it has to be run again."""
+        assert context.job.id is not None  # noqa: S101 - what was fetched has a number
+        assert context.job.worker_id is not None  # noqa: S101 - it is this worker's
+        self._sweep.worker_ids.add(context.job.worker_id)
+        self._sweep.running.add(context.job.id)
         try:
-            left = await self._worker.run(keys)
+            await self._run(keys)
+        finally:
+            self._sweep.running.discard(context.job.id)
+
+    async def _run(self, keys: list[str]) -> None:
+        try:
+            left = await self.worker.run(keys)
         except JournalError:
             raise
         except AgentJobsError as error:
@@ -186,36 +197,18 @@ class _Again(BaseRetryStrategy):
         return RetryDecision(retry_in={"seconds": 2 ** min(job.attempts, _MOST_DOUBLINGS)})
 
 
-class _Connector(PsycopgConnector):
-    """Connections of which the queue's worker takes no harm when they break.
-
-    What tells the queue of something, such as a task's end or a sign of life, may fail: the database is gone for a
-    moment, or somebody else has taken the task up or ended it meanwhile. Whatever it was, the sweep makes up for it,
-    and the next sign of life is given. Else the worker would give none any more after the first that failed.
-    """
-
-    async def execute_query_async(self, query: LiteralString, **arguments: Any) -> None:
-        try:
-            await super().execute_query_async(query, **arguments)
-        except ConnectorException as error:
-            _logger.info("the queue could not be told: %s", _words(error))
-
-
-def _app(journal: Journal) -> App:
-    settings: dict[str, Any] = {"kwargs": journal.connect_arguments(), "timeout": _PATIENCE}
-    return App(connector=_Connector(min_size=1, max_size=_CONNECTIONS, **settings))
-
-
 @asynccontextmanager
-async def _opened(app: App) -> AsyncIterator[App]:
+async def _opened(connector: QueueConnector) -> AsyncIterator[App]:
     """Connect, and make the queue where there is none."""
+    app = App(connector=connector)
     try:
-        with _faults():
+        with queue_errors():
             async with asyncio.timeout(_OPENING):
                 await app.open_async()
-            await _lay_out(app)
+                await _lay_out(app)
         yield app
     finally:
+        connector.leave()
         with suppress(ConnectorException):
             await app.close_async()
 
@@ -228,24 +221,10 @@ async def _lay_out(app: App) -> None:
         raise JournalError("there is no queue in the database, and none can be made", "read_only")
 
 
-@contextmanager
-def _faults() -> Iterator[None]:
-    """A block whose errors of the queue come out as ours."""
-    try:
-        yield
-    except (ConnectorException, TimeoutError, psycopg.Error) as error:
-        fault = JournalError(f"the queue can't be reached, read or written ({_words(error)})", "io")
-    else:
-        return
-    raise fault
-
-
-def _words(error: BaseException) -> str:
-    return str(error.__cause__ or error).partition("\n")[0]
-
-
-async def _work(app: App, chunks: int, stalled_after: float, polling: float, stop: asyncio.Event) -> None:
-    """Let the queue's worker work until it is to stop, or fails, as it does when the database is gone."""
+async def _work(
+    app: App, connector: QueueConnector, shift: _WorkerRun, chunks: int, stalled_after: float, polling: float
+) -> None:
+    """Run the queue's worker until it is to stop, or until it fails, as it does when the database is gone."""
     working = asyncio.create_task(
         app.run_worker_async(
             queues=[_QUEUE],
@@ -258,36 +237,27 @@ async def _work(app: App, chunks: int, stalled_after: float, polling: float, sto
             stalled_worker_timeout=stalled_after,
         )
     )
-    stopping = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(shift.stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
-        working.cancel()
-        await asyncio.wait([working, stopping])
-    if not working.cancelled() and (fault := working.exception()) is not None:
-        _logger.warning("the queue is gone, and is tried again: %s", _words(fault))
+        if not working.done():
+            shift.worker.start_closing()
+            await _ended(working, connector)
+    if working.done() and not working.cancelled() and (fault := working.exception()) is not None:
+        _logger.warning("the queue is gone, and is tried again: %s", error_text(fault))
+    if not shift.stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _REST)
+            await asyncio.wait_for(shift.stop.wait(), _REST)
 
 
-async def _sweep(app: App, stalled_after: float) -> None:
-    """Let the tasks of workers who give no sign of life be run again by somebody else."""
-    while True:
-        try:
-            for job in await app.job_manager.get_stalled_jobs(task_name=_TASK, seconds_since_heartbeat=stalled_after):
-                await app.job_manager.retry_job(job)
-        except ConnectorException as error:
-            _logger.info("no sweep this time: %s", _words(error))
-        await asyncio.sleep(stalled_after / _BEATS)
-
-
-def _check_count(name: str, value: object, most: float = inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        bound = "of at least 1" if most == inf else f"from 1 to {most}"
-        raise InvalidInputError(f"{name} must be a whole number {bound}, not {value!r:.100}")
-
-
-def _check_seconds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-        raise InvalidInputError(f"{name} must be a finite number of seconds above 0, not {value!r:.100}")
+async def _ended(task: asyncio.Task[None], connector: QueueConnector) -> None:
+    """Cancel a task that uses the queue, and wait for it; a database that does not answer is waited for 5 s."""
+    task.cancel()
+    try:
+        await asyncio.wait([task], timeout=_LEAVING_SECONDS)
+    finally:
+        if not task.done():
+            connector.leave()
+            await asyncio.wait([task], timeout=_CUTTING_SECONDS)

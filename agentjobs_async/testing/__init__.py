@@ -1,19 +1,19 @@
-"""The service's emulator, for your tests and ours: it shares no code with the client."""
+"""An emulator of the service for tests; it shares no code with the client."""
 
+from agentjobs_async.testing._service import RateLimit
 from agentjobs_async.testing.emulator import Emulator
-from agentjobs_async.testing.faults import Fault, FaultPlan
-from agentjobs_async.testing.limits import RateLimit
-from agentjobs_async.testing.lives import JobLife, RandomLives
+from agentjobs_async.testing.faults.fault import Fault, FaultPlan
 from agentjobs_async.testing.origin import ForeignOrigin
 from agentjobs_async.testing.records import ReceivedRequest, StartedJob
+from agentjobs_async.testing.scripts import JobScript, RandomScripts
 
 __all__ = [
     "Emulator",
     "Fault",
     "FaultPlan",
     "ForeignOrigin",
-    "JobLife",
-    "RandomLives",
+    "JobScript",
+    "RandomScripts",
     "RateLimit",
     "ReceivedRequest",
     "StartedJob",

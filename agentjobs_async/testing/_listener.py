@@ -1,40 +1,54 @@
-"""The HTTP server under the emulator: it reads requests well, and leaves every byte of the answer to its handler."""
+"""The HTTP server of the emulator: it reads requests, and its handler writes every byte of the answers."""
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import attrs
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import HttpProcessingError, StreamWriter
+from aiohttp.http import HttpProcessingError, RawRequestMessage, StreamWriter
 
-from agentjobs_async.testing.records import ReceivedRequest
+from agentjobs_async.testing.records import ReceivedRequest, without_shown_credentials
 
 __all__ = ["Exchange", "Listener"]
 
-_LONGEST_CLOSE = 1.0
+_LOGGER = logging.getLogger("agentjobs_async.testing")
+_CLOSE_SECONDS = 1.0  # the longest wait for handlers, which are cancelled before it
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @attrs.frozen
 class Exchange:
-    """One request and the open connection it came on.
+    """One request and its open connection.
 
     Args:
         received: The request.
         transport: The connection.
-        writer: Writes to it as fast as the client reads.
-        spawn: Runs something beyond the exchange; it ends with the server at the latest.
+        writer: Writes to the connection at the speed of the client's reads.
+        spawn: Runs work that may outlast the exchange; the server cancels it when it closes.
+        ended: Set when the client has closed its side; it may still read.
     """
 
     received: ReceivedRequest
     transport: asyncio.Transport
     writer: StreamWriter
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    ended: asyncio.Event
+
+    async def stay_silent(self) -> None:
+        """Wait until the client closes its side.
+
+        Raises:
+            ConnectionError: The client has closed its side.
+        """
+        await self.ended.wait()
+        raise ConnectionAbortedError("the client has closed its side")
 
     async def send(self, data: bytes) -> None:
-        """Write bytes as they are and wait until the connection takes more.
+        """Write bytes unchanged, and wait until the connection accepts more.
 
         Raises:
             ConnectionError: The client is gone.
@@ -44,11 +58,11 @@ class Exchange:
 
 
 Handle = Callable[[Exchange], Awaitable[bool]]
-"""Answers a request by writing to its exchange; tells whether the connection stays open."""
+"""Answers a request by writing to its exchange; returns whether the connection stays open."""
 
 
 class _Sent(web.StreamResponse):
-    """Tells the server that the answer is out already."""
+    """Stands for an answer that the handler has already written."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__()
@@ -71,15 +85,72 @@ class _Connection:
     transport: asyncio.Transport
 
 
+class _Handler(web.RequestHandler):
+    """Speaks HTTP on one connection."""
+
+    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
+        super().__init__(manager, loop=loop, **settings)
+        self.ended = asyncio.Event()
+        self._answered = 0
+        self._last_body: StreamReader | None = None
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # the base always closes, and returns nothing
+        """Keep a connection that the client has closed on its side while whole requests are still unanswered."""
+        self.ended.set()
+        whole = self._last_body is not None and self._last_body.is_eof()
+        return whole and self._request_count > self._answered
+
+    def data_received(self, data: bytes) -> None:
+        """Fail a body that is not valid HTTP; the base class would leave its reader waiting for ever."""
+        super().data_received(data)
+        # The parser queues its error as a further message, behind the body that it broke.
+        if self._messages:
+            message, body = self._messages[-1]
+            before, self._last_body = self._last_body, body
+            if before is not None and not before.is_eof() and not isinstance(message, RawRequestMessage):
+                before.set_exception(message.exc)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Count the answer."""
+        self._answered += 1
+        return await super().finish_response(request, resp, start_time)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether another request has arrived or may arrive."""
+        return bool(self._messages) or not self.ended.is_set()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer invalid HTTP with 400 and one log line, without the error's text: it quotes headers, also the key."""
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        _LOGGER.warning("a request from %s is no HTTP: %s", request.remote, type(exc).__name__)
+        answer = web.json_response({"error": "this is no HTTP request"}, status=status)
+        answer.force_close()
+        return answer
+
+
 class _Server(web.Server):
-    """Numbers the connections as they are made."""
+    """Numbers the connections in the order in which they are made."""
 
     def __init__(
         self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], next_number: Callable[[], int]
     ) -> None:
-        super().__init__(handler, handler_cancellation=True, access_log=None)
+        super().__init__(handler, handler_cancellation=True)
         self._next_number = next_number
         self.open: dict[Any, _Connection] = {}
+
+    def __call__(self) -> web.RequestHandler:
+        # No lingering: whole bodies have been read by then, and a broken one never ends.
+        return _Handler(self, loop=asyncio.get_running_loop(), access_log=None, lingering_time=0)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -91,16 +162,16 @@ class _Server(web.Server):
 
 
 class Listener:
-    """Listens on one port, counts the connections, and closes at once whatever hangs.
+    """Listens on one port and counts the connections; closing waits for no hanging exchange.
 
     Args:
-        handle: Answers each request.
+        handle: Answers a request.
         host: The address to listen on.
         port: 0 takes a free one.
 
     Attributes:
-        accepted: How many connections were accepted.
-        refusing: Whether it takes no connection.
+        accepted: The number of connections accepted.
+        refusing: Whether it accepts no connections.
     """
 
     def __init__(self, handle: Handle, host: str, port: int) -> None:
@@ -113,17 +184,17 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Its address, without a slash at the end."""
+        """The address, without a slash at the end."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
     async def open(self) -> None:
-        """Start to listen."""
+        """Start the server."""
         self._server = _Server(self._respond, self._next_number)
         await self.listen()
 
     async def listen(self) -> None:
-        """Take connections, on the same port as before."""
+        """Accept connections, on the same port as before."""
         if not self.refusing:
             return
         loop = asyncio.get_running_loop()
@@ -132,7 +203,7 @@ class Listener:
         self.refusing = False
 
     async def refuse(self, keep: asyncio.Transport | None = None) -> None:
-        """Take no connection until `listen`, and break those that are open, but for one to `keep`."""
+        """Accept no connections until `listen`, and break the open ones except `keep`."""
         if self.refusing:
             return
         self.refusing = True
@@ -143,17 +214,18 @@ class Listener:
                 connection.transport.abort()
 
     async def close(self) -> None:
-        """End every task, connection and timer of the server."""
+        """Cancel every task of the server, and close its connections and its socket."""
+        # Tasks first: one of them may be about to `listen` again.
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
-        await self._server.shutdown(_LONGEST_CLOSE)
+        await self._server.shutdown(_CLOSE_SECONDS)
         await self._socket.wait_closed()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the requests; it ends with the server at the latest."""
+        """Start work beside the requests; `close` cancels it."""
         self._track(asyncio.get_running_loop().create_task(work))
 
     def _track(self, task: asyncio.Task[Any]) -> None:
@@ -162,7 +234,7 @@ class Listener:
             task.add_done_callback(self._tasks.discard)
 
     async def _stop_accepting(self) -> None:
-        # Closing the socket loses a connection that is accepted and not yet handed over; two turns of the loop do that.
+        # Two turns of the loop hand over connections that are already accepted; closing the socket would lose them.
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):
             for listening in self._socket.sockets:
@@ -176,21 +248,28 @@ class Listener:
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         self._track(request.task)
+        protocol = request.protocol
+        assert isinstance(protocol, _Handler)  # noqa: S101 - as `_Server` makes them
         try:
-            keep_alive = await self._handle(await self._exchange(request))
-        except (ConnectionError, HttpProcessingError):
+            keep_alive = await self._handle(await self._exchange(request, protocol.ended))
+        except HttpProcessingError as error:
+            return protocol.handle_error(request, 400, error)
+        except ConnectionError:
             keep_alive = False
-        return _Sent(keep_alive=keep_alive and request.keep_alive and not self.refusing)
+        return _Sent(keep_alive=keep_alive and request.keep_alive and protocol.takes_more and not self.refusing)
 
-    async def _exchange(self, request: web.BaseRequest) -> Exchange:
+    async def _exchange(self, request: web.BaseRequest, ended: asyncio.Event) -> Exchange:
         loop = asyncio.get_running_loop()
         connection = self._server.open[request.protocol]
+        writer = StreamWriter(request.protocol, loop)
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await writer.write(_CONTINUE)
         received = ReceivedRequest(
             method=request.method,
             target=request.raw_path,
-            headers=request.headers,
+            headers=without_shown_credentials(request.headers.items()),
             body=await request.content.read(),
             at=loop.time(),
             connection=connection.number,
         )
-        return Exchange(received, connection.transport, StreamWriter(request.protocol, loop), self.spawn)
+        return Exchange(received, connection.transport, writer, self.spawn, ended)

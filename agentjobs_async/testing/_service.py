@@ -1,7 +1,10 @@
-"""The well-behaved service: what it answers to a request, and the jobs it keeps."""
+"""The service without faults: its answer to each request, and the jobs it has."""
 
 import json
-from collections import Counter
+import math
+import re
+import sys
+from collections import Counter, defaultdict, deque
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
@@ -9,24 +12,66 @@ from urllib.parse import quote, unquote
 import attrs
 
 from agentjobs_async.testing._answers import Answer, error
-from agentjobs_async.testing.limits import RateLimit, RateWindow
-from agentjobs_async.testing.lives import LifeOf
+from agentjobs_async.testing._checks import number
 from agentjobs_async.testing.records import ReceivedRequest, StartedJob
+from agentjobs_async.testing.scripts import ScriptOf
 
-__all__ = ["Service", "locate", "read_prompt"]
+__all__ = ["EmulatedService", "RateLimit", "RateWindow", "locate", "read_prompt"]
+
+
+_SPAN = number("a finite number of seconds above 0", 0, sys.float_info.max, above=True)
+
+
+@attrs.frozen
+class RateLimit:
+    """At most `creates` creates per project in any span of `per` seconds.
+
+    Raises:
+        ValueError: `creates` is negative, or `per` is not above 0.
+    """
+
+    creates: int = attrs.field(default=100, validator=number("a whole number from 0 on", 0, kinds=int))
+    per: float = attrs.field(default=3600.0, validator=_SPAN)
+
+
+class RateWindow:
+    """Counts the creates of each project against a `RateLimit`."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self._limit = limit
+        self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def take(self, project_id: str, now: float) -> int | None:
+        """Count one create; over the limit, count nothing and return the seconds until one is allowed, rounded up.
+
+        Args:
+            project_id: The project of the create.
+            now: Seconds on a monotonic clock.
+        """
+        taken = self._taken[project_id]
+        while taken and now - taken[0] >= self._limit.per:
+            taken.popleft()
+        if len(taken) >= self._limit.creates:
+            oldest = taken[0] if taken else now
+            return max(1, math.ceil(oldest + self._limit.per - now))
+        taken.append(now)
+        return None
+
+
+_ORIGIN = re.compile("^https?://[^/?]*", re.IGNORECASE)
 
 
 @attrs.frozen
 class Place:
-    """What a request target points at: the jobs of a project, or one of them."""
+    """The resource of a request target: the jobs of a project, or one job."""
 
     project_id: str
     job_id: str | None = None
 
 
 def locate(target: str) -> Place | None:
-    """Read the path of a request target; `None` for a path the service does not have."""
-    match target.partition("?")[0].split("/"):
+    """Return the resource of a request target, which may be absolute; `None` if the service does not have it."""
+    match _ORIGIN.sub("", target).partition("?")[0].split("/"):
         case ["", "v2", "agent", project, "job"] if project:
             return Place(unquote(project))
         case ["", "v2", "agent", project, "job", job] if project and job:
@@ -36,7 +81,7 @@ def locate(target: str) -> Place | None:
 
 
 def read_prompt(body: bytes) -> str | Answer:
-    """Give the prompt of a create body, or the answer that refuses it."""
+    """Return the prompt in the body of a create, or the answer that refuses the body."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -49,19 +94,19 @@ def read_prompt(body: bytes) -> str | Answer:
     return prompt if prompt.strip() else error(400, "prompt must not be blank")
 
 
-class Service:
-    """Keeps the jobs and answers requests; it knows neither sockets nor faults.
+class EmulatedService:
+    """Keeps the jobs and answers requests, without sockets and without faults.
 
     Args:
-        api_key: The key that every request has to bear.
-        life_of: Chooses the life of a new job.
-        rate_limit: Of the creates of each project; `None` for no limit.
-        speed: How many times faster than scripted a job lives.
+        api_key: The key that every request must have.
+        script_of: Returns the script of a new job.
+        rate_limit: The limit of the creates of each project; `None` for no limit.
+        speed: The factor by which jobs run faster than their scripts say.
     """
 
-    def __init__(self, *, api_key: str, life_of: LifeOf, rate_limit: RateLimit | None, speed: float) -> None:
+    def __init__(self, *, api_key: str, script_of: ScriptOf, rate_limit: RateLimit | None, speed: float) -> None:
         self._authorization = f"Bearer {api_key}"
-        self._life_of = life_of
+        self._life_of = script_of
         self._window = RateWindow(rate_limit) if rate_limit else None
         self._speed = speed
         self.jobs: dict[str, StartedJob] = {}
@@ -69,12 +114,12 @@ class Service:
         self.numbered = 0
 
     def answer(self, request: ReceivedRequest, wall: datetime, *, start_agent: bool = True) -> Answer:
-        """Answer a request.
+        """Return the answer to a request.
 
         Args:
-            request: What arrived.
-            wall: The wall clock at its arrival.
-            start_agent: Whether a good create is carried out; else its answer tells of a job that isn't there.
+            request: The request.
+            wall: The wall clock when it arrived.
+            start_agent: Whether a valid create starts a job; otherwise its answer shows a job that does not exist.
         """
         place = locate(request.target)
         if place is None:
@@ -101,13 +146,13 @@ class Service:
         return Answer(201, {**self.document(job, request.at), "status": "active", "prLink": None, "archivedAt": None})
 
     def _new_job(self, project_id: str, prompt: str, now: float, wall: datetime) -> StartedJob:
-        life = self._life_of(project_id, prompt)
+        script = self._life_of(project_id, prompt)
         self.numbered += 1
         return StartedJob(
-            job_id=life.job_id or f"job_{self.numbered:06d}",
+            job_id=script.job_id or f"job_{self.numbered:06d}",
             project_id=project_id,
             prompt=prompt,
-            life=life,
+            script=script,
             started_at=now,
             created_at=wall,
         )
@@ -116,7 +161,7 @@ class Service:
         if request.method != "GET":
             return error(405, "method not allowed", ("Allow", "GET"))
         job = self.jobs.get(job_id)
-        if job is None or job.project_id != place.project_id or self._age(job, request.at) < job.life.visible_after:
+        if job is None or job.project_id != place.project_id or self._age(job, request.at) < job.script.visible_after:
             return error(404, "no such job")
         return Answer(200, self.document(job, request.at))
 
@@ -124,27 +169,28 @@ class Service:
         return (now - job.started_at) * self._speed
 
     def document(self, job: StartedJob, now: float) -> dict[str, Any]:
-        """Give the document of a job at a moment, in seconds of the loop's clock."""
-        status = job.life.status_at(self._age(job, now))
+        """Return the document of a job at `now`, in seconds on the loop's clock."""
+        status = job.script.status_at(self._age(job, now))
         return {
             "id": job.job_id,
             "status": status,
             "source": {"repository": f"acme/{job.project_id}", "ref": "main"},
             "model": "agent-large-1",
-            "prLink": pull_request(job) if status == "completed" and job.life.pull_request else None,
+            "prLink": pull_request(job) if status == "completed" and job.script.pull_request else None,
             "createdAt": timestamp(job.created_at),
             "archivedAt": timestamp(self._end(job)) if status == "archived" else None,
         }
 
     def _end(self, job: StartedJob) -> datetime:
-        return job.created_at + timedelta(seconds=job.life.duration / self._speed)
+        return job.created_at + timedelta(seconds=job.script.duration / self._speed)
 
 
 def pull_request(job: StartedJob) -> str:
-    """Give the address of a job's pull request."""
-    return f"https://code.example/acme/{quote(job.project_id, safe='')}/pull/{quote(job.job_id, safe='')}"
+    """Return the address of a job's pull request."""
+    job_id = quote(job.job_id, safe="", errors="surrogatepass")
+    return f"https://code.example/acme/{quote(job.project_id, safe='')}/pull/{job_id}"
 
 
 def timestamp(moment: datetime) -> str:
-    """Write an aware time as ISO 8601 in UTC, with milliseconds."""
+    """Return an aware time as ISO 8601 in UTC, with milliseconds."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,7 @@
 """The emulator: the service as a real HTTP server on loopback."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,44 +12,50 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from agentjobs_async.testing._answers import Answer
-from agentjobs_async.testing._delivery import deliver, pause
 from agentjobs_async.testing._listener import Exchange, Listener
-from agentjobs_async.testing._plans import Plans, RunningPlan, Target
-from agentjobs_async.testing._service import Service, locate, read_prompt
-from agentjobs_async.testing._spoiling import forge, placeholders, spoil
-from agentjobs_async.testing.faults import Fault, FaultPlan
-from agentjobs_async.testing.limits import RateLimit
-from agentjobs_async.testing.lives import JobLife, LifeOf, LifeScripts
+from agentjobs_async.testing._service import EmulatedService, RateLimit, locate, read_prompt
+from agentjobs_async.testing._settings import check_settings, plan_of
+from agentjobs_async.testing.faults.delivery import pause
+from agentjobs_async.testing.faults.fault import Fault, FaultPlan
+from agentjobs_async.testing.faults.grammar import kind_of
+from agentjobs_async.testing.faults.plans import Plans, RunningPlan, Subject
+from agentjobs_async.testing.faults.responses import apply_fault, placeholders
 from agentjobs_async.testing.origin import ForeignOrigin
 from agentjobs_async.testing.records import ReceivedRequest, StartedJob
+from agentjobs_async.testing.scripts import JobScript, ScriptOf, ScriptTable
 
 if TYPE_CHECKING:
-    from agentjobs_async import AgentJobsSession
+    from agentjobs_async import AgentJobsSession, PollPolicy
 
 __all__ = ["Emulator"]
 
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
+_LOGGER = logging.getLogger("agentjobs_async.testing")
+_LONGEST_LINE = 1_000  # characters: a target, or a fault with its text, may be of any length
 _GOOD = Fault("ok")
+_SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep the loop busy, which is also the emulator's
 
 
 class Emulator:
-    """The service on a port of this machine, living its jobs on the clock of the running event loop.
+    """The service on a port of this machine; its jobs run on the clock of the running event loop.
 
     Args:
         host: The address to listen on.
-        port: 0 takes a free one.
-        api_key: The key that every request has to bear.
-        lives: What becomes of a job that no `script` fits: one life for all, or a function of project id and prompt.
-        rate_limit: Of the creates of each project; `None` for no limit.
+        port: The port; 0 chooses a free one.
+        api_key: The key that every request must have.
+        script: For the jobs that no call of `script` matches: one script, or a function of project id and prompt.
+        rate_limit: The limit of the creates of each project; `None` for no limit.
         latency: Seconds between a request and its answer, from 0 on.
-        speed: How many times faster than scripted a job lives, above 0.
-        faults: The plan of all requests; `Fault` documents its text form.
+        speed: The factor by which jobs run faster than their scripts say, above 0.
+        faults: The fault plan for all requests; `Fault` documents its text form.
+
+    Each request is logged under `agentjobs_async.testing`, at INFO.
 
     Raises:
-        ValueError: The latency or the speed is out of bounds, or `faults` is no plan.
+        ValueError: A setting is not valid; the error names it.
 
     Attributes:
-        foreign: Another origin, where redirects lead to.
+        foreign: Another origin, the target of redirects.
     """
 
     def __init__(
@@ -57,23 +64,24 @@ class Emulator:
         host: str = "127.0.0.1",
         port: int = 0,
         api_key: str = DEFAULT_API_KEY,
-        lives: JobLife | LifeOf = JobLife(),  # noqa: B008 - a frozen value
+        script: JobScript | ScriptOf = JobScript(),  # noqa: B008 - a frozen value
         rate_limit: RateLimit | None = None,
         latency: float = 0.0,
         speed: float = 1.0,
         faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - a frozen value
     ) -> None:
-        if not (latency >= 0 and speed > 0):
-            raise ValueError(f"latency must be at least 0, and speed above 0, not {latency} and {speed}")
+        check_settings(latency, speed, host=host, port=port, api_key=api_key, script=script, rate_limit=rate_limit)
+        plan = plan_of(faults)
         self.host = host
         self.foreign = ForeignOrigin(host=host)
         self.api_key = api_key
         self._latency = latency
-        self._lives = LifeScripts(lives)
-        self._service = Service(api_key=api_key, life_of=self._lives, rate_limit=rate_limit, speed=speed)
+        self._speed = speed
+        self._scripts = ScriptTable(script)
+        self._service = EmulatedService(api_key=api_key, script_of=self._scripts, rate_limit=rate_limit, speed=speed)
         self._listener = Listener(self._respond, host, port)
         self._plans = Plans()
-        self._plans.add(RunningPlan(FaultPlan.of(faults)))
+        self._plans.add(RunningPlan(plan))
         self._requests: list[ReceivedRequest] = []
 
     async def __aenter__(self) -> Self:
@@ -92,7 +100,7 @@ class Emulator:
 
     @property
     def port(self) -> int:
-        """The port; 0 before the emulator runs when any free one was asked for."""
+        """The port; 0 until an emulator that chooses a free one runs."""
         return self._listener.port
 
     @property
@@ -102,7 +110,7 @@ class Emulator:
 
     @property
     def requests(self) -> tuple[ReceivedRequest, ...]:
-        """What arrived, in order."""
+        """The requests that arrived, in order."""
         return tuple(self._requests)
 
     @property
@@ -112,12 +120,12 @@ class Emulator:
 
     @property
     def agents_started(self) -> Counter[str]:
-        """How many agents were started for each prompt: the truth that a client's claim is held against."""
+        """The number of agents started for each prompt, with which a client's claims can be compared."""
         return self._service.started.copy()
 
     @property
     def connections(self) -> int:
-        """How many connections were accepted."""
+        """The number of connections accepted."""
         return self._listener.accepted
 
     @property
@@ -126,20 +134,25 @@ class Emulator:
         return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
 
     def session(self, **settings: Any) -> "AgentJobsSession":
-        """Give a session for this emulator; `settings` go to `AgentJobsSession`, above its address and key.
+        """Return a session for this emulator, whose policy polls `speed` times as fast as the default one.
+
+        `settings` go to `AgentJobsSession`, and override the emulator's address, key and policy.
 
         Raises:
-            RuntimeError: The emulator does not run yet, and has no address.
+            RuntimeError: The emulator does not run yet, so it has no address.
         """
-        from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator stands without the client
+        from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator runs without the client
 
         if self.port == 0:
             raise RuntimeError("the emulator does not run yet: make the session within async with Emulator()")
-        return AgentJobsSession(**{"base_url": self.base_url, "api_key": self.api_key} | settings)
+        own: dict[str, Any] = {"base_url": self.base_url, "api_key": self.api_key}
+        if self._speed != 1:
+            own["policy"] = _policy(self._speed)
+        return AgentJobsSession(**own | settings)
 
-    def script(self, life: JobLife, *, prompt: str | None = None, project_id: str | None = None) -> None:
-        """Script the jobs created from now on; the newest script that fits holds, `None` fits any."""
-        self._lives.add(life, project_id, prompt)
+    def script(self, script: JobScript, *, prompt: str | None = None, project_id: str | None = None) -> None:
+        """Set the script of jobs created from now on; the newest that matches applies, `None` matches any."""
+        self._scripts.add(script, project_id, prompt)
 
     async def inject(
         self,
@@ -149,23 +162,23 @@ class Emulator:
         project_id: str | None = None,
         job_id: str | None = None,
     ) -> None:
-        """Let a fault plan meet the requests from now on; a request meets the first plan that is for it.
+        """Start a fault plan for requests from now on; the first plan that applies to a request holds.
 
         Args:
             plan: The faults; `Fault` documents their text form.
-            prompt: The prompt of the creates, and of the reads of their jobs, that it meets; `None` meets any.
-            project_id: The project that it meets; `None` meets any.
-            job_id: The job whose reads it meets; `None` meets any.
+            prompt: Applies to creates with this prompt and to reads of their jobs; `None` to any.
+            project_id: Applies to this project; `None` to any.
+            job_id: Applies to reads of this job; `None` to any.
 
         Raises:
-            ValueError: The text is no plan.
+            ValueError: It is no plan.
         """
         self._plans.add(RunningPlan(FaultPlan.of(plan), prompt=prompt, project_id=project_id, job_id=job_id))
         await self._refuse_when_due()
 
     @asynccontextmanager
     async def refusing(self) -> AsyncIterator[None]:
-        """Refuse every connection, and break those that are open, inside of the block."""
+        """Refuse every connection inside the block, and break those that are open."""
         await self._listener.refuse()
         try:
             yield
@@ -173,13 +186,13 @@ class Emulator:
             await self._listener.listen()
 
     async def _respond(self, exchange: Exchange) -> bool:
-        target = self._target(exchange.received)
-        fault = self._plans.take(target)
+        subject = self._subject(exchange.received)
+        fault = self._plans.take(subject)
         request = attrs.evolve(
             exchange.received,
-            project_id=target.project_id,
-            job_id=target.job_id,
-            prompt=target.prompt,
+            project_id=subject.project_id,
+            job_id=subject.job_id,
+            prompt=subject.prompt,
             fault=str(fault) if fault else None,
         )
         self._requests.append(request)
@@ -190,20 +203,29 @@ class Emulator:
         return await self._deliver(exchange, answer, fault, wall)
 
     async def _deliver(self, exchange: Exchange, answer: Answer, fault: Fault | None, wall: datetime) -> bool:
-        if fault is None:
-            return await deliver(exchange, spoil(answer, _GOOD, wall, {}), _GOOD)
-        words = placeholders(self.api_key, self.base_url, self.foreign.url)
-        surplus = forge(answer, fault, wall, words).to_bytes() if fault.kind == "surplus" else b""
-        return await deliver(exchange, spoil(answer, fault, wall, words), fault, surplus)
+        # Without a fault no placeholder has a meaning: a client may name a project "{key}".
+        words = placeholders(self.api_key, self.base_url, self.foreign.url) if fault else {}
+        fault = fault or _GOOD
+        message = apply_fault(answer, fault, wall, words).to(exchange.received.method)
+        self._log(exchange.received, answer, f"{message.status} by {fault}" if _changes(fault) else str(message.status))
+        return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
 
-    def _target(self, request: ReceivedRequest) -> Target:
+    def _log(self, request: ReceivedRequest, answer: Answer, end: str) -> None:
+        """Log a request as one line of bounded length; the key is masked, because a target may contain it."""
+        if _LOGGER.isEnabledFor(logging.INFO):
+            job = [str(answer.document["id"])] if "id" in answer.document and request.method == "POST" else []
+            line = " ".join([request.method, request.target, end, *job])
+            shown = "".join(map(_shown, line.replace(self.api_key, "***")))
+            _LOGGER.info("%s", shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…")
+
+    def _subject(self, request: ReceivedRequest) -> Subject:
         place = locate(request.target)
         if place is None:
-            return Target()
+            return Subject()
         job = self._service.jobs.get(place.job_id or "")
         prompt = job.prompt if job else read_prompt(request.body)
         operation = {("POST", True): "create", ("GET", False): "get"}.get((request.method, place.job_id is None))
-        return Target(
+        return Subject(
             operation=operation,
             project_id=place.project_id,
             job_id=place.job_id,
@@ -211,8 +233,10 @@ class Emulator:
         )
 
     async def _refuse_when_due(self, keep: asyncio.Transport | None = None) -> None:
+        # A refusal that is under way takes those that follow it itself.
         fault = None if self._listener.refusing else self._plans.take_refusal()
         if fault is not None:
+            # The answer of `keep` goes out once the listener is closed; the refusal itself lasts longer.
             refused = asyncio.Event()
             self._listener.spawn(self._refuse(fault, keep, refused))
             await refused.wait()
@@ -221,6 +245,26 @@ class Emulator:
         await self._listener.refuse(keep)
         refused.set()
         while fault is not None:
-            await pause(fault.number("for", 1.0))
+            await pause(fault.amount)
             fault = self._plans.take_refusal()
         await self._listener.listen()
+
+
+def _policy(speed: float) -> "PollPolicy":
+    """Return the default policy, `speed` times as fast; a server's Retry-After stays in seconds."""
+    from agentjobs_async import PollPolicy  # noqa: PLC0415 - the emulator runs without the client
+
+    usual = PollPolicy()
+
+    def wait(state: Any) -> float:
+        return max(_SHORTEST_DELAY_SECONDS, usual.wait(state) / speed)
+
+    return PollPolicy(wait=wait, not_found_grace=usual.not_found_grace / speed, answer_grace=usual.answer_grace / speed)
+
+
+def _changes(fault: Fault) -> bool:
+    return fault.kind != "ok" or bool(fault.options)
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""A foreign origin: a server that nobody should send anything to."""
+"""A foreign origin: a server to which a client must send nothing."""
 
 import json
 from types import TracebackType
@@ -14,10 +14,10 @@ _DOCUMENT = {"id": "job_foreign", "status": "completed", "prLink": "https://fore
 
 
 class ForeignOrigin:
-    """A server that counts what it gets, and answers everything with a forged job.
+    """A server that records each request, and answers it with a forged job.
 
     Args:
-        host: The address to listen on; its port is a free one.
+        host: The address to listen on; the port is a free one.
     """
 
     def __init__(self, *, host: str = "127.0.0.1") -> None:
@@ -35,22 +35,22 @@ class ForeignOrigin:
 
     @property
     def url(self) -> str:
-        """Its address, without a slash at the end."""
+        """The address, without a slash at the end."""
         return self._listener.url
 
     @property
     def requests(self) -> tuple[ReceivedRequest, ...]:
-        """What arrived, in order."""
+        """The requests that arrived, in order."""
         return tuple(self._requests)
 
     @property
     def connections(self) -> int:
-        """How many connections were accepted."""
+        """The number of connections accepted."""
         return self._listener.accepted
 
     async def _respond(self, exchange: Exchange) -> bool:
         self._requests.append(exchange.received)
         body = json.dumps(_DOCUMENT).encode()
         headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
-        await exchange.send(Message(200, headers, body).to_bytes())
+        await exchange.send(Message(200, headers, body).to(exchange.received.method).to_bytes())
         return True

@@ -1,30 +1,49 @@
-"""What the emulator remembers of its clients."""
+"""What the emulator records: requests, and the jobs they started."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import attrs
+from multidict import CIMultiDict, CIMultiDictProxy
 
-from agentjobs_async.testing.lives import JobLife
+from agentjobs_async.testing.scripts import JobScript
 
-__all__ = ["ReceivedRequest", "StartedJob"]
+__all__ = ["ReceivedRequest", "StartedJob", "without_shown_credentials"]
+
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+class _Credential(str):
+    """A text whose repr is masked: neither the repr of its container nor a failing assertion shows it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+def without_shown_credentials(headers: Iterable[tuple[str, str]]) -> CIMultiDictProxy[str]:
+    """Return headers whose values are whole, but whose repr shows no credential."""
+    return CIMultiDictProxy(
+        CIMultiDict((name, _Credential(value) if name.lower() in _SECRET else value) for name, value in headers)
+    )
 
 
 @attrs.frozen(kw_only=True)
 class ReceivedRequest:
-    """A request as it arrived.
+    """A request that arrived.
 
     Args:
         method: The HTTP method.
         target: The request target exactly as sent: path and query.
-        headers: Case-insensitive; of a header sent twice the first, all of them by `getall`.
+        headers: Case-insensitive; for a repeated header the first value, and `getall` returns all. The repr has no key.
         body: The bytes of the body.
         at: Seconds on the loop's clock.
-        connection: The number of the connection it came on, from 1.
+        connection: The number of its connection, from 1.
         project_id: The project in the path, percent-decoded; `None` outside of the service's paths.
         job_id: The job in the path, percent-decoded; `None` in any other path.
-        prompt: The prompt of a well-formed create, or the one that the job being read was created with.
-        fault: The text of the fault it met; `None` when it was answered well.
+        prompt: The prompt of a valid create, or of the job that is read.
+        fault: The text of the fault it met; `None` for none.
     """
 
     method: str
@@ -44,10 +63,10 @@ class StartedJob:
     """A job whose agent was started.
 
     Args:
-        job_id: The id under which it is read.
+        job_id: Its id.
         project_id: The project it belongs to.
-        prompt: What the agent was told.
-        life: The script it follows.
+        prompt: The prompt it was created with.
+        script: Its script.
         started_at: Seconds on the loop's clock.
         created_at: The same moment as an aware UTC time.
     """
@@ -55,6 +74,6 @@ class StartedJob:
     job_id: str
     project_id: str
     prompt: str
-    life: JobLife
+    script: JobScript
     started_at: float
     created_at: datetime

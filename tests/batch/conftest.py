@@ -1,9 +1,35 @@
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.writer import Database
+
+
+@pytest.fixture(autouse=True)
+def _time_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep virtual time from running on to the next timer while a thread or a server reads or writes."""
+    if request.node.get_closest_marker("looptime") is None:
+        return
+    real = Database._ours
+
+    async def ours(self: Database, work: Callable[[], Coroutine[Any, Any, Any]], *rest: Any) -> Any:
+        return await real(self, lambda: _awake(work), *rest)
+
+    monkeypatch.setattr(Database, "_ours", ours)
+
+
+async def _awake(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    working = asyncio.ensure_future(work())
+    try:
+        while not working.done():  # noqa: ASYNC110 - the loop must not be idle, or time would run on
+            await asyncio.sleep(0)
+    finally:
+        working.cancel()
+    return working.result()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from agentjobs_async import (
     NotSentError,
     RateLimitedError,
     RejectedError,
+    ServerError,
     WaitTimeoutError,
 )
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
@@ -37,11 +38,15 @@ def rate_limited(seconds: float | None) -> AgentJobsError:
     return _with(RateLimitedError(429, None, seconds), CreateOutcome.REJECTED)
 
 
+def gateway_refusal(seconds: float | None) -> AgentJobsError:
+    return _with(ServerError(503, None, seconds), CreateOutcome.REJECTED)
+
+
 def not_sent(reason: str = "refused") -> AgentJobsError:
     return _with(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
 
 
-def unsure() -> AgentJobsError:
+def unknown() -> AgentJobsError:
     return CreateOutcomeUnknownError("it broke")
 
 
@@ -72,9 +77,20 @@ class FakeSession:
         self.under_way = 0
         self.most_under_way = 0
 
-    async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, retry: bool) -> AgentJob:  # noqa: ASYNC109 - the session's face
+    async def create_job(
+        self,
+        prompt: str,
+        *,
+        project_id: str | None = None,
+        timeout: float,  # noqa: ASYNC109 - the session's face
+        retry: bool,
+        before_send: Callable[[], bool] = lambda: True,
+    ) -> AgentJob:
         assert timeout > 0
         assert not retry
+        await self.connect()
+        if not before_send():
+            raise not_sent("withheld")
         self.sent.append((asyncio.get_running_loop().time(), prompt))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -82,6 +98,9 @@ class FakeSession:
             return await self._create(prompt, project_id)
         finally:
             self.under_way -= 1
+
+    async def connect(self) -> None:
+        """Do what comes before the first byte of a create."""
 
     def mask(self, text: str) -> str:
         return text.replace("the-key-itself", "***")

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentjobs_async import AgentJob, AgentJobsError
-from agentjobs_async.batch import Journal, State, course
-from agentjobs_async.batch._database import Database
-from tests.batch.stage import FakeSession, items, not_sent, rejected, rows_of, run, unsure
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch import _item_run as course
+from agentjobs_async.batch._store.writer import Database
+from tests.batch.stage import FakeSession, items, not_sent, rejected, rows_of, run, unknown
 
 ITEMS = 12
 GATE = 3
-FAULTS: dict[str, Callable[[], AgentJobsError]] = {"rejected": rejected, "not sent": not_sent, "unsure": unsure}
+FAULTS: dict[str, Callable[[], AgentJobsError]] = {"rejected": rejected, "not sent": not_sent, "unknown": unknown}
 
 
 class CrashError(Exception):
@@ -50,9 +51,9 @@ class CrashingDatabase(Database):
 
     machine: Machine
 
-    async def _committed(self, orders: Any) -> Any:
+    async def _committed(self, lane: Any, orders: Any) -> Any:
         self.machine.step()
-        result = await super()._committed(orders)
+        result = await super()._committed(lane, orders)
         self.machine.step()
         return result
 
@@ -96,8 +97,9 @@ class Crashes(RuleBasedStateMachine):
         CrashingDatabase.machine = self.machine
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("agentjobs_async.batch.journal.Database", CrashingDatabase)
+            patch.setattr("agentjobs_async.batch._throttle._FIRST_PROBE_SECONDS", 0.0)  # no test sleeps
             async with Journal.open(self.path) as journal:
-                await run(self.machine, items(ITEMS), journal, max_active=5, gate=GATE)
+                await run(self.machine, items(ITEMS), journal, max_active=5, max_sending=GATE, unknown_for=0)
 
     @rule(steps=st.integers(0, 80))
     def crash(self, steps: int) -> None:
@@ -108,8 +110,8 @@ class Crashes(RuleBasedStateMachine):
         name = f"p{prompt}"
         if not self.machine.agents[name] and not self.machine.answers.get(name):
             self.machine.answers[name] = [FAULTS[fault]()]
-            self.faults += fault == "unsure"
-            if fault == "unsure" and started:
+            self.faults += fault == "unknown"
+            if fault == "unknown" and started:
                 self.machine.agents[name] += 1
 
     @precondition(lambda self: self.crashes or self.faults)
@@ -130,7 +132,7 @@ class Crashes(RuleBasedStateMachine):
 
     @invariant()
     def check_all(self) -> None:
-        """No prompt has two agents; every agent's job is in its row, or its row is unsure; no row has another's job."""
+        """No prompt has two agents; each agent's job is in its row, or the row is unknown; no row has another's job."""
         if not hasattr(self, "directory") or not self.path.exists():
             return
         rows = asyncio.run(rows_of(self.path))

@@ -1,22 +1,27 @@
 import asyncio
+import errno
 import io
 import json
 import logging
 import os
+import shutil
+import signal
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State
-from agentjobs_async.batch._tables import APPLICATION
+from agentjobs_async.batch._store.tables import APPLICATION
 from tests.batch.stage import items, rows_of, states
 from tests.contract.children import ROOT, environment
 
@@ -74,7 +79,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await journal.entries.lost(key, ValueError("broke"))
+        await journal.entries.mark_unknown(key, ValueError("broke"))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -86,11 +91,12 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await journal.entries.lost("k2", ValueError("broke"))
-    await journal.resolve("k2", job_id="web/job_8")
+    await journal.entries.mark_unknown("k2", ValueError("broke"))
+    await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.CREATED))[1]
-    assert (row.project_id, row.job_id) == ("web", "job_8")
-    for settings in ({}, {"job_id": "x", "send_again": True}, {"job_id": ".."}, {"job_id": "https://x.example/job"}):
+    assert (row.project_id, row.job_id) == ("web", "a/job_8")
+    bad_ids: list[Any] = ["..", "https://x.example/job", "web/job_8", 5]
+    for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
 
@@ -99,17 +105,62 @@ async def test_retry(journal: Journal) -> None:
     """What was rejected is planned again under a key of its own, once; the old row stays."""
     await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
     await sending(journal, "a")
-    await journal.entries.refused("a", ValueError("no"))
+    await journal.entries.mark_rejected("a", ValueError("no"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await journal.entries.refused("a#2", ValueError("no"))
+    await journal.entries.mark_rejected("a#2", ValueError("no"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows()}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
+
+
+async def test_abandon(journal: Journal) -> None:
+    """What is created or unknown can be ended as failed, which says so, and tried again; no other row is touched."""
+    await journal.add(items(5))
+    await sending(journal, "k0", "k1", "k2", "k3")
+    await journal.entries.mark_created("k0", JobRef("docs", "job_0"))
+    await journal.entries.record_error("k0", ValueError("an odd status"))
+    for key in ("k1", "k3"):
+        await journal.entries.mark_unknown(key, ValueError("broke"))
+    await journal.entries.mark_created("k3", JobRef("docs", "job_3"))
+    for key in ("k0", "k1", "k3"):
+        await journal.abandon(key)
+    rows = {row.key: row for row in await journal.rows()}
+    assert {key: (row.state, row.job_id, row.error) for key, row in rows.items()} == {
+        "k0": ("failed", "job_0", "abandoned while created; before that: ValueError: an odd status"),
+        "k1": ("failed", None, "abandoned while unknown; before that: ValueError: broke"),
+        "k2": ("sending", None, None),
+        "k3": ("failed", "job_3", "abandoned while created"),
+        "k4": ("planned", None, None),
+    }
+    for key, words in {"k0": "failed", "k2": "sending", "k4": "planned", "k5": "no row"}.items():
+        with pytest.raises(InvalidInputError, match=words):
+            await journal.abandon(key)
+    assert await journal.retry("k1") == "k1#2"
+    assert not await journal.entries.mark_created("k1", JobRef("docs", "late"))
+
+
+@pytest.mark.parametrize("key", ["a", "a#2", "a#9", "a#99", "#7", "a#", "a#b", "7", "a#3 4", "ä#1'"])
+async def test_counts_by_item(key: str, journal: Journal) -> None:
+    """An item that was planned again counts once, by its newest row; one of another prompt counts by itself."""
+    await journal.add([BatchItem(key, "x")])
+    again = key
+    for _ in range(2):
+        await sending(journal, again)
+        await journal.entries.mark_rejected(again, ValueError("no"))
+        again = await journal.retry(again)
+    assert {state: number for state, number in (await journal.counts()).items() if number} == {"planned": 1}
+    await journal.add([BatchItem("b", "y"), BatchItem("b#2", "z")])
+    await sending(journal, "b")
+    await journal.entries.mark_rejected("b", ValueError("no"))
+    assert {state: number for state, number in (await journal.counts()).items() if number} == {
+        "planned": 2,
+        "rejected": 1,
+    }
 
 
 async def test_export(journal: Journal) -> None:
@@ -158,7 +209,7 @@ asyncio.run(main())
 
 
 async def second(path: Path) -> list[str]:
-    """Give what another process prints; without the loop's debug mode, which tells of a busy machine."""
+    """Return what another process prints; without the loop's debug mode, which tells of a busy machine."""
     command = [sys.executable, "-W", "error", "-c", SECOND, str(path)]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment())
@@ -177,6 +228,55 @@ async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> N
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
 
+def copy_directory(path: Path) -> None:
+    """Copy a journal's directory in this process, which opens and closes each of its files."""
+    shutil.copytree(path.parent, path.parent.with_name(f"{path.parent.name}-copy"))
+
+
+async def test_a_copy_of_the_directory(file_journal: Journal, path: Path) -> None:
+    """A copy of the directory by the owner's own process leaves the journal owned: a second process is refused."""
+    await file_journal.add(items(2))
+    copy_directory(path)
+    assert await second(path) == ["locked", "['k0', 'k1']"]
+    assert (await refused(path)).reason == "locked"
+    assert await file_journal.entries.claim("k0")
+    await file_journal.aclose()
+    assert await second(path) == ["owned", "['k0', 'k1']"]
+
+
+async def look_by_other_means(path: Path) -> None:
+    """Read the journal in another process that knows it only as a database of SQLite."""
+    script = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == 0
+
+
+async def test_a_log_taken_away(file_journal: Journal, path: Path) -> None:
+    """Nothing more is claimed once a foreign program took the log away, which it can after a copy of the directory."""
+    await file_journal.add(items(2))
+    assert await file_journal.entries.claim("k0")
+    copy_directory(path)
+    await look_by_other_means(path)
+    with pytest.raises(JournalError, match="wal was moved, removed") as caught:
+        await file_journal.entries.claim("k1")
+    assert caught.value.reason == "locked"
+    await file_journal.aclose()
+    assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSYS, True), (errno.ENOLCK, True), (errno.EIO, False)])
+async def test_a_file_system_without_locks(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, told: bool
+) -> None:
+    """Where files can't be locked no journal is made, and the error says so."""
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
+    error = await refused(path)
+    assert (error.reason, "can't lock files" in str(error)) == ("io", told)
+    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+
+
 async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     """Whoever opens the file by other means while it is used, and was looked at, leaves its WAL where it is.
 
@@ -184,11 +284,7 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     """
     await file_journal.add(items(1))
     assert len(await rows_of(path)) == 1
-    script = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
-    )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
-    assert await process.wait() == 0
+    await look_by_other_means(path)
     assert path.with_name("run.db-wal").stat().st_size
     assert await file_journal.entries.claim("k0")
     assert states(await rows_of(path)) == {"k0": "sending"}
@@ -213,7 +309,7 @@ async def test_what_an_owner_left(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         await sending(journal, "k0", "k1")
-        await journal.entries.created("k1", JobRef("docs", "job_1"))
+        await journal.entries.mark_created("k1", JobRef("docs", "job_1"))
     async with Journal.open(place) as journal:
         assert [row.key for row in await journal.unknown()] == ["k0"]
         assert journal.take_interrupted() == ("k0",)
@@ -229,12 +325,12 @@ async def test_mode_and_durability(file_journal: Journal, path: Path) -> None:
     assert {"run.db", "run.db-wal", "run.db.lock"} <= set(files)
     database = file_journal._database
     assert database is not None
-    assert database._writing is not None
+    assert database._changes.connection is not None
     for pragma, value in {"synchronous": 2, "journal_mode": "wal"}.items():
         async with database._engine.connect() as connection:
             assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
-        assert (await database._writing.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
-    await database._writing.rollback()
+        assert (await database._changes.connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
+    await database._changes.connection.rollback()
 
 
 def _cut(path: Path) -> None:
@@ -257,14 +353,14 @@ def _foreign(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
 
 
 def _newer_in_the_wal(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     left = {name: path.with_name(name).read_bytes() for name in ("run.db", "run.db-wal")}
     connection.close()
     for name, content in left.items():  # as a kill leaves them
@@ -284,12 +380,14 @@ BROKEN: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize(("spoil", "reason"), BROKEN)
-async def test_unusable_files(path: Path, spoil: Callable[[Path], object], reason: str, *, read_only: bool) -> None:
+@pytest.mark.parametrize(("apply_fault", "reason"), BROKEN)
+async def test_unusable_files(
+    path: Path, apply_fault: Callable[[Path], object], reason: str, *, read_only: bool
+) -> None:
     """Broken, foreign and newer files are refused with their reason, and left byte for byte as they are."""
     async with Journal.open(path) as journal:
         await journal.add(items(300))
-    spoil(path)
+    apply_fault(path)
     before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
     assert (await refused(path, read_only=read_only)).reason == reason
     assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
@@ -343,9 +441,9 @@ async def test_full_disk(path: Path) -> None:
         await journal.add(items(5))
         database = journal._database
         assert database is not None
-        assert database._writing is not None
-        await database._writing.exec_driver_sql("PRAGMA max_page_count = 1")
-        await database._writing.rollback()
+        assert database._changes.connection is not None
+        await database._changes.connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        await database._changes.connection.rollback()
         with pytest.raises(JournalError, match="disk is full") as caught:
             await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
         assert caught.value.reason == "full"
@@ -360,8 +458,8 @@ async def test_full_disk(path: Path) -> None:
             return_exceptions=True,
         )
         assert (type(claim), type(big)) == (str, JournalError)
-        await database._writing.exec_driver_sql("PRAGMA max_page_count = 100000")
-        await database._writing.rollback()
+        await database._changes.connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+        await database._changes.connection.rollback()
         await journal.add([BatchItem("big", "x" * 100_000)])
     assert states(await rows_of(path)) == {
         "k0": "sending",
@@ -404,9 +502,9 @@ async def test_commits_are_shared(journal: Journal) -> None:
     commits: list[int] = []
     committed = database._committed
 
-    async def counted(orders: Any) -> Any:
+    async def counted(lane: Any, orders: Any) -> Any:
         commits.append(len(orders))
-        return await committed(orders)
+        return await committed(lane, orders)
 
     database._committed = counted  # type: ignore[method-assign]  # only looks
     await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(100)))
@@ -420,9 +518,9 @@ async def test_no_prompt_in_errors(file_journal: Journal) -> None:
     database = file_journal._database
     assert database is not None
     await file_journal.add([BatchItem("a", "a very private prompt")])
-    assert database._writing is not None
-    await database._writing.exec_driver_sql("PRAGMA query_only = ON")
-    await database._writing.rollback()
+    assert database._changes.connection is not None
+    await database._changes.connection.exec_driver_sql("PRAGMA query_only = ON")
+    await database._changes.connection.rollback()
     with pytest.raises(JournalError) as caught:
         await file_journal.add([BatchItem("b", "a very private prompt")])
     assert "private" not in repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
@@ -445,11 +543,11 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
         await journal.add(items(2))
         database = journal._database
         assert database is not None
-        assert database._writer is not None
-        monkeypatch.setattr(database, "_committed", lambda _: asyncio.sleep(3600))
+        assert database._changes.writer is not None
+        monkeypatch.setattr(database, "_committed", lambda *_: asyncio.sleep(3600))
         adding = asyncio.ensure_future(journal.add(items(3)))
         await asyncio.sleep(0.01)
-        database._writer.cancel()
+        database._changes.writer.cancel()
         for writing in (adding, journal.entries.claim("k0")):
             with pytest.raises(JournalError, match="writer was cancelled"):
                 await writing
@@ -489,7 +587,7 @@ async def test_opened_once(journal: Journal) -> None:
     assert await journal.unknown() == []
 
 
-def spoil(path: Path, *statements: str) -> None:
+def apply_fault(path: Path, *statements: str) -> None:
     """Write into a journal what it would not take."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA ignore_check_constraints = 1")
@@ -536,7 +634,7 @@ async def test_illegible_cells(path: Path, change: str) -> None:
     """A cell that the journal can't have written gives a JournalError that does not quote it."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-    spoil(path, f"UPDATE agentjobs_entries SET {change}")  # noqa: S608 - one of those above
+    apply_fault(path, f"UPDATE agentjobs_entries SET {change}")  # noqa: S608 - one of those above
     with pytest.raises(JournalError) as caught:
         async with Journal.open(path) as journal:
             await journal.entries.sent_ages(60, 10)
@@ -550,7 +648,7 @@ async def test_an_unknown_state(path: Path) -> None:
     """A state of no meaning gives a JournalError."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-        spoil(path, "UPDATE agentjobs_entries SET state = 'weird'")
+        apply_fault(path, "UPDATE agentjobs_entries SET state = 'weird'")
         with pytest.raises(JournalError) as caught:
             await journal.counts()
         assert caught.value.reason == "corrupt"
@@ -560,7 +658,7 @@ async def test_a_missing_table(path: Path) -> None:
     """A journal that lacks its table is broken."""
     async with Journal.open(path):
         pass
-    spoil(path, "DROP TABLE agentjobs_entries")
+    apply_fault(path, "DROP TABLE agentjobs_entries")
     assert (await refused(path)).reason == "corrupt"
 
 
@@ -646,6 +744,40 @@ async def test_a_forked_child(journal: Journal) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7  # noqa: ASYNC222 - it ends at once
     assert (await journal.counts())[State.PLANNED] == 1
+
+
+FORKING = """
+import asyncio, os, signal, sys
+from agentjobs_async.batch import Journal
+async def main():
+    async with Journal.open(sys.argv[1]):
+        if not os.fork():
+            sys.stdin.read()
+            os._exit(0)
+        print("forked", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is nothing to fork with")
+def test_a_child_of_a_killed_owner(path: Path) -> None:
+    """A forked child that outlives its killed parent does not keep the journal."""
+
+    async def open_it() -> None:
+        async with Journal.open(path) as journal:
+            assert await journal.unknown() == []
+
+    command = [sys.executable, "-c", FORKING, str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT, env=environment()) as process:  # noqa: S603 - our own script
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"forked\n"
+        assert process.wait() == -signal.SIGKILL
+        asyncio.run(open_it())
+        process.stdin.close()  # which ends the child
+        assert process.stdout.read() == b""
 
 
 async def test_a_copy_without_its_log(path: Path) -> None:

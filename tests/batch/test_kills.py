@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import rows_of, states
 from tests.contract.children import ROOT, environment
 
@@ -26,7 +26,7 @@ async def main(base_url, key, path, count, gate):
     items = (BatchItem(f"k{number}", f"p{number}") for number in range(int(count)))
     async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(path) as journal:
-            async with run_batch(session, items, journal=journal, create_rate=None, gate=int(gate)) as results:
+            async with run_batch(session, items, journal=journal, create_rate=None, max_sending=int(gate)) as results:
                 async for result in results:
                     pass
 
@@ -54,9 +54,9 @@ async def killed(emulator: Emulator, path: Path, moment: int) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 async def test_kills(path: Path, seed: int) -> None:
-    """However often it is killed: no prompt has two agents, no id is lost, a kill leaves at most the gate unsure."""
+    """However often it is killed: no prompt has two agents, no id is lost, a kill leaves at most the gate unknown."""
     draw = random.Random(seed)  # noqa: S311 - moments, no secrets
-    async with Emulator(lives=JobLife(duration=0.05), latency=0.005) as emulator:
+    async with Emulator(script=JobScript(duration=0.05), latency=0.005) as emulator:
         for _ in range(KILLS):
             await killed(emulator, path, draw.randrange(1, 3 * COUNT // KILLS + 2))
         process = await child(emulator, path)
@@ -67,7 +67,7 @@ async def test_kills(path: Path, seed: int) -> None:
         assert len(rows) == COUNT
         assert set(states(rows).values()) <= {"completed", "unknown"}
         assert {row.prompt: row.job_id for row in rows if row.job_id}.items() <= jobs.items()
-        unsure = [row.prompt for row in rows if row.state == "unknown"]
-        assert set(jobs) <= {row.prompt for row in rows if row.job_id} | set(unsure)
-        assert len(unsure) <= GATE * KILLS
-        print(f"{KILLS} kills of {COUNT} items: {len(unsure)} unsure, {len(jobs)} agents")  # noqa: T201 - the figure is what it is run for
+        unknown = [row.prompt for row in rows if row.state == "unknown"]
+        assert set(jobs) <= {row.prompt for row in rows if row.job_id} | set(unknown)
+        assert len(unknown) <= GATE * KILLS
+        print(f"{KILLS} kills of {COUNT} items: {len(unknown)} unknown, {len(jobs)} agents")  # noqa: T201 - the figure is what it is run for

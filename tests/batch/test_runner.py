@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 import pickle
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +12,11 @@ from agentjobs_async import (
     AgentJobsError,
     AuthError,
     InvalidInputError,
+    JobRef,
     JournalError,
     NotFoundError,
     NotSentError,
+    ServerError,
     SessionClosedError,
     WaitTimeoutError,
 )
@@ -22,6 +24,7 @@ from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, State, r
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
+    gateway_refusal,
     items,
     not_sent,
     outcomes,
@@ -31,7 +34,7 @@ from tests.batch.stage import (
     rows_of,
     run,
     states,
-    unsure,
+    unknown,
 )
 
 
@@ -47,10 +50,10 @@ async def test_all_completed(journal: Journal) -> None:
 
 
 async def test_each_its_own_fate(journal: Journal) -> None:
-    """Rejected, unsure, failed, archived and unreadable items disturb nobody, and rows say why."""
+    """Rejected, unknown, failed, archived and unreadable items disturb nobody, and rows say why."""
     session = FakeSession()
-    session.answers = {"p0": [rejected()], "p1": [unsure()], "p2": [ValueError("a bug")], "p7": [refused_key(403)]}
-    session.ends = {"p3": "failed", "p4": "archived", "p5": NotFoundError(410), "p6": OSError("my get_job")}
+    session.answers = {"p0": [rejected()], "p1": [unknown()], "p2": [ValueError("a bug")], "p7": [rejected(451)]}
+    session.ends = {"p3": "failed", "p4": "archived", "p5": ServerError(501), "p6": OSError("my get_job")}
     results = await run(session, items(10), journal)
     assert outcomes(results) == {
         **dict.fromkeys(["k0", "k7"], "rejected"),
@@ -150,7 +153,7 @@ async def test_fault_of_a_plain_source(journal: Journal) -> None:
 async def test_going_on(place: str) -> None:
     """A second run sends what was planned, polls what was created, and leaves out what has ended."""
     session = FakeSession()
-    session.ends = {"p0": NotFoundError(410)}
+    session.ends = {"p0": ServerError(501)}
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         await run(session, items(1), journal, limit=1)
@@ -263,7 +266,7 @@ async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatc
     """A create that was let go before a 429 came, and has not left yet, is held back as well."""
     session = FakeSession()
     session.answers = {"p0": [rate_limited(500)]}
-    delay(file_journal, "claim", "k1", until="not_sent", patch=monkeypatch)
+    delay(file_journal, "claim", "k1", until="release_claim", patch=monkeypatch)
     results = await run(session, items(2), file_journal)
     assert outcomes(results) == {"k0": "completed", "k1": "completed"}
     times = [at for at, _ in session.sent]
@@ -279,7 +282,7 @@ async def test_nothing_is_sent_after_the_halt(
     """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
     session = FakeSession()
     session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
-    delay(file_journal, "claim" if late == "claim" else "not_sent", "k1", until="refused", patch=monkeypatch)
+    delay(file_journal, "claim" if late == "claim" else "release_claim", "k1", until="mark_rejected", patch=monkeypatch)
     results = await run(session, items(2), file_journal, max_failures=1)
     assert outcomes(results) == {"k0": "rejected"}
     assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
@@ -299,11 +302,15 @@ async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
 
 
 @pytest.mark.looptime
-async def test_a_wish_pauses_all_creates(file_journal: Journal) -> None:
-    """A 429 holds back every create as long as it asks for, and its item goes again however often that happens."""
+@pytest.mark.parametrize("refused", [rate_limited, gateway_refusal])
+async def test_a_wish_pauses_all_creates(file_journal: Journal, refused: Callable[[float], AgentJobsError]) -> None:
+    """A 429, or a 5xx that the session was told is a refusal, holds back every create as long as it asks for.
+
+    Its item goes again however often that happens.
+    """
     session = FakeSession()
-    session.answers = {"p0": [rate_limited(500), rate_limited(500)]}
-    results = await run(session, items(4), file_journal, gate=1, timeout=30)
+    session.answers = {"p0": [refused(500), refused(500)]}
+    results = await run(session, items(4), file_journal, max_sending=1, timeout=30)
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
@@ -357,6 +364,19 @@ async def test_a_job_that_may_not_be_read(journal: Journal) -> None:
     assert session.prompts[ref.job_id] == "p0"
 
 
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_job_that_is_gone(journal: Journal, status: int) -> None:
+    """A job that is gone, or not there beyond its grace, ends its row as failed, which no later run takes up."""
+    session = FakeSession()
+    session.ends = {"p0": NotFoundError(status)}
+    results = {result.item.key: result for result in await run(session, items(2), journal)}
+    assert outcomes(results.values()) == {"k0": "failed", "k1": "completed"}
+    assert isinstance(results["k0"].error, NotFoundError)
+    row = (await journal.rows())[0]
+    assert (row.state, row.job_id, row.error) == ("failed", "job_0", f"its job is gone: HTTP {status}")
+    assert await run(session, items(2), journal) == []
+
+
 async def test_a_closed_session_ends_the_run(journal: Journal) -> None:
     """A session that was closed meanwhile ends the run with its error."""
     session = FakeSession()
@@ -396,7 +416,7 @@ async def test_gate(journal: Journal) -> None:
     """No more creates are under way at once than the gate lets through."""
     session = FakeSession()
     session.answers = {f"p{number}": [0.01] for number in range(40)}
-    await run(session, items(40), journal, max_active=40, gate=3)
+    await run(session, items(40), journal, max_active=40, max_sending=3)
     assert session.most_under_way == 3
 
 
@@ -453,14 +473,14 @@ async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pyt
 
 async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that can't be planned ends the run with a JournalError, after those before it."""
-    real = journal.entries.meet
+    real = journal.entries.plan
 
     async def full(item: BatchItem, run: str) -> JournalRow | None:
         if item.key == "k2":
             raise JournalError("no room", "full")
         return await real(item, run)
 
-    monkeypatch.setattr(journal.entries, "meet", full)
+    monkeypatch.setattr(journal.entries, "plan", full)
     session, results = FakeSession(), []
     with pytest.raises(JournalError):
         async with run_batch(session.session, items(50), journal=journal, max_active=1) as batch:
@@ -494,7 +514,7 @@ async def test_an_id_is_never_dropped_silently(
     async def full(key: str, ref: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(journal.entries, "created", full)
+    monkeypatch.setattr(journal.entries, "mark_created", full)
     session = FakeSession()
     with pytest.raises(JournalError, match="'k0' is docs/job_0"):
         await run(session, items(50), journal, max_active=1)
@@ -511,7 +531,7 @@ async def test_an_id_whose_row_was_changed(
         del key, ref
         return False
 
-    monkeypatch.setattr(journal.entries, "created", changed)
+    monkeypatch.setattr(journal.entries, "mark_created", changed)
     with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
         await run(FakeSession(), items(1), journal)
     assert caught.value.reason == "locked"
@@ -541,7 +561,7 @@ async def test_stats(journal: Journal) -> None:
     rate = Rate(2, per=1000)
     async with run_batch(session.session, items(9), journal=journal, max_active=3, create_rate=rate) as batch:
         assert (await anext(batch)).outcome == "rejected"
-        while batch.stats().waiting < 2 or batch.stats().active < 1:  # noqa: ASYNC110 - nobody tells of it
+        while batch.stats().waiting < 2 or not any(item.ref for item in batch.active()):  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.001)
         stats = batch.stats()
         assert (stats.waiting, stats.active, stats.outcomes, stats.stopped) == (2, 1, {"rejected": 1}, False)
@@ -556,11 +576,12 @@ async def test_stats(journal: Journal) -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        *(("max_active", value) for value in (0, True, 1.5, None)),
-        *(("gate", value) for value in (0, None)),
+        *(("max_active", value) for value in (0, True, 1.5, None, 10**20)),
+        *(("max_sending", value) for value in (0, None, 10**20)),
         *(("max_failures", value) for value in (0, "1")),
         ("limit", 0),
-        *(("timeout", value) for value in (0, -1, float("inf"), float("nan"), True, "1")),
+        *(("timeout", value) for value in (0, -1, float("inf"), float("nan"), True, "1", 1e300)),
+        *(("unknown_for", value) for value in (-1, True, None, float("inf"), 1e300)),
         ("create_rate", 100),
         ("items", 5),
         ("items", "prompt"),
@@ -655,7 +676,7 @@ async def test_no_key_in_the_journal(journal: Journal) -> None:
     await run(session, items(1), journal)
     assert "the-key" not in str((await journal.rows())[0].error)
     link = "https://code.example/the-key-itself"
-    assert await journal.entries.ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
+    assert await journal.entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
     assert (await journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -690,7 +711,7 @@ async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.Monke
     async def full(key: str, ref: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(journal.entries, "created", full)
+    monkeypatch.setattr(journal.entries, "mark_created", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -700,8 +721,101 @@ async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.Monke
                 await anext(batch)
     error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes, made in this line
     assert (error.reason, len(session.sent)) == ("full", 4)
-    assert {session.prompts[ref.job_id] for ref in error.lost} == {"p0", "p1", "p2", "p3"}
+    assert {session.prompts[ref.job_id] for ref in error.unrecorded} == {"p0", "p1", "p2", "p3"}
     assert all(f"the job of 'k{number}' is docs/job_" in str(error) for number in range(4))
+
+
+def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let no id be written down any more, as while a database is gone; return what is set once one should be."""
+    asked = asyncio.Event()
+
+    async def created(key: str, ref: object) -> bool:
+        del key, ref
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(journal.entries, "mark_created", created)
+    return asked
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("leaving", ["block", "aclose", "error", "cancelled"])
+async def test_no_id_is_dropped_by_leaving(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, leaving: str
+) -> None:
+    """An id that is being written down when a run is left comes out in the log and the error, however it is left."""
+    asked = hang(file_journal, monkeypatch)
+
+    async def leave() -> None:
+        async with run_batch(FakeSession().session, items(9), journal=file_journal, max_active=1) as batch:
+            await asked.wait()
+            if leaving == "aclose":
+                await batch.aclose()
+            elif leaving == "error":
+                raise LookupError
+            elif leaving == "cancelled":
+                await asyncio.Event().wait()
+
+    task = asyncio.create_task(leave())
+    await asked.wait()
+    if leaving == "cancelled":
+        await asyncio.sleep(1)
+        task.cancel()
+    kind = {"error": LookupError, "cancelled": asyncio.CancelledError}.get(leaving, JournalError)
+    with pytest.raises(kind) as caught:
+        await task
+    words = "the job of 'k0' is docs/job_0: keep it"
+    assert words in caplog.text
+    if isinstance(caught.value, JournalError):
+        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs/job_0"]
+    if leaving == "error":
+        assert words in caught.value.__notes__[0]
+
+
+@pytest.mark.looptime
+async def test_no_id_is_dropped_by_cancelling_twice(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who cancels the leaving as well finds the ids in the log."""
+    asked = hang(file_journal, monkeypatch)
+
+    async def settle() -> None:
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_journal.entries, "flush", settle)
+        task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
+        await asked.wait()
+        task.cancel()
+        await asyncio.sleep(0.01)  # less than what the leaving waits for the journal
+        assert "k0" not in caplog.text
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert "the job of 'k0' is docs/job_0: keep it" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_an_id_is_written_down_after_a_cancellation(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
+    real, asked = file_journal.entries.mark_created, asyncio.Event()
+
+    async def slow(key: str, ref: JobRef) -> bool:
+        asked.set()
+        await asyncio.sleep(0)
+        return await real(key, ref)
+
+    monkeypatch.setattr(file_journal.entries, "mark_created", slow)
+    task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert states(await file_journal.rows()) == {"k0": "created"}
+    assert "k0" not in caplog.text
 
 
 @pytest.mark.looptime
@@ -772,13 +886,13 @@ async def test_unusual_ends_of_a_source(journal: Journal, fault: type[BaseExcept
 async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an async source has at hand is looked up together, not one by one."""
     await run(FakeSession(), items(1000), journal)
-    looked_up, real = [], journal.entries.named
+    looked_up, real = [], journal.entries.get_many
 
     async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
         looked_up.append(len(keys))
         return await real(keys)
 
-    monkeypatch.setattr(journal.entries, "named", named)
+    monkeypatch.setattr(journal.entries, "get_many", named)
 
     async def source() -> AsyncIterator[BatchItem]:
         for item in items(1000):
@@ -809,7 +923,7 @@ async def test_a_wish_outlives_a_restart(path: Path) -> None:
 async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
     """A create that was sent again by somebody's wish counts twice, after a restart too."""
     session = FakeSession()
-    session.answers = {"p0": [unsure()]}
+    session.answers = {"p0": [unknown()]}
     loop = asyncio.get_running_loop()
     rate = Rate(2, per=1000)
     async with Journal.open(path, clock=loop.time) as journal:
@@ -835,7 +949,7 @@ async def test_counts_after_the_block(journal: Journal) -> None:
     async with run_batch(session.session, items(200), journal=journal, max_active=40):
         await session.creates(20)
     after = await journal.counts()
-    await journal.entries.settle()
+    await journal.entries.flush()
     assert await journal.counts() == after
 
 
@@ -843,7 +957,7 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     """A row keeps the project to which it was sent: one knows where to look, and a later default changes nothing."""
     session = FakeSession()
     session.project_id = "docs"
-    session.answers = {"p0": [unsure()]}
+    session.answers = {"p0": [unknown()]}
     await run(session, items(1), journal)
     assert [row.project_id for row in await journal.unknown()] == ["docs"]
     await journal.resolve("k0", send_again=True)

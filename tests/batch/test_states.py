@@ -27,3 +27,8 @@ def test_a_create_is_sent_from_planned_only() -> None:
 def test_late_answers() -> None:
     """An answer makes a sending row created, and an unknown one."""
     assert origins(State.CREATED) == {State.SENDING, State.UNKNOWN}
+
+
+def test_what_can_be_abandoned() -> None:
+    """A row fails by its job, and an unknown one when it is abandoned; what was never sent can't fail."""
+    assert origins(State.FAILED) == {State.CREATED, State.UNKNOWN}

@@ -1,10 +1,12 @@
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async.batch import BatchResult, BatchWorker, Journal
+from agentjobs_async.batch._store.entries import NoRoom
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
 
 
@@ -52,7 +54,7 @@ async def test_a_journal_that_fails(journal: Journal, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(journal.entries, "claim", claim)
     await journal.add(items(3))
-    async with BatchWorker(FakeSession().session, journal, gate=1) as worker:
+    async with BatchWorker(FakeSession().session, journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
             await worker.run(["k0", "k1"])
         assert await worker.run(["k0", "k1", "k2"]) == ()
@@ -64,7 +66,7 @@ async def test_what_would_befall_every_item(journal: Journal) -> None:
     session.answers = {f"p{number}": [refused_key()] for number in range(40)}
     await journal.add(items(40))
     keys = [item.key for item in items(40)]
-    async with BatchWorker(session.session, journal, gate=1) as worker:
+    async with BatchWorker(session.session, journal, max_sending=1) as worker:
         results = await asyncio.gather(worker.run(keys[:20]), worker.run(keys[20:]), return_exceptions=True)
     assert sum(isinstance(result, AuthError) for result in results) == 1
     assert len(session.sent) == 1
@@ -76,7 +78,7 @@ async def test_leaving_a_set(journal: Journal) -> None:
     session = FakeSession(duration=FOREVER)
     session.answers = {"p0": [0.2]}
     await journal.add(items(3))
-    async with BatchWorker(session.session, journal, gate=2) as worker:
+    async with BatchWorker(session.session, journal, max_sending=2) as worker:
         running = asyncio.ensure_future(worker.run(["k0", "k1", "k2"]))
         await session.creates(2)
         running.cancel()
@@ -85,3 +87,77 @@ async def test_leaving_a_set(journal: Journal) -> None:
     counts = states(await journal.rows())
     assert counts["k0"] == "created"
     assert set(counts.values()) <= {"created", "planned"}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("broken", [False, True])
+async def test_no_id_is_dropped_by_closing(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, broken: bool
+) -> None:
+    """A worker that is closed while an id is being written down names it, in the error and in the log."""
+    asked = asyncio.Event()
+
+    async def created(key: str, ref: object) -> bool:
+        del key, ref
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(file_journal.entries, "mark_created", created)
+    await file_journal.add(items(2))
+    worker = BatchWorker(FakeSession().session, file_journal, max_sending=1)
+    words = "the job of 'k0' is docs/job_0: keep it"
+
+    async def leave() -> None:
+        async with worker:
+            running = asyncio.ensure_future(worker.run(["k0", "k1"]))
+            await asked.wait()
+            if broken:
+                raise LookupError
+            running.cancel()
+
+    with pytest.raises(LookupError if broken else JournalError) as caught:
+        await leave()
+    if isinstance(caught.value, JournalError):
+        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs/job_0"]
+    else:
+        assert words in caught.value.__notes__[0]
+    assert words in caplog.text
+    await worker.aclose()
+
+
+async def test_a_claim_that_is_cut_off(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that is cut off as its worker ends does not touch the row, which another owner is sending."""
+    async with Journal.open(database) as one, Journal.open(database) as two:
+        await one.add(items(1))
+        asked = asyncio.Event()
+
+        async def silent(key: str, project_id: str | None) -> Any:
+            assert isinstance(await two.entries.claim(key, project_id), str)
+            asked.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(one.entries, "claim", silent)
+        async with BatchWorker(FakeSession().session, one) as worker:
+            running = asyncio.ensure_future(worker.run(["k0"]))
+            await asked.wait()
+            await worker._open.drain(grace=0.0)
+        await asyncio.wait([running])
+        assert states(await two.rows()) == {"k0": "sending"}
+
+
+@pytest.mark.looptime
+async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
+    loop, real = asyncio.get_running_loop(), file_journal.entries.claim
+    asked: list[float] = []
+
+    async def claim(key: str, project_id: str | None) -> Any:
+        asked.append(loop.time())
+        return NoRoom(3600.0) if len(asked) < 3 else await real(key, project_id)
+
+    monkeypatch.setattr(file_journal.entries, "claim", claim)
+    await file_journal.add(items(1))
+    async with BatchWorker(FakeSession().session, file_journal) as worker:
+        assert await worker.run(["k0"]) == ()
+    assert [round(later - earlier) for earlier, later in pairwise(asked)] == [5, 5]

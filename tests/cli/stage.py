@@ -1,4 +1,4 @@
-"""An emulator on a thread, and the command line in a child process or on a terminal of 80 columns."""
+"""An emulator on a thread, and the command line in a child process or on a terminal."""
 
 import asyncio
 import fcntl
@@ -10,12 +10,12 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -28,7 +28,7 @@ class EmulatorThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
-        self.emulator = Emulator(lives=JobLife(duration=0))
+        self.emulator = Emulator(script=JobScript(duration=0))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -49,7 +49,7 @@ class EmulatorThread:
     def live(self, outcome: Any = "completed", duration: float = 0, **script: Any) -> None:
         """Script the jobs of a `prompt`, or all."""
         prompt = script.pop("prompt", None)
-        self.emulator.script(JobLife(outcome=outcome, duration=duration, **script), prompt=prompt)
+        self.emulator.script(JobScript(outcome=outcome, duration=duration, **script), prompt=prompt)
 
     def inject(self, plan: str, **target: str) -> None:
         self.call(self.emulator.inject(plan, **target))
@@ -74,14 +74,19 @@ class EmulatorThread:
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
-    """Give the environment of a child: nothing of ours that the machine may have set, but `extra`."""
+    """Return the environment of a child: nothing of ours that the machine may have set, but `extra`; empty is unset."""
     foreign = ("AGENTJOBS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **extra}
+    wanted = {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **extra}
+    return {name: value for name, value in wanted.items() if value or name != "TERM"}
 
 
 class Child:
-    """`python -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is then all on stdout."""
+    """`python -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is then all on stdout.
+
+    Args:
+        before: What the child does before it becomes Python, such as closing a stream.
+    """
 
     def __init__(
         self,
@@ -91,20 +96,24 @@ class Child:
         command: Sequence[str] = ("-W", "error", "-m", "agentjobs_async"),
         stdin: int = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        columns: int = 80,
+        before: Callable[[], object] | None = None,
     ) -> None:
         out = stdout
         if terminal:
             leader, out = pty.openpty()
-            fcntl.ioctl(out, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            fcntl.ioctl(out, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, *command, *arguments],
             stdin=stdin,
             stdout=out,
-            stderr=out if terminal else subprocess.PIPE,
+            stderr=out if terminal else stderr,
             env=environment(env),
+            preexec_fn=before,  # noqa: PLW1509 - it starts no thread
         )
-        if out != subprocess.PIPE:
-            os.close(out)
+        for given in {out, stderr} - {subprocess.PIPE}:
+            os.close(given)
         self._out: int | None = leader if terminal else self._pipe(self.process.stdout)
         self._error = None if terminal else self._pipe(self.process.stderr)
         self._watchdog = threading.Timer(PATIENCE, self.process.kill)

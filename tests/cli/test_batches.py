@@ -1,4 +1,5 @@
 import asyncio
+import ctypes
 import json
 import re
 import signal
@@ -11,9 +12,11 @@ import pytest
 
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import Entries, Journal
+from agentjobs_async.batch import BatchItem, Entries, Journal
 from tests.cli.stage import Child, EmulatorThread
 
+CAP_DAC_OVERRIDE = 1
+DROP_FROM_BOUNDING_SET = 24
 HOSTILE = "\x1b]0;owned\x07"
 
 
@@ -95,10 +98,14 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     assert "k1 failed\n" in capsys.readouterr().out
     service.live("completed", prompt="p1")
     assert main(["resume", "--journal", db]) == 1
-    assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 1
-    assert "k1#2 completed: http" in capsys.readouterr().out
+    assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 0
+    written = capsys.readouterr()
+    assert "k1#2 completed: http" in written.out
+    assert written.err.endswith("3 completed\n")
     assert service.emulator.agents_started["p1"] == 2
-    assert main(["resume", "--journal", db, "--retry-failed"]) == 1
+    assert main(["resume", "--journal", db, "--retry-failed"]) == 0
+    assert main(["status", "--journal", db]) == 0
+    assert capsys.readouterr().out.endswith("3 completed\n")
     assert service.emulator.agents_started["p1"] == 2
 
 
@@ -111,10 +118,58 @@ def test_results_for_machines(
     out.write_text("before\n")
     assert run(tasks, db, "--out", str(out), "--json") == 1
     lines = capsys.readouterr().out.splitlines()
-    assert out.read_text().splitlines() == ["before", *lines]
-    results = {result["key"]: result for result in map(json.loads, lines)}
+    ends = [line for line in lines if json.loads(line)["event"] == "ended"]
+    assert out.read_text().splitlines() == ["before", *ends]
+    results = {result["key"]: result for result in map(json.loads, ends)}
     assert (results["k1"]["outcome"], results["k1"]["pr_link"]) == ("failed", None)
     assert results["k0"]["pr_link"].startswith("http")
+
+
+def test_events_for_machines(
+    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json a batch speaks the documented lines, of each item in their order; so do refusals, in the file too."""
+    out = tmp_path / "results.jsonl"
+    with tasks.open("a") as file:
+        file.write('\n{"key": "", "prompt": "x"}\n{"key": "k0", "prompt": "x"}\n{"key": "bad", "prompt": " "}\n')
+    service.inject("422", prompt="p2")
+    service.inject("503 x2 on=get", prompt="p1")
+    for _ in range(2):
+        assert run(tasks, db, "--out", str(out), "--json") == 1
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(event) for event in events if event.get("key") == "k0" and event["number"]] == [
+        ["event", "job", "number", "key", "status", "prompt"],
+        ["event", "job", "number", "key", "status"],
+        ["event", "job", "number", "key", "prompt", "outcome", "status", "pr_link", "error"],
+    ]
+    by_item = {
+        key: [(event["event"], event["number"], event["status"]) for event in events if event.get("key") == key]
+        for key in ("k1", "k2")
+    }
+    assert by_item == {
+        "k1": [("created", 2, "active"), ("status", 2, "completed"), ("ended", 2, "completed")],
+        "k2": [("ended", 3, None)],
+    }
+    (trouble,) = [event for event in events if event["event"] == "trouble"]
+    assert trouble["job"].startswith("docs/job_")
+    refused = [(event["key"], event["error"]) for event in events if event.get("number", 0) is None]
+    assert refused == 2 * [
+        (None, "line 5: its key is empty"),
+        ("k0", "the key came before in this file"),
+        ("bad", "prompt is blank: it must say something"),
+    ]
+    summaries = [event for event in events if event["event"] == "summary"]
+    assert summaries == 2 * [{"event": "summary", "outcomes": {"rejected": 4, "completed": 2}, "exit_code": 1}]
+    assert events[-1] == summaries[-1]
+    written = [json.loads(line) for line in out.read_text().splitlines()]
+    assert sorted((end["key"] or "", end["number"] or 0) for end in written) == [
+        ("", 0),
+        ("bad", 0),
+        ("k0", 0),
+        ("k0", 1),
+        ("k1", 2),
+        ("k2", 3),
+    ]
 
 
 def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,13 +185,15 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.Ca
         assert written.out.replace("\n", "").isprintable()
 
 
-def test_unsure_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_and_resolved(
+    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What nobody is sure of is listed, and resolved by its job or by sending it again."""
     service.inject("reset:headers x1", prompt="p0")
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
-    assert "1 completed, 2 unsure" in told
+    assert "1 completed, 2 unknown" in told
     assert "then use agentjobs resolve:\n  k0: p0\n  k1: p1\n" in told
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
@@ -145,12 +202,21 @@ def test_unsure_and_resolved(service: EmulatorThread, tasks: Path, db: str, caps
     assert set(service.emulator.agents_started.values()) == {1}
 
 
-def test_many_unsure(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of very many that are unsure the first are listed, and how many more there are."""
-    tasks.write_text("".join(f"prompt {number}\n" for number in range(25)))
-    service.inject("500 forever")
-    assert run(tasks, db) == 4
+async def make_unknown(db: str, count: int) -> None:
+    """Make a journal of so many items of which nobody knows whether they were created."""
+    async with Journal.open(db) as journal:
+        await journal.add([BatchItem(f"k{number}", f"prompt {number}") for number in range(count)])
+        for number in range(count):
+            await journal.entries.claim(f"k{number}")
+            await journal.entries.mark_unknown(f"k{number}", OSError("broke"))
+
+
+def test_many_unknown(service: EmulatorThread, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of very many that are unknown the first are listed, and how many more there are."""
+    asyncio.run(make_unknown(db, 25))
+    assert main(["resume", "--journal", db]) == 4
     assert "  … and 5 more: agentjobs status tells all" in capsys.readouterr().err
+    assert not service.emulator.requests
 
 
 def test_ids_that_the_journal_cannot_take(
@@ -166,7 +232,7 @@ def test_ids_that_the_journal_cannot_take(
         await asyncio.sleep(0)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(Entries, "created", full)
+    monkeypatch.setattr(Entries, "mark_created", full)
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     for job in service.emulator.jobs.values():
@@ -183,6 +249,33 @@ def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytes
     assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", "--timeout", "2.5"]) == 4
     assert capsys.readouterr().err.splitlines()[-1].endswith("--project docs --timeout 2.5")
     assert len(service.emulator.agents_started) == 2
+
+
+def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An item that nobody can settle is abandoned: it counts as failed, and no resume takes it up."""
+    service.inject("500 agent=no x1", prompt="p1")
+    assert run(tasks, db) == 4
+    assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
+    assert main(["resolve", "k0", "--journal", db, "--abandon"]) == 2
+    assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
+    assert capsys.readouterr().err.endswith("k1 counts as failed from now on; an agent that is at work goes on.\n")
+    assert main(["resume", "--journal", db]) == 1
+    assert service.emulator.agents_started.total() == 2
+
+
+def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """A rate counts each project for itself, unless it is said to hold for all of them together."""
+    lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
+    tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["run", "--file", str(tasks), "--create-rate", "2/d", "--journal", db]) == 0
+    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
+    with Child(*arguments, env=service.environment) as child:
+        child.until(" completed")
+        child.stdout = child.stdout.partition(" completed")[2]
+        child.until(" completed").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "--create-rate 2/d/all" in child.stderr
+    assert service.emulator.agents_started.total() == 4 + 2
 
 
 @pytest.mark.parametrize(
@@ -266,6 +359,19 @@ def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
     assert '"state": "sending"' in status.stdout
 
 
+def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
+    """A second signal takes away the board, and shows the cursor again."""
+    service.inject("hang forever")
+    with Child("run", "a", "--journal", db, env=service.environment, terminal=True) as child:
+        child.until("\x1b[?25l").until("1 active")
+        service.wait_for_requests(1)
+        while child.process.poll() is None:
+            child.send(signal.SIGINT)
+        assert child.ended() == -signal.SIGINT
+    assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
+    assert child.stdout.endswith("\x1b[2K\x1b[?25h")
+
+
 def test_board_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
     """The board goes at the end of the run, and leaves the lines of what ended."""
     service.live(duration=1.5)
@@ -286,6 +392,39 @@ def test_board_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> N
         assert child.ended() == 130
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or "resume --journal" in plain
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, crashed: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """A journal is read where nothing can be written, with all that a crashed run left in its log; nothing is made."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    db = str(place / "run.db")
+    service.live(duration=3600 if crashed else 0)
+    with Child("run", "a", "b", "--journal", db, env=service.environment) as child:
+        if crashed:
+            service.wait_for_requests(4)
+            child.send(signal.SIGKILL)
+        child.ended()
+    Path(f"{db}-shm").unlink(missing_ok=True)
+    for file in place.iterdir():
+        file.chmod(0o444)
+    place.chmod(0o555)
+    before = sorted(place.iterdir())
+    with Child("status", "--journal", db, "--format", "jsonl", before=without_power) as child:
+        assert child.ended() == (4 if crashed else 0), child.stderr
+    states = [json.loads(line)["state"] for line in child.stdout.splitlines()]
+    assert states == ["created" if crashed else "completed"] * 2
+    assert sorted(place.iterdir()) == before
+    with Child("resume", "--journal", db, env=service.environment, before=without_power) as child:
+        assert child.ended() == 4
+    assert "run.db: the file can't be written" in child.stderr
+    place.chmod(0o755)
+
+
+def without_power() -> None:
+    """Take the right to write where permissions forbid it, which root has."""
+    ctypes.CDLL(None).prctl(DROP_FROM_BOUNDING_SET, CAP_DAC_OVERRIDE)
 
 
 def test_status_of_nothing(db: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,10 @@ def test_json_is_documented(command: str, capsys: pytest.CaptureFixture[str]) ->
         (["create", "--timeout", "none", "x"], "--timeout: none is not a finite number of seconds above 0\n"),
         (["get", "--timeout", "-1", "x"], "--timeout: -1 is not"),
         (["create", " \n"], "prompt 1 is blank"),
+        (["run", "--journal", "x.db", "--create-rate", "", "x"], "'--create-rate': it is empty; is a variable unset?"),
+        (["run", "--project", "", "x"], "'--project': it is empty; is a variable unset?"),
+        (["emulator", "--speed", "nan"], "'--speed': nan is no finite number."),
+        (["emulator", "--speed", "inf"], "'--speed': inf is no finite number."),
         (["run", "-"], "- is no prompt: for prompts from standard input say --file -"),
         (["run", "--emulator", "--base-url", "http://127.0.0.1:1", "x"], "--emulator brings its own address and key"),
         (["run", "\x1b]0;title\x07"], r"there is no service address: give --base-url URL or set AGENTJOBS_BASE_URL"),
@@ -83,6 +87,28 @@ def test_help_whose_reader_left() -> None:
     with Child("run", "--help", stdout=writer) as child:
         assert child.ended() == 141
     assert child.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_on_a_full_disk(arguments: list[str]) -> None:
+    """A help page or a version that can't be written is one line, and 4."""
+    with Child(*arguments, stdout=os.open("/dev/full", os.O_WRONLY)) as child:
+        assert child.ended() == 4
+    assert child.stderr == "Error: the output can't be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["run"], 2), (["gte"], 2), (["get", "a/b"], 2), (["--version"], 0)])
+def test_errors_on_a_full_disk(arguments: list[str], code: int) -> None:
+    """Where standard error can't be written, the exit code still says what was wrong."""
+    with Child(*arguments, stderr=os.open("/dev/full", os.O_WRONLY)) as child:
+        assert child.ended() == code
+
+
+def test_status_tells_of_its_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of `status` says what each format is for."""
+    assert main(["status", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "A table for people, one in Markdown, or a JSON object per row." in words
 
 
 def test_shell_completion(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

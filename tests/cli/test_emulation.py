@@ -39,6 +39,23 @@ def test_alone() -> None:
     assert "Ctrl-C stops it" in emulator.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_requests_are_shown(options: tuple[str, ...]) -> None:
+    """Each request is one line on standard error, without the key, unless the emulator is to be quiet."""
+    with Child("emulator", "--port", "0", "--fault", "503 on=get", *options) as emulator:
+        env = dict(VARIABLE.findall(emulator.until("PROJECT_ID=demo\n").stdout))
+        with Child("create", "Tidy up", env=env) as child:
+            assert child.ended() == 0
+        with Child("get", "job_000001", env=env) as child:
+            child.ended()
+        emulator.send(signal.SIGINT)
+        assert emulator.ended() == 130
+    lines = re.findall(r"^\d\d:\d\d:\d\d (.*)$", emulator.stderr, re.MULTILINE)
+    path = "/v2/agent/demo/job"
+    assert lines == ([] if options else [f"POST {path} 201 job_000001", f"GET {path}/job_000001 503 by 503 on=get"])
+    assert env["AGENTJOBS_API_KEY"] not in emulator.stderr
+
+
 def test_faults() -> None:
     """`--fault` makes it misbehave."""
     with Child("emulator", "--port", "0", "--fault", "400 then 401") as emulator:

@@ -1,9 +1,10 @@
+import asyncio
 import threading
 
 import pytest
 
-from agentjobs_async.cli import execution
-from agentjobs_async.cli.execution import Context, executed
+from agentjobs_async.cli import process as execution
+from agentjobs_async.cli.process import Context, run_action
 
 
 def test_exit_code_of_the_action() -> None:
@@ -13,7 +14,7 @@ def test_exit_code_of_the_action() -> None:
         context.screen.line("done")
         return 1
 
-    assert executed(action) == 1
+    assert run_action(action) == 1
 
 
 def test_bug(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,7 +24,7 @@ def test_bug(capsys: pytest.CaptureFixture[str]) -> None:
         del context
         raise RuntimeError("a\nbug")
 
-    assert executed(action) == 4
+    assert run_action(action) == 4
     assert capsys.readouterr().err == "Error: RuntimeError: a\\nbug\n"
 
 
@@ -36,7 +37,28 @@ def test_interruption_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         context.interruption.ask(143)
         return 0
 
-    assert executed(action) == 130
+    assert run_action(action) == 130
+
+
+@pytest.mark.parametrize(("code", "words"), [(130, "Stopped.\n"), (141, "")])
+def test_interruption_of_what_makes_no_end_of_itself(
+    code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that does not end by itself is cancelled when it is asked to stop, and has then left its blocks."""
+    monkeypatch.setattr(execution, "leave", lambda code: code)  # other tests' threads would end this process
+    left = []
+
+    async def action(context: Context) -> int:
+        try:
+            context.interruption.ask(code)
+            await asyncio.Event().wait()
+        finally:
+            left.append(context)
+        return 0
+
+    assert run_action(action) == code
+    assert len(left) == 1
+    assert capsys.readouterr().err == words
 
 
 def test_thread_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +73,7 @@ def test_thread_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         context.interruption.ask(130)
         return 0
 
-    assert executed(action) == 130
+    assert run_action(action) == 130
     release.set()
     thread.join()
     assert codes == [130]

@@ -77,7 +77,7 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixtur
     assert "any number active over all workers, at any rate." in capsys.readouterr().err
 
 
-def test_the_unsure_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What nobody is sure of is settled on the command line, and handed out again by that."""
     service.inject("500 agent=no x1", prompt="p1")
     assert submit(url, tasks) == 0
@@ -114,6 +114,33 @@ def test_the_board(service: EmulatorThread, tasks: Path, url: str, tmp_path: Pat
     assert json.loads(out.read_text())["outcome"] == "failed"
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
     assert state_of(url, "k1") == [("created",)]
+
+
+def test_results_that_can_not_be_written(service: EmulatorThread, tasks: Path, url: str) -> None:
+    """A worker whose file for results is on a full disk names it, gives back what has not ended, and ends."""
+    assert submit(url, tasks) == 0
+    with Child("worker", "--journal", url, "--out", "/dev/full", env=service.environment) as worker:
+        assert worker.ended() == 4
+    assert "Error: --out: /dev/full can't be written: No space left on device" in worker.stderr
+    assert "Traceback" not in worker.stderr
+
+
+def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
+    """A worker speaks the documented lines of JSON too, and takes away a line that an earlier one has torn."""
+    out = tmp_path / "results.jsonl"
+    out.write_text('{"key": "before"}\n{"key": "to')
+    assert submit(url, tasks) == 0
+    with Child("worker", "--journal", url, "--json", "--out", str(out), env=service.environment) as worker:
+        for _ in range(3):
+            worker.until('"event": "ended"')
+            worker.stdout = worker.stdout.replace('"event": "ended"', '"event": "end"', 1)
+        worker.send(signal.SIGTERM)
+        assert worker.ended() == 143
+    events = [json.loads(line) for line in worker.stdout.splitlines()]
+    of_one = [(event["event"], event["number"]) for event in events if event.get("key") == "k1"]
+    assert of_one == [("created", 2), ("status", 2), ("end", 2)]
+    assert [json.loads(line)["key"] for line in out.read_text().splitlines()].index("before") == 0
+    assert len(out.read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize(

@@ -55,19 +55,19 @@ def test_wait_is_stopped(number: signal.Signals, code: int, service: EmulatorThr
     assert summary == {"event": "summary", "outcomes": {"completed": 1, "unfinished": 1}, "exit_code": code}
 
 
-def test_unsure_creates_are_listed(service: EmulatorThread) -> None:
-    """A create that is cut off is listed as unsure; what was not begun is counted as not sent."""
+def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
+    """A create that is cut off is listed as unknown; what was not begun is counted as not sent."""
     service.live(duration=3600)
-    service.inject("hang", prompt="unsure \x1b[31m")
-    with Child("run", "--max-active", "2", "a", "unsure \x1b[31m", "c", "d", env=service.environment) as child:
+    service.inject("hang", prompt="unknown \x1b[31m")
+    with Child("run", "--max-active", "2", "a", "unknown \x1b[31m", "c", "d", env=service.environment) as child:
         child.until("job_000001 created")
         service.wait_for_requests(2)
         child.send(signal.SIGINT)
         assert child.ended() == 130
     assert "1 create may have started an agent, and nobody can tell" in child.stderr
-    assert "\n  prompt 2: unsure \\x1b[31m\n2 prompts were not sent.\n" in child.stderr
+    assert "\n  prompt 2: unknown \\x1b[31m\n2 prompts were not sent.\n" in child.stderr
     assert child.stderr.endswith(" docs/job_000001\n")
-    assert re.search(r"\n-                unknown +- +unsure", child.stdout)
+    assert re.search(r"\n-                unknown +- +unknown", child.stdout)
 
 
 def test_create_is_stopped(service: EmulatorThread) -> None:
@@ -110,12 +110,12 @@ def test_emulated_run_is_stopped() -> None:
 
 BLOCKED = """
 import asyncio, signal, sys
-from agentjobs_async.cli.interruption import Interruption
+from agentjobs_async.cli.process import Interruption
 
 async def main():
     with Interruption() as interruption:
         print("ready", flush=True)
-        await interruption.asked()
+        await interruption.stop_requested()
         print("asked", flush=True)
         await asyncio.Event().wait()
 

@@ -1,4 +1,5 @@
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.prompts import prompts_of
-from tests.cli.stage import EmulatorThread
+from tests.cli.stage import Child, EmulatorThread
 
 
 def test_lines_of_a_file(tmp_path: Path) -> None:
@@ -21,6 +22,13 @@ def test_standard_input(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
     assert main(["run", "--file", "-"]) == 0
     assert service.emulator.agents_started == {"one": 1, "two": 1}
+
+
+def test_closed_standard_input() -> None:
+    """Prompts from a standard input that is closed are wrong usage, in one line."""
+    with Child("run", "--emulator", "--file", "-", before=lambda: os.close(0)) as child:
+        assert child.ended() == 2
+    assert child.stderr == "Error: --file: standard input can't be read: it is closed\n"
 
 
 def test_forgotten_quotes(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:

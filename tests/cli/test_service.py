@@ -35,6 +35,19 @@ def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_
     assert capsys.readouterr().out == "docs/job_000001\n"
 
 
+@pytest.mark.parametrize(("mode", "warnings"), [(0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)])
+def test_key_file_of_others(
+    mode: int, warnings: int, service: EmulatorThread, tmp_path: Path, capsys: Captured
+) -> None:
+    """A key file that others can read is warned about, with what to do."""
+    file = tmp_path / "key"
+    file.write_text(service.emulator.api_key)
+    file.chmod(mode)
+    assert main(["create", "--key-file", str(file), "a"]) == 0
+    words = f"--key-file: others can read {file} (mode {mode:04o}): use chmod 600 on it\n"
+    assert capsys.readouterr().err == words * warnings
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -62,9 +75,9 @@ def test_bad_key_file(
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://api.example.com", "use https, or say --allow-insecure"),
+        ("http://api.example.com", "use https, or pass --allow-insecure"),
         ("ftp://127.0.0.1", "--base-url must be an address"),
-        ("http://user:pass@127.0.0.1", "--base-url must hold no user name or password; the key goes into the API key"),
+        ("http://user:pass@127.0.0.1", "--base-url must hold no user name or password"),
     ],
 )
 def test_bad_address(url: str, words: str, service: EmulatorThread, capsys: Captured) -> None:

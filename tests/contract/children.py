@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Give the environment of a child that finds the package."""
+    """Return the environment of a child that finds the package."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", **more}
 
 

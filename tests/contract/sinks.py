@@ -47,13 +47,13 @@ _NOT_WALKED: Final = (
 
 
 def echoes_of(key: str) -> str:
-    """Give a text that says a key in each of its forms."""
+    """Return a text that says a key in each of its forms."""
     coded = (base64.b64encode(before + key.encode()).decode() for before in _BEFORE)
     return " ".join((*_written(key), *coded))
 
 
 def forms_of(key: str) -> tuple[str, ...]:
-    """Give what a key looks like: plain, percent, JSON and base64, alone or behind something else."""
+    """Return what a key looks like: plain, percent, JSON and base64, alone or behind something else."""
     forms = _written(key)
     for before in _BEFORE:
         coded = base64.b64encode(before + key.encode()).decode()[len(before) * 4 // 3 + 1 : -4]
@@ -104,7 +104,7 @@ class Log(logging.Handler):
 
 
 async def end_of(awaitable: Awaitable[object]) -> object:
-    """Give what it gives, or the error it raises, a cancellation too."""
+    """Return what it gives, or the error it raises, a cancellation too."""
     try:
         return await awaitable
     except BaseException as error:  # noqa: BLE001 - a cancellation is looked through like any error
@@ -112,7 +112,7 @@ async def end_of(awaitable: Awaitable[object]) -> object:
 
 
 def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:
-    """Give every place in which a form of the key is: in what calls ended with, and in the log."""
+    """Return every place in which a form of the key is: in what calls ended with, and in the log."""
     found = Finder(key)
     ends = list(ends)
     places = [f"{type(end).__name__}: {sink}" for end in ends for sink, text in _shown(end) if found(text)]
@@ -126,7 +126,7 @@ def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:
 
 
 def _shown(end: object) -> Iterator[tuple[str, str]]:
-    """Give what a value shows of itself when it is asked to."""
+    """Return what a value shows of itself when it is asked to."""
     yield "str", str(end)
     yield "repr", repr(end)
     if isinstance(end, AgentJob):
@@ -141,7 +141,7 @@ def _shown(end: object) -> Iterator[tuple[str, str]]:
 
 
 def _told(error: BaseException) -> traceback.TracebackException:
-    """Give what a careful report says of an error, less the locals of the tests: they know the key by right."""
+    """Return what a careful report says of an error, less the locals of the tests: they know the key by right."""
     told = first = traceback.TracebackException.from_exception(error, capture_locals=True)
     while told is not None:
         told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_TESTS)]
@@ -150,7 +150,7 @@ def _told(error: BaseException) -> traceback.TracebackException:
 
 
 def _texts(root: object) -> Iterator[tuple[str, str]]:
-    """Give all texts that can be reached from an object, each with the way to it."""
+    """Return all texts that can be reached from an object, each with the way to it."""
     seen: dict[int, object] = {}
     todo: deque[tuple[str, object]] = deque([("", root)])
     while todo:
@@ -176,7 +176,7 @@ def _text(one: object) -> str | None:
 
 
 def _parts(one: Any) -> Iterator[tuple[str, object]]:
-    """Give what an object holds."""
+    """Return what an object holds."""
     if isinstance(one, Mapping):
         for number, (name, value) in enumerate(_items(one)):
             yield f"key {number}", name
@@ -207,7 +207,7 @@ def _of_traceback(one: TracebackType) -> Iterator[tuple[str, object]]:
 
 
 def _of_frame(frame: FrameType) -> Iterator[tuple[str, object]]:
-    """Give the locals, but not those of the tests, nor of who called them: they know the key by right."""
+    """Return the locals, but not those of the tests, nor of who called them: they know the key by right."""
     if not frame.f_code.co_filename.startswith(_TESTS):
         yield from dict(frame.f_locals).items()
 

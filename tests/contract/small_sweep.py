@@ -15,7 +15,7 @@ from agentjobs_async import (
     HttpTimeouts,
     WaitTimeoutError,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import WAYS, every, gets, waiting_by
 
 CREATES: Final = {
@@ -97,7 +97,7 @@ async def _outcome(session: AgentJobsSession) -> CreateOutcome:
 async def _waited(way: str, fault: str) -> str:
     settings: dict[str, Any] = {"policy": every(0.02), "timeouts": HttpTimeouts(request=0.5)}
     async with (
-        Emulator(lives=JobLife(duration=0), faults=f"{fault} on=get") as emulator,
+        Emulator(script=JobScript(duration=0), faults=f"{fault} on=get") as emulator,
         waiting_by(way)(emulator, **settings) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -111,7 +111,7 @@ async def _waited(way: str, fault: str) -> str:
 
 async def _cancelled(way: str) -> str:
     """Cancel a create, a read and a wait in the middle, let a wait time out, and close under others."""
-    async with Emulator(lives=JobLife(duration=100), faults="ok on=create then hang on=create") as emulator:
+    async with Emulator(script=JobScript(duration=100), faults="ok on=create then hang on=create") as emulator:
         async with waiting_by(way)(emulator) as (session, wait):
             created = await session.create_job("Fix it")
             await emulator.inject("hang forever on=get")

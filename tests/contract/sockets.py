@@ -1,4 +1,4 @@
-"""Listeners that let nobody in, and how many sockets this process has."""
+"""Listeners that let nobody in or never answer, and how many sockets this process has."""
 
 import asyncio
 import os
@@ -7,16 +7,17 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from ssl import SSLContext
+from ssl import MemoryBIO, SSLContext, SSLWantReadError
+from typing import Any, Self
 
 from tests.scripted import address, loopback_socket
 
-__all__ = ["connections", "full_listener", "silent_listener"]
+__all__ = ["Mute", "connections", "full_listener", "silent_listener"]
 
 
 @asynccontextmanager
 async def full_listener(scheme: str = "http") -> AsyncIterator[str]:
-    """Give the address of a listener whose backlog is full: a connection to it is never made."""
+    """Return the address of a listener whose backlog is full: a connection to it is never made."""
     with loopback_socket() as listening:
         listening.listen(0)
         fillers = [socket.socket() for _ in range(8)]
@@ -33,14 +34,91 @@ async def full_listener(scheme: str = "http") -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def silent_listener(scheme: str, ssl: SSLContext | None = None) -> AsyncIterator[str]:
-    """Give the address of a server that takes connections and never says a word of its own."""
+    """Return the address of a server that takes connections and never says a word of its own."""
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=ssl)
     async with server:
         yield address(server.sockets[0], scheme)
 
 
-def connections() -> int:
-    """Count the ends of TCP connections, made or in the making, that this process holds."""
+class Mute:
+    """A server that shakes hands and then neither reads nor answers, not even the farewell of TLS.
+
+    Attributes:
+        taken: How many connections it has taken and shaken hands on.
+    """
+
+    def __init__(self, ssl: SSLContext | None = None) -> None:
+        self._ssl = ssl
+        self._ends: list[_MuteEnd] = []
+        self._socket = loopback_socket()
+        self.base_url = address(self._socket, "http" if ssl is None else "https")
+
+    @property
+    def taken(self) -> int:
+        return sum(end.taken for end in self._ends)
+
+    def clients(self) -> int:
+        """Count the other ends of its connections that this process holds."""
+        return connections(self._socket.getsockname())
+
+    async def read_on(self) -> bytes:
+        """Read what has come, to the end of each connection, and return all of it."""
+        for end in self._ends:
+            end.transport.resume_reading()
+        await asyncio.gather(*(end.lost for end in self._ends))
+        return b"".join(end.received for end in self._ends)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.get_running_loop().create_server(self._end, sock=self._socket)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for end in self._ends:
+            end.transport.abort()
+        await self._server.wait_closed()
+
+    def _end(self) -> "_MuteEnd":
+        self._ends.append(_MuteEnd(self._ssl))
+        return self._ends[-1]
+
+
+class _MuteEnd(asyncio.Protocol):
+    transport: Any  # uvloop's are no asyncio.Transport
+
+    def __init__(self, ssl: SSLContext | None) -> None:
+        self._in, self._out = MemoryBIO(), MemoryBIO()
+        self._tls = None if ssl is None else ssl.wrap_bio(self._in, self._out, server_side=True)
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.taken = False
+        self.received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        if self._tls is None:
+            self._take()
+
+    def data_received(self, data: bytes) -> None:
+        if self.taken:
+            self.received += data
+        elif self._tls is not None:
+            self._in.write(data)
+            with suppress(SSLWantReadError):
+                self._tls.do_handshake()
+                self._take()
+            self.transport.write(self._out.read())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.lost.set_result(None)
+
+    def _take(self) -> None:
+        self.taken = True
+        self.transport.pause_reading()
+
+
+def connections(peer: tuple[str, int] | None = None) -> int:
+    """Count the ends of TCP connections, made or in the making, that this process holds: all, or those to `peer`."""
     count = 0
     for name in Path("/dev/fd").iterdir():
         number = int(name.name)
@@ -48,5 +126,12 @@ def connections() -> int:
             if stat.S_ISSOCK(os.fstat(number).st_mode):
                 with socket.socket(fileno=os.dup(number)) as held:
                     listens = held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-                    count += held.family == socket.AF_INET and not listens
+                    counted = held.family == socket.AF_INET and not listens
+                    count += counted and (peer is None or _peer(held) == peer)
     return count
+
+
+def _peer(held: socket.socket) -> object:
+    with suppress(OSError):
+        return held.getpeername()
+    return None

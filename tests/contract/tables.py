@@ -170,16 +170,16 @@ _KINDS: Final[dict[int, type[AgentJobsError]]] = {
 
 
 def transient_statuses() -> list[int]:
-    """Give every status after which a poll is tried again until the deadline."""
+    """Return every status after which a poll is tried again until the deadline."""
     return [*sorted(_TRANSIENT), *(status for status in range(500, 600) if status not in _HOPELESS)]
 
 
 def ends_polls() -> dict[int, type[AgentJobsError]]:
-    """Give every status that ends a wait at once, and the error it ends with."""
+    """Return every status that ends a wait at once, and the error it ends with."""
     ended = [*range(300, 400), *(s for s in range(400, 500) if s not in _TRANSIENT), *sorted(_HOPELESS)]
     return {status: _KINDS.get(status, RejectedError) for status in ended}
 
 
 def is_rejection(status: int) -> bool:
-    """Tell whether a status says that a create started nothing."""
+    """Return whether a status says that a create started nothing."""
     return 300 <= status < 500 and status not in {303, 408}

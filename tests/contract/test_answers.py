@@ -16,7 +16,7 @@ from agentjobs_async import (
     LoggingHook,
     ProtocolError,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import Waiting, every
 
 MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
@@ -25,7 +25,7 @@ NAMES: Final = {"prLink": "pr_link", "createdAt": "created_at", "archivedAt": "a
 
 
 async def _read(emulator: Emulator, session: AgentJobsSession, faults: dict[str, str]) -> dict[str, AgentJob]:
-    """Give what each fault makes of the answers to one create and one read."""
+    """Return what each fault makes of the answers to one create and one read."""
     jobs: dict[str, AgentJob] = {}
     for fault in faults:
         await emulator.inject(f"{fault} x2", prompt=fault)
@@ -132,8 +132,8 @@ async def test_unknown_fields() -> None:
 @pytest.mark.parametrize("outcome", ["completed", "archived", "failed"])
 async def test_ends(outcome: Any, waiting: Waiting) -> None:
     """`failed` is a result, not an exception; only `raise_for_status` makes it one."""
-    life = JobLife(duration=3, outcome=outcome)
-    async with Emulator(lives=life) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
+    life = JobScript(duration=3, outcome=outcome)
+    async with Emulator(script=life) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
         job = await wait(await session.create_job("Fix it"))
     assert (job.status, job.is_terminal, job.succeeded) == (outcome, True, outcome == "completed")
     assert (job.pr_link is not None) == (outcome == "completed")
@@ -192,7 +192,7 @@ async def test_job_of_another_project_or_id(waiting: Waiting) -> None:
     """The answer about another job is never taken for this one's, however far that has come."""
     faults = " then ".join(f"document id={other} status=completed on=get" for other in ("job_000002", "job_1", "x"))
     async with (
-        Emulator(lives=JobLife(duration=60), faults=faults) as emulator,
+        Emulator(script=JobScript(duration=60), faults=faults) as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
     ):
         created = await session.create_job("Fix it")

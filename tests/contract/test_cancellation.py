@@ -1,6 +1,7 @@
 """Cancelling: out at once from every step, no task and no socket left behind, and nothing sent any more."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -24,14 +25,15 @@ from agentjobs_async import (
     PollFailed,
     WaitEnded,
 )
-from agentjobs_async.testing import Emulator, JobLife
-from tests.contract.sockets import connections, full_listener, silent_listener
+from agentjobs_async.testing import Emulator, JobScript
+from tests.contract.sockets import Mute, connections, full_listener, silent_listener
 from tests.contract.ways import Waiting, every, gets
+from tests.scripted import KEY
 
 pytestmark = pytest.mark.looptime
 
 PROMPT: Final = "Fix it"
-ENDLESS: Final = JobLife(duration=float("inf"))
+ENDLESS: Final = JobScript(duration=float("inf"))
 Call = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -73,7 +75,7 @@ async def tasks_kept() -> AsyncIterator[None]:
 
 
 def _tasks() -> set[asyncio.Task[Any]]:
-    """Give all tasks but those of the servers."""
+    """Return all tasks but those of the servers."""
     return {task for task in asyncio.all_tasks() if not _SERVING & set(Path(_code(task).co_filename).parts)}
 
 
@@ -140,6 +142,61 @@ async def test_connecting(open_listener: Any, name: str, waiting: Waiting) -> No
     assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
 
 
+@pytest.mark.parametrize("how", ["cancelled", "timed out", "closed"])
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("size", [10, 50_000_000])
+async def test_silent_server(
+    how: str, size: int, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext, *, tls: bool
+) -> None:
+    """What ends against a server that never says a word has no socket any more, and the rest is never sent."""
+    async with Mute(server_tls if tls else None) as server:
+        timeouts = HttpTimeouts(request=3)
+        session = AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client_tls, timeouts=timeouts)
+        async with tasks_kept(), session:
+            tasks = [
+                asyncio.ensure_future(session.create_job("x" * size, timeout=3)),
+                asyncio.ensure_future(session.get_job("job_1")),
+            ]
+            await asyncio.sleep(2)
+            assert (server.taken, server.clients()) == (2, 2)
+            if how == "cancelled":
+                for task in tasks:
+                    task.cancel()
+            elif how == "timed out":
+                await asyncio.sleep(2)
+            else:
+                await session.aclose()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert server.clients() == 0
+        assert {
+            "cancelled": ["CancelledError", "CancelledError"],
+            "timed out": ["CreateOutcomeUnknownError", "TransportError"],
+            "closed": ["CreateOutcomeUnknownError", "SessionClosedError"],
+        }[how] == [type(end).__name__ for end in ends]
+        assert size == 10 or len(await server.read_on()) < size
+
+
+@pytest.mark.parametrize("name", ["create", "read"])
+async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
+    """At whatever turn of a handshake or after it an exchange is cancelled, it has no socket any more."""
+    turns = 0
+    async with Mute(server_tls) as server:
+        while server.taken < 20:
+            async with AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client_tls) as session:
+                calls: dict[str, Call] = {
+                    "create": partial(session.create_job, PROMPT),
+                    "read": partial(session.get_job, "job_1"),
+                }
+                assert await cancelled(calls[name], partial(_turn, turns))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert server.clients() == 0, turns
+            turns += 1
+    assert turns > 25
+
+
 @pytest.mark.parametrize("plan", ["ok", "500", "429", "close", "429 then ok", "short"])
 async def test_create_at_every_turn(plan: str) -> None:
     """At whatever turn of the loop a create is cancelled, it is out at once, and what the hook is told is true."""
@@ -196,7 +253,7 @@ async def test_wait(fault: str, waiting: Waiting) -> None:
     events: list[Event] = []
     async with (
         tasks_kept(),
-        Emulator(lives=ENDLESS) as emulator,
+        Emulator(script=ENDLESS) as emulator,
         waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait),
     ):
         created = await session.create_job(PROMPT)
@@ -219,7 +276,7 @@ async def test_wait(fault: str, waiting: Waiting) -> None:
 @pytest.mark.parametrize("fault", WAIT_STEPS)
 async def test_read(fault: str) -> None:
     """A read is cancelled in the middle of whatever it does."""
-    async with tasks_kept(), Emulator(lives=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
+    async with tasks_kept(), Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
         created = await session.create_job(PROMPT)
         await session.get_job(created)
         await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
@@ -241,7 +298,7 @@ async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
     """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
     turns, under_way = 0, True
     async with (
-        Emulator(lives=JobLife(duration=0)) as emulator,
+        Emulator(script=JobScript(duration=0)) as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
     ):
         created = await session.create_job(PROMPT)
@@ -262,7 +319,7 @@ async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
 async def test_waiting_for_a_place(waiting: Waiting) -> None:
     """A wait that is cancelled before it got a place never asks, and takes nobody's place with it."""
     async with (
-        Emulator(lives=JobLife(duration=60), faults="hang for=30 on=get") as emulator,
+        Emulator(script=JobScript(duration=60), faults="hang for=30 on=get") as emulator,
         waiting(emulator, policy=every(5), budget=PollBudget(in_flight=1)) as (session, wait),
     ):
         refs = [(await session.create_job(str(number))).ref for number in range(3)]
@@ -276,7 +333,7 @@ async def test_waiting_for_a_place(waiting: Waiting) -> None:
 
 async def test_cancelling_never_ends_the_remote_job(waiting: Waiting) -> None:
     """Cancelling sends nothing: the job goes on, and can be waited for again by its ref."""
-    async with Emulator(lives=JobLife(duration=60)) as emulator, waiting(emulator) as (session, wait):
+    async with Emulator(script=JobScript(duration=60)) as emulator, waiting(emulator) as (session, wait):
         created = await session.create_job(PROMPT)
         assert await cancelled(lambda: wait(created), turns_into(10))
         assert (await wait(created.ref)).succeeded
@@ -285,7 +342,7 @@ async def test_cancelling_never_ends_the_remote_job(waiting: Waiting) -> None:
 
 async def test_one_of_many_waits(waiting: Waiting) -> None:
     """Cancelling one wait for a job leaves the others to it."""
-    async with Emulator(lives=JobLife(duration=60)) as emulator, waiting(emulator) as (session, wait):
+    async with Emulator(script=JobScript(duration=60)) as emulator, waiting(emulator) as (session, wait):
         created = await session.create_job(PROMPT)
         others = [asyncio.ensure_future(wait(created.ref)) for _ in range(5)]
         assert await cancelled(lambda: wait(created.ref), turns_into(10))
@@ -296,7 +353,7 @@ async def test_group_that_fails(waiting: Waiting) -> None:
     """A task group whose member fails cancels creates and waits alike, and their hooks hear of it."""
     events: list[Event] = []
     async with (
-        Emulator(lives=ENDLESS, faults="ok on=create then hang on=create") as emulator,
+        Emulator(script=ENDLESS, faults="ok on=create then hang on=create") as emulator,
         waiting(emulator, hooks=[events.append]) as (session, wait),
     ):
         created = await session.create_job(PROMPT)

@@ -66,7 +66,7 @@ class Claims:
         return result.outcome, result
 
     def hooked(self) -> list[CreateOutcome]:
-        """Give the outcomes that the hook was told."""
+        """Return the outcomes that the hook was told."""
         told = [event for event in self.events if isinstance(event, JobCreated | CreateFailed)]
         assert len(told) == len(self.events)
         return [event.outcome if isinstance(event, CreateFailed) else CreateOutcome.CREATED for event in told]
@@ -360,9 +360,9 @@ async def test_redirects_are_not_followed() -> None:
             await emulator.inject(fault, prompt=fault)
         ends = await asyncio.gather(*(Claims().made(session, fault) for fault in faults))
         for fault, (outcome, error) in zip(faults, ends, strict=True):
-            unsure = fault.startswith("303")
-            assert outcome is (CreateOutcome.UNKNOWN if unsure else CreateOutcome.REJECTED), fault
-            assert unsure or isinstance(error, RejectedError), fault
+            unknown = fault.startswith("303")
+            assert outcome is (CreateOutcome.UNKNOWN if unknown else CreateOutcome.REJECTED), fault
+            assert unknown or isinstance(error, RejectedError), fault
             assert "?k=" not in str(error), fault
     assert len(emulator.requests) == len(faults)
     assert (emulator.foreign.requests, emulator.foreign.connections) == ((), 0)

@@ -99,7 +99,7 @@ Call = Callable[[], Coroutine[Any, Any, object]]
 
 
 async def _ends(calls: list[Call]) -> list[object]:
-    """Give how calls end, left alone and cancelled at this moment and that."""
+    """Return how calls end, left alone and cancelled at this moment and that."""
     ends = [await end_of(call()) for call in calls]
     for call in calls:
         for turns, seconds in ((1, 0.0), (4, 0.0), (7, 0.0), (10, 0.0), (0, 0.7)):
@@ -277,7 +277,7 @@ def test_the_sweep_finds_keys() -> None:
 
 
 def _caught(call: Callable[[], object]) -> BaseException:
-    """Give the error of a call, with the locals of its frames and what it was raised from, but without its words."""
+    """Return the error of a call, with the locals of its frames and what it was raised from, but without its words."""
     try:
         try:
             call()

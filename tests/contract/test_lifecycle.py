@@ -4,22 +4,27 @@ import asyncio
 import gc
 import itertools
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from sqlalchemy import event
 
-from agentjobs_async import AgentJob, AgentJobsSession, CreateOutcome, JobRef, SessionClosedError
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async import AgentJob, AgentJobsSession, CreateOutcome, JobRef, JournalError, SessionClosedError
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.children import ROOT, environment, run_child
 from tests.contract.small_sweep import CREATES, WAITS
 from tests.contract.sockets import connections
 from tests.contract.ways import WAYS, Waiting, every, waiting_by
 
 REF: Final = JobRef("docs", "job_000001")
-ENDLESS: Final = JobLife(duration=float("inf"))
+ENDLESS: Final = JobScript(duration=float("inf"))
 
 CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
     "create_job": lambda session: session.create_job("Fix it"),
@@ -35,7 +40,7 @@ CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
 @pytest.mark.parametrize("at", [0.0, 0.5, 5.0])
 async def test_closed_in_the_middle(at: float, times: int, waiting: Waiting) -> None:
     """Closing, however often and from wherever, ends all that is under way at once, and nothing is sent any more."""
-    async with Emulator(lives=ENDLESS, latency=1.0) as emulator:
+    async with Emulator(script=ENDLESS, latency=1.0) as emulator:
         sockets = connections()
         async with waiting(emulator, policy=every(2)) as (session, wait):
             created = await session.create_job("Fix it")
@@ -69,7 +74,7 @@ async def test_closed_in_the_middle(at: float, times: int, waiting: Waiting) -> 
 @pytest.mark.parametrize("order", list(itertools.permutations(["session", "other", "emulator"])))
 async def test_closed_in_any_order(order: tuple[str, ...], waiting: Waiting) -> None:
     """Server, session and a second session are closed in any order, with waits under way, without a word."""
-    async with Emulator(lives=ENDLESS) as emulator, waiting(emulator) as (session, wait):
+    async with Emulator(script=ENDLESS) as emulator, waiting(emulator) as (session, wait):
         other = emulator.session(project_id="docs")
         created = await session.create_job("Fix it")
         waits = [asyncio.ensure_future(call) for call in (wait(created), other.wait_for_job(created.ref))]
@@ -78,6 +83,110 @@ async def test_closed_in_any_order(order: tuple[str, ...], waiting: Waiting) -> 
         for name in order:
             await closing[name]()
         assert [type(end) for end in await asyncio.gather(*waits, return_exceptions=True)] == [SessionClosedError] * 2
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_cancelled_while_closing(loop: str) -> None:
+    """However often closing is cancelled, and from whichever turn on, it leaves no socket, task or warning behind."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    said = run_child(
+        """
+        import asyncio, gc, ssl, sys
+        import trustme
+        from agentjobs_async import AgentJobsSession
+        from tests.contract.sockets import Mute
+        from tests.scripted import KEY
+
+        authority = trustme.CA()
+        client, serving = ssl.create_default_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.configure_trust(client)
+        authority.issue_cert("127.0.0.1").configure_cert(serving)
+
+        async def life(server, turn):
+            session = AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client)
+            calls = [session.create_job("x" * 9_000_000), session.get_job("job_1"), session.wait_for_job("job_2")]
+            tasks = [asyncio.ensure_future(call) for call in calls]
+            before = server.taken
+            while server.taken < before + 3:
+                await asyncio.sleep(0.001)
+            closing = asyncio.ensure_future(session.aclose())
+            for _ in range(1 + turn):  # the first begins it
+                await asyncio.sleep(0)
+            early = not closing.done()
+            while not closing.done():  # as anyio's scopes do
+                closing.cancel()
+                await asyncio.sleep(0)
+            ends = await asyncio.gather(closing, *tasks, return_exceptions=True)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert server.clients() == 0, turn
+            assert all(isinstance(end, BaseException) for end in ends[1:]), ends
+            await session.aclose()
+            return early
+
+        async def main():
+            asyncio.get_running_loop().slow_callback_duration = 10
+            async with Mute(serving) as server:
+                turn = 0
+                while await life(server, turn):
+                    turn += 1
+                await life(server, turn)
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+            print(turn > 1)
+
+        if sys.argv[1] == "uvloop":
+            import uvloop
+            uvloop.run(main())
+        else:
+            asyncio.run(main())
+        gc.collect()
+        """,
+        loop,
+    )
+    assert said == "True\n"
+
+
+@pytest.mark.parametrize("whole_loop", [True, False])
+async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bool) -> None:
+    """However often closing a journal is cancelled, its file is given up only when nothing is written any more.
+
+    So it is when all tasks are cancelled, the journal's own too, as at the end of `asyncio.run`: nothing stays locked.
+    """
+    path = tmp_path / "run.db"
+    journal = await Journal.open(path).__aenter__()
+    await journal.add([BatchItem("first", "x")])
+    with closing(sqlite3.connect(path, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        inserting = asyncio.Event()
+        assert journal._database is not None
+        event.listen(journal._database._engine.sync_engine, "before_cursor_execute", lambda *_: inserting.set())
+        adding = asyncio.ensure_future(journal.entries.add([BatchItem("second", "x")]))
+        await inserting.wait()
+        await _turns(20)
+        leaving = asyncio.ensure_future(journal.aclose())
+        await _turns(5)
+        for task in asyncio.all_tasks() - {asyncio.current_task()} if whole_loop else ():
+            task.cancel()
+        for _ in range(200):
+            leaving.cancel()
+            await asyncio.sleep(0)
+        assert not leaving.done()
+        with pytest.raises(JournalError, match=r"run\.db\.lock is locked"):
+            await Journal.open(path).__aenter__()
+        busy.execute("ROLLBACK")
+    while not leaving.done():
+        leaving.cancel()
+        await asyncio.sleep(0.001)
+    assert leaving.cancelled()
+    assert adding.cancelled() if whole_loop else await adding == 1
+    async with Journal.open(path) as again:
+        assert [row.key async for row in again.rows()] == ["first"] + ["second"] * (not whole_loop)
+
+
+async def _turns(turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -102,11 +211,12 @@ def test_whole_life(way: str) -> None:
     said = run_child(
         """
         import asyncio, gc, sys
-        from agentjobs_async.testing import Emulator, JobLife
+        from agentjobs_async.testing import Emulator, JobScript
         from tests.contract.ways import every, waiting_by
 
         async def main():
-            async with Emulator(lives=JobLife(duration=0.2), faults="ok x3 then reset then close then 503") as emulator:
+            script, faults = JobScript(duration=0.2), "ok x3 then reset then close then 503"
+            async with Emulator(script=script, faults=faults) as emulator:
                 async with waiting_by(sys.argv[1])(emulator, policy=every(0.02)) as (session, wait):
                     jobs = await asyncio.gather(*(session.create_job(str(number)) for number in range(3)))
                     ended = await asyncio.gather(*(wait(job) for job in jobs))
@@ -130,7 +240,7 @@ def test_forked_child(way: str) -> None:
         """
         import asyncio, os, sys
         from agentjobs_async import JobRef, SessionClosedError
-        from agentjobs_async.testing import Emulator, JobLife
+        from agentjobs_async.testing import Emulator, JobScript
         from tests.contract.ways import every, waiting_by
 
         async def refused(session, wait):
@@ -144,7 +254,7 @@ def test_forked_child(way: str) -> None:
             return count
 
         async def main():
-            async with Emulator(lives=JobLife(duration=0.3)) as emulator:
+            async with Emulator(script=JobScript(duration=0.3)) as emulator:
                 async with waiting_by(sys.argv[1])(emulator, policy=every(0.02)) as (session, wait):
                     job = await session.create_job("Fix it")
                     await session.get_job(job)
@@ -207,7 +317,7 @@ def _of_waits() -> list[object]:
 async def test_waits_leave_nothing(waiting: Waiting) -> None:
     """A thousand waits that ended in every way leave no object of theirs behind while the session lives on."""
     async with (
-        Emulator(lives=JobLife(duration=3)) as emulator,
+        Emulator(script=JobScript(duration=3)) as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
     ):
         created = await session.create_job("Fix it")

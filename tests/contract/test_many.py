@@ -18,7 +18,7 @@ from agentjobs_async import (
     JobRef,
     PollBudget,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.tables import BAD_ANSWERS, BREAKS
 from tests.contract.ways import Waiting, every, gets, waiting_by
 
@@ -31,7 +31,10 @@ POISON: Final = (
     "reset",
     "close:body",
     "500",
+    "503 retry-after=60",
+    "429 retry-after=60",
     "401",
+    "403",
     "404",
     "501",
     "302",
@@ -48,7 +51,7 @@ async def test_one_place(waiting: Waiting) -> None:
     """Fifty waits with one place each get their turn: waiting for it is never mistaken for a slow server."""
     events: list[Any] = []
     async with (
-        Emulator(lives=JobLife(duration=0), latency=1.0) as emulator,
+        Emulator(script=JobScript(duration=0), latency=1.0) as emulator,
         waiting(
             emulator,
             budget=PollBudget(in_flight=1),
@@ -89,7 +92,7 @@ async def test_places(waiting: Waiting) -> None:
 async def test_pace(way: str) -> None:
     """No more polls start in a second than the budget allows."""
     async with (
-        Emulator(lives=JobLife(duration=0)) as emulator,
+        Emulator(script=JobScript(duration=0)) as emulator,
         waiting_by(way)(emulator, budget=PollBudget(per_second=5)) as (session, wait),
     ):
         refs = [(await session.create_job(str(number))).ref for number in range(20)]
@@ -134,7 +137,7 @@ async def _claimed(session: AgentJobsSession, prompt: str) -> CreateOutcome:
 async def test_poisoned_jobs(waiting: Waiting) -> None:
     """Of a thousand jobs a tenth is broken in every way; the others end, in time, each with its own result."""
     async with (
-        Emulator(lives=lambda _, prompt: JobLife(duration=1 + int(prompt) % 4)) as emulator,
+        Emulator(script=lambda _, prompt: JobScript(duration=1 + int(prompt) % 4)) as emulator,
         waiting(emulator, policy=every(2), timeouts=HttpTimeouts(request=3)) as (session, wait),
     ):
         for index, fault in enumerate(POISON):
@@ -150,6 +153,28 @@ async def test_poisoned_jobs(waiting: Waiting) -> None:
     requests = Counter(request.job_id for request in gets(emulator))
     assert max(requests[job.id] for job in jobs if job.project_id == "docs") <= 5
     assert emulator.foreign.connections == 0
+
+
+@pytest.mark.parametrize("fault", ["503 retry-after=60", "429 retry-after=60", "401", "403", "410", "hang"])
+@pytest.mark.parametrize("places", [4, 100])
+async def test_tenth_of_one_kind(fault: str, places: int) -> None:
+    """A tenth of the jobs, each in a project of its own, all broken alike once they were seen: the others go on."""
+    async with (
+        Emulator(script=JobScript(duration=30), latency=0.02) as emulator,
+        waiting_by("session")(emulator, policy=every(5), budget=PollBudget(in_flight=places)) as (session, wait),
+    ):
+        projects = [f"poison-{number}" if number % 10 == 5 else "docs" for number in range(300)]
+        jobs = [await session.create_job(str(number), project_id=name) for number, name in enumerate(projects)]
+        began = asyncio.get_running_loop().time()
+        waits = [asyncio.ensure_future(_seconds_until_end(wait(job.ref, timeout=55), job, began)) for job in jobs]
+        await asyncio.sleep(8)
+        for name in set(projects) - {"docs"}:
+            await emulator.inject(f"{fault} forever on=get", project_id=name)
+        times = await asyncio.gather(*waits)
+    healthy = [seconds for seconds, name in zip(times, projects, strict=True) if name == "docs"]
+    assert None not in healthy
+    assert max(filter(None, healthy)) <= 30 + 5 + 10
+    assert {seconds for seconds, name in zip(times, projects, strict=True) if name != "docs"} == {None}
 
 
 async def _seconds_until_end(waited: Any, job: AgentJob, began: float) -> float | None:
@@ -168,7 +193,7 @@ async def test_chaos(waiting: Waiting) -> None:
     faults = [*BREAKS, *BAD_ANSWERS, "500", "503 retry-after=1", "429", "408", "404"]
     plan = " then ".join(f"{draw.choice(faults)} on=get then ok x{draw.randint(1, 4)} on=get" for _ in range(150))
     async with (
-        Emulator(lives=lambda _, prompt: JobLife(duration=int(prompt)), faults=plan) as emulator,
+        Emulator(script=lambda _, prompt: JobScript(duration=int(prompt)), faults=plan) as emulator,
         waiting(emulator, policy=every(1, max_bad_answers=50), timeouts=HttpTimeouts(request=2)) as (session, wait),
     ):
         jobs = [await session.create_job(str(number)) for number in range(60)]

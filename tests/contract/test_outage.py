@@ -9,14 +9,14 @@ import pytest
 from tenacity import wait_exponential, wait_random
 
 from agentjobs_async import HttpTimeouts, PollBudget, PollPolicy
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import Waiting, gets, waiting_by
 
 pytestmark = pytest.mark.looptime
 
 CALM, SPAN, AFTER = 30.0, 100.0, 40.0
 OUTAGES: Final = ("429", "500", "503 retry-after=1", "503 retry-after=30", "reset", "close:body", "hang", "body:html")
-POLICY: Final = PollPolicy(max_bad_answers=10**6)
+POLICY: Final = PollPolicy(max_bad_answers=10**6, answer_grace=1e6)
 SLOWER: Final = PollPolicy(wait=wait_exponential(exp_base=1.1, max=15) + wait_random(0, 1))
 
 
@@ -27,7 +27,7 @@ async def _asked(
     random.seed(7)  # the policy's jitter
     budget, timeouts = PollBudget(in_flight=places), HttpTimeouts(request=5)
     async with (
-        Emulator(lives=JobLife(duration=float("inf"))) as emulator,
+        Emulator(script=JobScript(duration=float("inf"))) as emulator,
         waiting(emulator, policy=policy, budget=budget, timeouts=timeouts) as (session, wait),
     ):
         refs = [(await session.create_job(str(number))).ref for number in range(count)]
@@ -52,7 +52,7 @@ def _within(asked: list[float], start: float, end: float) -> list[float]:
 
 
 def _busiest(asked: list[float], start: float = 0.0) -> int:
-    """Give the most requests of any second."""
+    """Return the most requests of any second."""
     return max(Counter(map(int, _within(asked, start, CALM + SPAN + AFTER))).values())
 
 

@@ -22,7 +22,7 @@ from agentjobs_async import (
     ProtocolError,
     RejectedError,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.tables import is_rejection
 from tests.contract.ways import WAYS, every, gets, waiting_by
 from tests.ids import LEGAL_IDS
@@ -64,7 +64,7 @@ def virtual(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _answers(body: bytes, *headers: tuple[str, str], status: int = 200) -> tuple[object, object]:
-    """Give what a read and a create make of an answer."""
+    """Return what a read and a create make of an answer."""
     answer = Reply(http(status, body, *headers), "fin")
     async with Scripted(answer) as server, server.session(timeouts=HttpTimeouts(request=3)) as session:
         loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ def test_random_ids(project_id: str, job_id: str) -> None:
     """Any legal id is one segment of the raw request, of the same depth, with no query, to the same host."""
 
     async def targets() -> list[Any]:
-        async with Emulator(lives=JobLife(duration=0, job_id=job_id)) as emulator:
+        async with Emulator(script=JobScript(duration=0, job_id=job_id)) as emulator:
             async with emulator.session(project_id=project_id) as session:
                 job = await session.create_job("Fix it")
                 assert job.ref == JobRef(project_id, job_id)
@@ -218,7 +218,8 @@ def test_random_ids(project_id: str, job_id: str) -> None:
     assert (post.project_id, get.project_id, get.job_id) == (project_id, project_id, job_id)
 
 
-# A plan's fate follows from its steps alone: what passes, what is bad, and what ends a wait.
+# A plan's fate follows from its steps alone: what passes, what is bad, and what ends a wait. Once a poll has shown the
+# job, all of it is ridden out: no plan lasts as long as the grace.
 PASSING: Final = ("500", "503 retry-after=1", "429", "408", "reset", "close:body", "hang", "short")
 BAD: Final = ("body:html", "document id=other", "gzip:cut", "204", "missing:status", "body:twice")
 ENDING: Final = {"401": "AuthError", "400": "RejectedError", "410": "NotFoundError", "302": "RejectedError"}
@@ -226,9 +227,11 @@ PLANS: Final = st.lists(st.sampled_from((*PASSING, *BAD, *ENDING, "ok")), max_si
 
 
 def _fate(plan: list[str]) -> tuple[str, int]:
-    """Give how a wait under a plan ends, and after how many polls, by the rules of the contract."""
+    """Return how a wait under a plan ends, and after how many polls, by the rules of the contract."""
     bad = 0
     for polls, fault in enumerate(plan, 1):
+        if fault == "ok":
+            break
         bad = bad + 1 if fault in BAD else 0
         if fault in ENDING:
             return ENDING[fault], polls

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from agentjobs_async import CreateOutcome, RateLimitedError, WaitTimeoutError
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import Waiting, every, gets
 
 pytestmark = pytest.mark.looptime
@@ -70,22 +70,22 @@ async def test_polls(wish: str, waiting: Waiting) -> None:
     """The next poll comes no sooner than wished for, no later than the cap, and never sooner than the policy says."""
     plan = " then ".join(f"{fault} {wish} on=get" for fault in ON)
     async with (
-        Emulator(lives=JobLife(duration=0), faults=plan) as emulator,
+        Emulator(script=JobScript(duration=0), faults=plan) as emulator,
         waiting(emulator, policy=PATIENT) as (session, wait),
     ):
         created = await session.create_job("Fix it")
         assert (await wait(created.ref)).succeeded
     gaps = [later.at - earlier.at for earlier, later in pairwise(gets(emulator))]
-    earliest = max(PACE, min(WISHES[wish] or 0, CAP))
+    not_before = max(PACE, min(WISHES[wish] or 0, CAP))
     assert len(gaps) == len(ON)
-    assert earliest - 0.001 <= min(gaps)
-    assert max(gaps) <= earliest + 0.1
+    assert not_before - 0.001 <= min(gaps)
+    assert max(gaps) <= not_before + 0.1
 
 
 async def test_date_without_a_date(waiting: Waiting) -> None:
     """An HTTP-date beside no Date is measured against the wall clock."""
     async with (
-        Emulator(lives=JobLife(duration=0), faults="503 retry-after=date+900 date=none on=get") as emulator,
+        Emulator(script=JobScript(duration=0), faults="503 retry-after=date+900 date=none on=get") as emulator,
         waiting(emulator, policy=every(PACE, max_retry_after=1000)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -98,7 +98,7 @@ async def test_date_without_a_date(waiting: Waiting) -> None:
 async def test_polls_of_an_active_job(wish: str, gap: float) -> None:
     """A wish beside a good answer counts as well, as a lower bound. The session only: a bare job bears no wish."""
     async with (
-        Emulator(lives=JobLife(duration=100), faults=f"ok retry-after={wish} forever on=get") as emulator,
+        Emulator(script=JobScript(duration=100), faults=f"ok retry-after={wish} forever on=get") as emulator,
         emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session,
     ):
         created = await session.create_job("Fix it")
@@ -111,7 +111,7 @@ async def test_wishes_of_many(waiting: Waiting) -> None:
     """However many wait, each keeps to the wish it was answered with."""
     wishes = range(4, 20)
     async with (
-        Emulator(lives=JobLife(duration=0)) as emulator,
+        Emulator(script=JobScript(duration=0)) as emulator,
         waiting(emulator, policy=PATIENT) as (session, wait),
     ):
         refs = [(await session.create_job(str(wish))).ref for wish in wishes]

@@ -20,7 +20,7 @@ from agentjobs_async import (
     TransportError,
     WaitTimeoutError,
 )
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import (
     BAD_ANSWERS,
@@ -35,8 +35,8 @@ from tests.scripted import Reply, Scripted, job
 
 pytestmark = pytest.mark.looptime
 
-ENDED = JobLife(duration=0)
-ENDLESS = JobLife(duration=float("inf"))
+ENDED = JobScript(duration=0)
+ENDLESS = JobScript(duration=float("inf"))
 SOON = HttpTimeouts(request=5)
 REF = JobRef("docs", "job_000001")
 
@@ -51,7 +51,7 @@ def clock() -> float:
 async def test_rides_out(fault: str, waiting: Waiting) -> None:
     """A passing fault three times in a row does not keep a wait from its job; each is one request."""
     async with (
-        Emulator(lives=ENDED, faults=f"{fault} x3 on=get") as emulator,
+        Emulator(script=ENDED, faults=f"{fault} x3 on=get") as emulator,
         waiting(emulator, policy=every(2), timeouts=SOON) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -89,10 +89,10 @@ async def test_bad_answers_in_a_row(fault: str, waiting: Waiting) -> None:
         (f"{fault} x5 on=get", 5, False),
         (f"{fault} x4 on=get then ok on=get", 5, True),
         (f"{fault} x4 on=get then 500 on=get then {fault} x4 on=get", 10, True),
-        (f"{fault} x4 on=get then document status=active on=get then {fault} x5 on=get", 10, False),
+        (f"{fault} x4 on=get then document status=active on=get then {fault} x9 on=get", 15, True),
     ):
         async with (
-            Emulator(lives=ENDED, faults=plan) as emulator,
+            Emulator(script=ENDED, faults=plan) as emulator,
             waiting(emulator, policy=every(1)) as (session, wait),
         ):
             created = await session.create_job("Fix it")
@@ -112,7 +112,7 @@ async def test_every_error_status(waiting: Waiting) -> None:
     assert sorted((*transient, *permanent)) == list(range(300, 600))
     permanent[404] = NotFoundError  # its grace is none here
     async with (
-        Emulator(lives=ENDED) as emulator,
+        Emulator(script=ENDED) as emulator,
         waiting(emulator, policy=every(5, not_found_grace=0)) as (session, wait),
     ):
         refs = {status: (await session.create_job(str(status))).ref for status in range(300, 600)}
@@ -133,7 +133,7 @@ async def test_every_error_status(waiting: Waiting) -> None:
 async def test_redirects_are_not_followed(status: int, place: str, waiting: Waiting) -> None:
     """A redirect of a poll ends the wait at once, and its error names the target's origin and no more of it."""
     async with (
-        Emulator(lives=ENDED, faults=f"{status} location={place} on=get") as emulator,
+        Emulator(script=ENDED, faults=f"{status} location={place} on=get") as emulator,
         waiting(emulator) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -148,7 +148,7 @@ async def test_redirects_are_not_followed(status: int, place: str, waiting: Wait
 async def test_good(fault: str, waiting: Waiting) -> None:
     """A good job under a 2xx is good, however it comes."""
     async with (
-        Emulator(lives=ENDED, faults=f"{fault} forever on=get") as emulator,
+        Emulator(script=ENDED, faults=f"{fault} forever on=get") as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -160,7 +160,7 @@ async def test_good(fault: str, waiting: Waiting) -> None:
 async def test_first_end_stands(outcome: Any, waiting: Waiting) -> None:
     """Each of the three ends is a result at once, and what the server says later is not asked for."""
     async with (
-        Emulator(lives=JobLife(duration=7, outcome=outcome)) as emulator,
+        Emulator(script=JobScript(duration=7, outcome=outcome)) as emulator,
         waiting(emulator, policy=every(2)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -181,7 +181,7 @@ async def test_unknown_status(status: str, waiting: Waiting, caplog: pytest.LogC
         status = '"0"'
     seen: list[AgentJob] = []
     async with (
-        Emulator(lives=JobLife(duration=20), faults=f"document status={_json(status)} x4 on=get") as emulator,
+        Emulator(script=JobScript(duration=20), faults=f"document status={_json(status)} x4 on=get") as emulator,
         waiting(emulator, policy=every(2)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -203,9 +203,9 @@ def _json(status: str) -> str:
 @pytest.mark.parametrize(("grace", "hidden", "found"), [(30.0, 20.0, True), (30.0, 40.0, False), (0.0, 1.0, False)])
 async def test_not_visible_yet(grace: float, hidden: float, found: bool, waiting: Waiting) -> None:  # noqa: FBT001 - a column of the table
     """A 404 within the grace is a job not visible yet; after it, it is not there."""
-    life = JobLife(duration=0, visible_after=hidden)
+    life = JobScript(duration=0, visible_after=hidden)
     async with (
-        Emulator(lives=life) as emulator,
+        Emulator(script=life) as emulator,
         waiting(emulator, policy=every(2, not_found_grace=grace)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -218,21 +218,61 @@ async def test_not_visible_yet(grace: float, hidden: float, found: bool, waiting
 
 
 async def test_gone_again(waiting: Waiting) -> None:
-    """A 404 right after the job was seen is a flicker; the grace starts at the last answer that showed it."""
+    """A 404 right after the job was seen is a flicker; the longer grace starts at the last answer that showed it."""
     plan = "ok x30 on=get then 404 x10 on=get then ok x30 on=get then 404 forever on=get"
     async with (
-        Emulator(lives=ENDLESS, faults=plan) as emulator,
+        Emulator(script=ENDLESS, faults=plan) as emulator,
         waiting(emulator, policy=every(2)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
         with pytest.raises(NotFoundError):
             await wait(created.ref)
-    assert len(gets(emulator)) == 30 + 10 + 30 + 15
+    assert len(gets(emulator)) == 30 + 10 + 30 + 30
+
+
+async def test_refusals_of_seen_jobs(waiting: Waiting) -> None:
+    """Once a poll has shown the job, each answer that is not the job, at once and for ever, has the grace, no more."""
+    refusals: dict[str, type[AgentJobsError]] = dict.fromkeys(BAD_ANSWERS, ProtocolError)
+    refusals |= {str(status): kind for status, kind in ends_polls().items()}
+    async with (
+        Emulator(script=ENDED) as emulator,
+        waiting(emulator, policy=every(5, answer_grace=17.5, not_found_grace=0)) as (session, wait),
+    ):
+        refs: dict[str, list[JobRef]] = {}
+        for refusal in refusals:
+            pair = refs[refusal] = [(await session.create_job(refusal)).ref for _ in range(2)]
+            for ref, span in zip(pair, ("x3", "forever"), strict=True):
+                plan = f"document status=active on=get then {refusal} {span} on=get"
+                await emulator.inject(plan, job_id=ref.job_id)
+        ends = await asyncio.gather(
+            *(wait(ref, timeout=100) for pair in refs.values() for ref in pair), return_exceptions=True
+        )
+    assert {type(end) for end in ends[::2]} == {AgentJob}
+    assert {refusal: type(end) for refusal, end in zip(refs, ends[1::2], strict=True)} == refusals
+    asked = [request.job_id for request in gets(emulator)]
+    assert {asked.count(ref.job_id) for pair in refs.values() for ref in pair} == {5}
+
+
+async def test_maintenance_page(waiting: Waiting) -> None:
+    """A maintenance page of 55 s ends no wait, whatever it comes as; then each wait has its job."""
+    pages = ("body:html", "403", "404", "302 location=/sorry", "501", "204")
+    async with (
+        Emulator(script=JobScript(duration=90)) as emulator,
+        waiting(emulator) as (session, wait),
+    ):
+        jobs = [await session.create_job(page) for page in pages]
+        waits = [asyncio.ensure_future(wait(created)) for created in jobs]
+        await asyncio.sleep(20)
+        for page in pages:
+            await emulator.inject(f"{page} forever on=get", prompt=page)
+        await asyncio.sleep(45)
+        emulator._plans._running.clear()
+        assert all(ended.succeeded for ended in await asyncio.gather(*waits))
 
 
 async def test_refused_connections(waiting: Waiting) -> None:
     """A service that is down is asked until it comes up."""
-    async with Emulator(lives=ENDED) as emulator, waiting(emulator, policy=every(2)) as (session, wait):
+    async with Emulator(script=ENDED) as emulator, waiting(emulator, policy=every(2)) as (session, wait):
         created = await session.create_job("Fix it")
         async with emulator.refusing():
             pending = asyncio.ensure_future(wait(created.ref))
@@ -243,6 +283,18 @@ async def test_refused_connections(waiting: Waiting) -> None:
 
 
 # The deadline.
+
+
+async def test_cause_of_a_timeout(waiting: Waiting) -> None:
+    """A wait whose connections failed, and whose last poll the deadline cuts, tells that they failed."""
+    async with Emulator(faults="reset x2 on=get then hang forever on=get") as emulator:
+        async with waiting(emulator, policy=every(2)) as (session, wait):
+            created = await session.create_job("Fix it")
+            with pytest.raises(WaitTimeoutError) as caught:
+                await wait(created.ref, timeout=9)
+    assert len(gets(emulator)) == 3
+    assert "the exchange broke" in str(caught.value)
+    assert "no answer until the wait ended" not in str(caught.value)
 
 
 @pytest.mark.parametrize("fault", CUT_AT_THE_DEADLINE)
@@ -280,7 +332,7 @@ async def test_connection_never_made(open_listener: Any, waiting: Waiting) -> No
 async def test_last_poll(seconds: float, waiting: Waiting) -> None:
     """A last poll starts a second before the deadline, or a tenth of the time when that is less."""
     async with (
-        Emulator(lives=ENDLESS) as emulator,
+        Emulator(script=ENDLESS) as emulator,
         waiting(emulator, policy=every(9999)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -296,7 +348,7 @@ async def test_last_poll(seconds: float, waiting: Waiting) -> None:
 async def test_end_found_by_the_last_poll(waiting: Waiting) -> None:
     """An end that only the last poll sees is given, not a timeout."""
     async with (
-        Emulator(lives=JobLife(duration=58.5)) as emulator,
+        Emulator(script=JobScript(duration=58.5)) as emulator,
         waiting(emulator, policy=every(40)) as (session, wait),
     ):
         created = await session.create_job("Fix it")
@@ -354,7 +406,10 @@ async def test_exceptions_of_the_users_callable(waiting: Waiting) -> None:
 
 async def test_loop_that_stood_still(waiting: Waiting) -> None:
     """A loop that stood still for 30 s asks once per job afterwards, not once for each poll it missed."""
-    async with Emulator(lives=JobLife(duration=100)) as emulator, waiting(emulator, policy=every(2)) as (session, wait):
+    async with (
+        Emulator(script=JobScript(duration=100)) as emulator,
+        waiting(emulator, policy=every(2)) as (session, wait),
+    ):
         refs = [(await session.create_job("Fix it")).ref for _ in range(10)]
         waits = [asyncio.ensure_future(wait(ref)) for ref in refs]
         await asyncio.sleep(9)
@@ -376,7 +431,7 @@ async def test_loop_that_stood_still(waiting: Waiting) -> None:
 async def test_one_read(fault: str) -> None:
     """A read that fails is one request, on a fresh connection or a kept one, and ends in time with an error of ours."""
     async with (
-        Emulator(lives=ENDED) as emulator,
+        Emulator(script=ENDED) as emulator,
         emulator.session(project_id="docs", timeouts=SOON) as session,
     ):
         created = await session.create_job("Fix it")
@@ -401,7 +456,7 @@ async def test_surplus_answers() -> None:
     """What a server sends without being asked is never taken for the answer to the next request."""
     faults = ("surplus", "surplus after=0.01", "surplus:bytes", "surplus:bytes after=0.01", "overlong")
     async with (
-        Emulator(lives=ENDLESS, faults=" then ".join(f"{fault} x5 on=get" for fault in faults)) as emulator,
+        Emulator(script=ENDLESS, faults=" then ".join(f"{fault} x5 on=get" for fault in faults)) as emulator,
         emulator.session(project_id="docs") as session,
     ):
         created = await session.create_job("Fix it")

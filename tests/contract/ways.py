@@ -76,15 +76,15 @@ WAYS: Final = tuple(_OPENERS)
 
 
 def waiting_by(way: str) -> Waiting:
-    """Give a way by its name."""
+    """Return a way by its name."""
     return _OPENERS[way]
 
 
 def every(seconds: float, **settings: Any) -> PollPolicy:
-    """Give the policy of an even pace."""
+    """Return the policy of an even pace."""
     return PollPolicy(wait=tenacity.wait_fixed(seconds), **settings)
 
 
 def gets(emulator: Emulator) -> list[ReceivedRequest]:
-    """Give the reads that arrived."""
+    """Return the reads that arrived."""
     return [request for request in emulator.requests if request.method == "GET"]

@@ -1,9 +1,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
+from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
@@ -11,8 +13,8 @@ from procrastinate.schema import SchemaManager
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
-from agentjobs_async.testing import Emulator, JobLife
-from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unsure
+from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unknown
 from tests.postgresql import Server, execute
 
 SOON: dict[str, Any] = {"stalled_after": 1.0, "polling": 0.1}
@@ -37,7 +39,7 @@ async def ended(journal: Journal) -> bool:
 
 
 def tasks(database: str) -> list[tuple[str, int]]:
-    """Give the state of each task of the queue, and how often it was run."""
+    """Return the state of each task of the queue, and how often it was run."""
     return execute(database, "SELECT status::text, attempts FROM procrastinate_jobs ORDER BY id")
 
 
@@ -91,9 +93,9 @@ async def test_submitting_again(journal: Journal, database: str) -> None:
 
 
 async def test_each_its_own_fate(journal: Journal) -> None:
-    """Rejected, failed and unsure items disturb no other; what was settled by somebody is handed out again."""
+    """Rejected, failed and unknown items disturb no other; what was settled by somebody is handed out again."""
     session = FakeSession()
-    session.answers = {"p0": [rejected()], "p1": [unsure()]}
+    session.answers = {"p0": [rejected()], "p1": [unknown()]}
     session.ends = {"p2": "failed"}
     await submit(items(5), journal=journal)
     await work(session, journal, lambda: ended(journal))
@@ -145,7 +147,7 @@ async def test_stopping(journal: Journal, database: str) -> None:
     session = FakeSession(duration=FOREVER)
     session.answers = {"p1": [0.5], "p2": [0.5]}
     await submit(items(5), journal=journal, chunk=1)
-    await work(session, journal, lambda: _sent(session, 3), gate=3, chunks=5)
+    await work(session, journal, lambda: _sent(session, 3), max_sending=3, chunks=5)
     assert tasks(database) == [("todo", 1)] * 5
     counts = await journal.counts()
     assert (counts[State.SENDING], counts[State.UNKNOWN]) == (0, 0)
@@ -177,7 +179,7 @@ async def test_a_refused_key_ends_the_work(journal: Journal, database: str) -> N
     session.answers = {f"p{number}": [refused_key()] for number in range(50)}
     await submit(items(50), journal=journal, chunk=10)
     with pytest.raises(AuthError):
-        await run_worker(session.session, journal, gate=1, **SOON)
+        await run_worker(session.session, journal, max_sending=1, **SOON)
     assert len(session.sent) <= 2
     assert {status for status, _ in tasks(database)} == {"todo"}
     assert (await journal.counts())[State.PLANNED] == 50
@@ -185,7 +187,7 @@ async def test_a_refused_key_ends_the_work(journal: Journal, database: str) -> N
 
 async def test_limits(journal: Journal, database: str) -> None:
     """Two workers together keep within the limits that the journal has for all."""
-    async with Emulator(lives=JobLife(duration=0.1)) as emulator:
+    async with Emulator(script=JobScript(duration=0.1)) as emulator:
         await journal.set_limits(FleetLimits(max_active=4))
         await submit(items(30), journal=journal, chunk=5)
         policy = PollPolicy(wait=lambda _: 0.03)
@@ -213,7 +215,7 @@ async def test_a_restarted_database(postgresql: Server, journal: Journal) -> Non
         await until(lambda: _sent(session, 40))
         await asyncio.to_thread(postgresql.restart)
 
-    await asyncio.gather(work(session, journal, lambda: ended(journal), gate=4), restarts())
+    await asyncio.gather(work(session, journal, lambda: ended(journal), max_sending=4), restarts())
     assert session.agents == {f"p{number}": 1 for number in range(60)}
     assert set(states(await journal.rows()).values()) == {"completed"}
 
@@ -221,7 +223,13 @@ async def test_a_restarted_database(postgresql: Server, journal: Journal) -> Non
 async def test_wrong_settings(journal: Journal, path: Path) -> None:
     """Settings that make no sense, and a file, are refused before anything happens."""
     session = FakeSession().session
-    for settings in ({"chunks": 0}, {"stalled_after": 0}, {"polling": float("nan")}, {"gate": 0}, {"timeout": -1}):
+    for settings in (
+        {"chunks": 0},
+        {"stalled_after": 0},
+        {"polling": float("nan")},
+        {"max_sending": 0},
+        {"timeout": -1},
+    ):
         with pytest.raises(InvalidInputError, match=next(iter(settings))):
             await run_worker(session, journal, **settings)
     for chunk in (0, 1001, True):
@@ -277,7 +285,7 @@ async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.Monkey
 
 
 def failing_once(error: Exception, real: Any) -> Any:
-    """Give `real`, but for its first call, which raises."""
+    """Return `real`, but for its first call, which raises."""
     errors = [error]
 
     async def call(*arguments: Any, **settings: Any) -> Any:
@@ -319,3 +327,99 @@ async def test_a_queue_that_can_not_be_made(journal: Journal, monkeypatch: pytes
     with pytest.raises(JournalError, match="none can be made") as caught:
         await submit(items(1), journal=journal)
     assert caught.value.reason == "read_only"
+
+
+async def test_a_word_that_was_lost(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the queue could not be told, since the connection broke, is told again, and the chunk is not lost."""
+    broken = ConnectorException()
+    broken.__cause__ = psycopg.OperationalError("the connection broke")
+    real, faults = PsycopgConnector.execute_query_async, [broken, broken]
+
+    async def execute(connector: PsycopgConnector, query: LiteralString, **arguments: Any) -> None:
+        if "retry_job" in query and faults:
+            raise faults.pop()
+        await real(connector, query, **arguments)
+
+    monkeypatch.setattr(PsycopgConnector, "execute_query_async", execute)
+    session = FakeSession(duration=0.3)
+    await submit(items(2), journal=journal)
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(
+        run_worker(session.session, journal, timeout=0.1, stop=stop, stalled_after=FOREVER, polling=0.1)
+    )
+    await until(lambda: _attempted_again(database))
+    stop.set()
+    await working
+    assert faults == []
+
+
+async def _attempted_again(database: str) -> bool:
+    return bool(execute(database, "SELECT 1 FROM procrastinate_jobs WHERE attempts > 0"))
+
+
+async def test_a_chunk_that_is_held_and_not_run(journal: Journal, database: str) -> None:
+    """A chunk that the queue says a living worker runs, and which that does not, is run again."""
+    session = FakeSession(duration=FOREVER)
+    await submit(items(2), journal=journal, chunk=1)
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(session.session, journal, chunks=1, stop=stop, **SOON))
+    await until(lambda: _sent(session, 1))
+    execute(
+        database,
+        "UPDATE procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM procrastinate_workers)"
+        " WHERE status = 'todo'",
+    )
+    await until(lambda: _attempted_again(database))
+    assert len(session.sent) == 1
+    stop.set()
+    await working
+
+
+@pytest.mark.parametrize("late", ["created", "planned again"])
+async def test_items_that_no_chunk_carries(journal: Journal, database: str, late: str) -> None:
+    """Items of a chunk that was done, since they had become unknown, are followed when their late owner ends."""
+    session = FakeSession()
+    await submit(items(2), journal=journal)
+    other = await Journal.open(database, owner_timeout=1.0).__aenter__()
+    claim = await other.entries.claim("k0")
+    assert isinstance(claim, str)
+    assert other._presence is not None
+    assert other._presence._beating is not None
+    other._presence._beating.cancel()
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
+    await until(lambda: _none(database))
+    assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
+    if late == "created":
+        await other.entries.mark_created("k0", JobRef("docs", "job_of_another"))
+    else:
+        await other.entries.release_claim("k0", None, claim=claim)
+    await other.aclose()
+    await until(lambda: ended(journal))
+    assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
+    await until(lambda: _none(database))
+    stop.set()
+    await working
+
+
+async def test_items_that_somebody_waits_for(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items of dead owners that a chunk carries are not handed out once more."""
+    await submit(items(2), journal=journal)
+    async with Journal.open(database) as other:
+        await other.entries.claim("k0")
+        await other.entries.mark_created("k0", JobRef("docs", "job_1"))
+        execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
+    assert [key for _, key in await journal.entries.unfollowed(1.0, 0, 10)] == ["k0"]
+    real, sweeps = journal.entries.unfollowed, []
+
+    async def unfollowed(*arguments: Any) -> Any:
+        sweeps.append(await real(*arguments))
+        return sweeps[-1]
+
+    monkeypatch.setattr(journal.entries, "unfollowed", unfollowed)
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
+    await until(lambda: _holds(len(sweeps) > 2))
+    assert tasks(database) == [("todo", 0)]
+    stop.set()
+    await working

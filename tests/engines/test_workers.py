@@ -16,7 +16,7 @@ import pytest
 
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State
 from agentjobs_async.engines.procrastinate import defer, submit
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
 from tests.contract.children import ROOT, environment
 from tests.postgresql import Server, execute
@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("AGENTJOBS_COMING_AND_GOING", "6"))
 """For how long workers come and go; the whole sweep takes a minute."""
 GATE = 4
 LIFE = 0.4
-LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unsure_for=2.0)
+LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=2.0)
 PATIENCE = 120.0
 
 WORKER = f"""
@@ -40,7 +40,7 @@ async def main(base_url, key, place):
     policy = PollPolicy(wait=lambda _: 0.05)
     async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(place, owner_timeout=1.0) as journal:
-            await run_worker(session, journal, gate={GATE}, stalled_after=1.0, polling=0.2, stop=stop)
+            await run_worker(session, journal, max_sending={GATE}, stalled_after=1.0, polling=0.2, stop=stop)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -88,7 +88,7 @@ class Fleet:
         await until(lambda: ended(self.journal))
 
     async def check(self, count: int) -> None:
-        """See that no prompt has two agents, no id is lost, few are unsure, and the limits of all were kept."""
+        """See that no prompt has two agents, no id is lost, few are unknown, and the limits of all were kept."""
         self._complaints.seek(0)
         assert "never retrieved" not in self._complaints.read()
         rows = await self.journal.rows()
@@ -96,16 +96,16 @@ class Fleet:
         assert max(self.emulator.agents_started.values()) == 1
         assert Counter(row.state for row in rows).keys() <= {State.COMPLETED, State.UNKNOWN}
         assert len(rows) == count
-        unsure = {row.prompt for row in rows if row.state is State.UNKNOWN}
+        unknown = {row.prompt for row in rows if row.state is State.UNKNOWN}
         assert {row.prompt: row.job_id for row in rows if row.job_id}.items() <= jobs.items()
-        assert set(jobs) <= {row.prompt for row in rows if row.job_id} | unsure
-        assert len(unsure) <= GATE * self.deaths
+        assert set(jobs) <= {row.prompt for row in rows if row.job_id} | unknown
+        assert len(unknown) <= GATE * self.deaths
         starts = sorted(job.started_at for job in self.emulator.jobs.values())
         assert LIMITS.max_active is not None
         assert LIMITS.create_rate is not None
         assert _most_within(starts, LIFE) <= LIMITS.max_active
         assert _most_within(starts, LIMITS.create_rate.per) <= LIMITS.create_rate.count
-        print(f"{self.deaths} deaths among {len(self.workers)} workers, {count} items: {len(unsure)} unsure")  # noqa: T201 - the figure is what it is run for
+        print(f"{self.deaths} deaths among {len(self.workers)} workers, {count} items: {len(unknown)} unknown")  # noqa: T201 - the figure is what it is run for
 
 
 def _most_within(starts: list[float], seconds: float) -> int:
@@ -132,7 +132,7 @@ async def running(place: str, count: int, chunk: int = 10) -> AsyncIterator[Flee
     """Submit so many items, and kill in the end what is left of the workers."""
     with tempfile.TemporaryFile("w+") as complaints:
         async with (
-            Emulator(lives=JobLife(duration=LIFE), latency=0.01) as emulator,
+            Emulator(script=JobScript(duration=LIFE), latency=0.01) as emulator,
             Journal.open(place, owner_timeout=1.0) as journal,
         ):
             await journal.set_limits(LIMITS)
@@ -173,7 +173,7 @@ async def test_a_worker_that_stalls(database: str) -> None:
 
 
 async def _forgotten(place: str) -> bool:
-    """Tell whether one of the owners, the test's own among them, is taken for dead."""
+    """Return whether one of the owners, the test's own among them, is taken for dead."""
     return execute(place, "SELECT count(*) FROM agentjobs_owners") == [(2,)]
 
 
@@ -190,7 +190,7 @@ async def test_the_same_chunks_twice_at_once(database: str) -> None:
 
 
 async def test_a_restarted_database(postgresql: Server, database: str) -> None:
-    """The database restarts twice under load; the workers go on with it, and nothing is unsure."""
+    """The database restarts twice under load; the workers go on with it, and nothing is unknown."""
     async with running(database, 60) as fleet:
         workers = [await fleet.start() for _ in range(2)]
         for count in (10, 35):
@@ -202,7 +202,7 @@ async def test_a_restarted_database(postgresql: Server, database: str) -> None:
 
 
 async def test_stopping_in_good_order(database: str) -> None:
-    """A worker that gets SIGTERM ends well in the stated time, leaves nothing unsure, and gives its chunks back."""
+    """A worker that gets SIGTERM ends well in the stated time, leaves nothing unknown, and gives its chunks back."""
     async with running(database, 60) as fleet:
         worker = await fleet.start()
         await fleet.created(10)

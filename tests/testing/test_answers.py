@@ -10,10 +10,10 @@ def test_message_bytes() -> None:
 
 
 def test_reasons() -> None:
-    """A status that HTTP doesn't know is called unknown."""
+    """A status that HTTP does not define has the phrase Unknown."""
     assert [reason(404), reason(999)] == ["Not Found", "Unknown"]
 
 
 def test_error_documents() -> None:
-    """An error says why in one field."""
+    """An error document has one field, the reason."""
     assert error(405, "no", ("Allow", "GET")) == Answer(405, {"error": "no"}, (("Allow", "GET"),))

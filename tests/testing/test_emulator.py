@@ -1,24 +1,27 @@
 """The emulator as a whole, over real sockets."""
 
 import asyncio
+import logging
+import math
 import subprocess
 import sys
 from typing import Any
 
+import aiohttp
 import pytest
 
 import agentjobs_async
-from agentjobs_async.testing import Emulator, Fault, FaultPlan, JobLife, RandomLives, RateLimit
-from agentjobs_async.testing._grammar import PLACES
+from agentjobs_async.testing import Emulator, Fault, FaultPlan, JobScript, RandomScripts, RateLimit
+from agentjobs_async.testing.faults.grammar import FAULTS
+from agentjobs_async.testing.records import without_shown_credentials
 from tests.testing.wire import JOBS, ask, connected, create, read, read_reply, request, start
 
-EVERY_FAULT = [f"{kind}:{place}" if place else kind for kind, places in PLACES.items() for place in sorted(places)]
-EVERY_FAULT += ["missing:id", "103", "204", "206", "302", "429 retry-after=1", "500", "600", "999"]
+EVERY_FAULT = [*FAULTS, "missing:id", "103", "204", "206", "302", "429 retry-after=1", "500", "600", "999"]
 
 
 async def test_first_use() -> None:
     """A job is created, read while it runs, and read when it has ended."""
-    async with Emulator(lives=JobLife(duration=0)) as emulator:
+    async with Emulator(script=JobScript(duration=0)) as emulator:
         created = await ask(emulator, create(emulator, "write"))
         ended = await read(emulator, created.document["id"])
     assert (created.status, created.document["status"]) == (201, "active")
@@ -47,7 +50,7 @@ async def test_record_of_requests() -> None:
 
 
 async def test_counters() -> None:
-    """Agents are counted by prompt, connections and keys as they came."""
+    """Agents are counted by prompt; connections and keys are recorded."""
     async with Emulator(api_key="emk_1") as emulator:
         for prompt in ("a", "b", "a"):
             await start(emulator, prompt)
@@ -58,7 +61,7 @@ async def test_counters() -> None:
 
 
 async def test_errors_of_the_service() -> None:
-    """A wrong body, a wrong key, a stranger and a limit are answered with their status and an error document."""
+    """A wrong body, a wrong key, an unknown job and a limit are answered with their status and an error document."""
     async with Emulator(rate_limit=RateLimit(1)) as emulator:
         refused = await ask(emulator, request(emulator, "POST", JOBS, b"[]"))
         await start(emulator)
@@ -72,7 +75,7 @@ async def test_errors_of_the_service() -> None:
 
 
 async def test_kept_connection() -> None:
-    """Requests one after the other, and several at once, are served on one connection."""
+    """Requests in sequence, and several at once, are served on one connection."""
     async with Emulator() as emulator, connected(emulator) as (reader, writer):
         writer.write(create(emulator))
         await read_reply(reader)
@@ -82,9 +85,9 @@ async def test_kept_connection() -> None:
 
 
 @pytest.mark.looptime
-async def test_lives_follow_the_clock_of_the_loop() -> None:
-    """A life of minutes is lived in skipped time."""
-    async with Emulator(lives=RandomLives(shortest=110, longest=190)) as emulator:
+async def test_jobs_follow_the_clock_of_the_loop() -> None:
+    """A job of minutes runs in skipped time."""
+    async with Emulator(script=RandomScripts(shortest=110, longest=190)) as emulator:
         job_id = await start(emulator)
         statuses = []
         for _ in range(3):
@@ -95,10 +98,10 @@ async def test_lives_follow_the_clock_of_the_loop() -> None:
 
 @pytest.mark.looptime
 async def test_scripts() -> None:
-    """A life can be scripted for a prompt or a project, the newest first."""
-    async with Emulator(lives=JobLife(duration=1000), speed=10) as emulator:
-        emulator.script(JobLife(duration=10, outcome="failed"), project_id="web")
-        emulator.script(JobLife(duration=10, outcome="archived"), prompt="b")
+    """A script can be set for a prompt or a project; the newest holds."""
+    async with Emulator(script=JobScript(duration=1000), speed=10) as emulator:
+        emulator.script(JobScript(duration=10, outcome="failed"), project_id="web")
+        emulator.script(JobScript(duration=10, outcome="archived"), prompt="b")
         ids = [
             await start(emulator, prompt, f"/v2/agent/{project}/job")
             for project, prompt in ["aa", ("web", "a"), ("web", "b")]
@@ -111,7 +114,7 @@ async def test_scripts() -> None:
 
 @pytest.mark.looptime
 async def test_latency() -> None:
-    """Every answer takes its time."""
+    """Every answer is sent after the latency."""
     loop = asyncio.get_running_loop()
     async with Emulator(latency=7) as emulator:
         before = loop.time()
@@ -121,13 +124,13 @@ async def test_latency() -> None:
 
 @pytest.mark.parametrize("plan", ["500 x2 then reset", FaultPlan.parse("500"), Fault("500")])
 async def test_faults_from_the_start(plan: Any) -> None:
-    """A plan of all requests is given as text or as a value."""
+    """A plan for all requests is a text or a value."""
     async with Emulator(faults=plan) as emulator:
         assert (await ask(emulator, create(emulator))).status == 500
 
 
 async def test_injected_faults() -> None:
-    """A plan meets the prompt, project or job it is for, the reads of its jobs included."""
+    """A plan applies to its prompt, project or job, and to reads of the jobs of its prompt."""
     async with Emulator() as emulator:
         await emulator.inject("500 x2", prompt="a")
         await emulator.inject("501", project_id="web")
@@ -143,7 +146,7 @@ async def test_injected_faults() -> None:
 
 @pytest.mark.parametrize(("plan", "started"), [("500", 1), ("close", 1), ("400", 0), ("307", 0), ("500 agent=no", 0)])
 async def test_agents_started_under_faults(plan: str, started: int) -> None:
-    """A create under a fault starts the agent or not, as the fault has it."""
+    """A create under a fault starts the agent or not, as the fault says."""
     async with Emulator(faults=plan) as emulator:
         async with connected(emulator) as (reader, writer):
             writer.write(create(emulator))
@@ -153,14 +156,14 @@ async def test_agents_started_under_faults(plan: str, started: int) -> None:
 
 
 async def test_key_echoed() -> None:
-    """The server can give the key back, in a document or in an error."""
+    """The server can echo the key, in a document or in an error."""
     async with Emulator(faults='document model={key} then 500 error="bad {key:base64}"') as emulator:
         assert (await ask(emulator, create(emulator))).document["model"] == emulator.api_key
         assert (await ask(emulator, create(emulator))).document["error"].startswith("bad ZW1r")
 
 
 async def test_placeholders_are_for_faults() -> None:
-    """A good answer never holds the key, whatever a client calls its project."""
+    """An answer without a fault never has the key, whatever the name of the project."""
     async with Emulator() as emulator:
         reply = await ask(emulator, create(emulator, "write", "/v2/agent/%7Bkey%7D/job"))
     assert reply.document["source"]["repository"] == "acme/{key}"
@@ -175,7 +178,7 @@ async def test_foreign_origin() -> None:
 
 
 async def test_refusing() -> None:
-    """Connections are refused inside of the block, and taken again after it on the same port."""
+    """Connections are refused inside the block, and accepted after it on the same port."""
     async with Emulator() as emulator:
         url = emulator.base_url
         with pytest.raises(ConnectionRefusedError):
@@ -187,7 +190,7 @@ async def test_refusing() -> None:
 
 @pytest.mark.looptime
 async def test_refusal_from_the_start() -> None:
-    """A plan that begins with refusals closes the listener for as long as all of them last."""
+    """A plan that begins with refusals closes the listener for the sum of their times."""
     async with Emulator(faults="refuse for=2 x2 then 500") as emulator:
         await asyncio.sleep(3.9)
         with pytest.raises(ConnectionRefusedError):
@@ -212,7 +215,7 @@ async def test_refusal_after_an_answer() -> None:
 
 @pytest.mark.looptime
 async def test_injected_refusal_holds_at_once() -> None:
-    """A refusal injected refuses the very next connection."""
+    """An injected refusal refuses the next connection."""
     async with Emulator() as emulator:
         await emulator.inject("refuse for=inf")
         with pytest.raises(ConnectionRefusedError):
@@ -236,8 +239,8 @@ async def test_every_fault_ends_with_the_emulator(text: str) -> None:
 
 
 async def test_restart() -> None:
-    """Entered again, an emulator listens on the same port and knows its jobs."""
-    emulator = Emulator(lives=JobLife(duration=0))
+    """Entered again, an emulator listens on the same port and still has its jobs."""
+    emulator = Emulator(script=JobScript(duration=0))
     async with emulator:
         url, job_id = emulator.base_url, await start(emulator)
     with pytest.raises(ConnectionRefusedError):
@@ -248,7 +251,7 @@ async def test_restart() -> None:
 
 
 async def test_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session is made for the emulator, with the settings given on top."""
+    """A session has the address and key of the emulator, which its settings override."""
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(agentjobs_async, "AgentJobsSession", lambda *_base, **settings: made.append(settings))
     async with Emulator() as emulator:
@@ -259,7 +262,7 @@ async def test_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_client_stands_without_the_emulator() -> None:
-    """Importing the package doesn't import the emulator."""
+    """Importing the package does not import the emulator."""
     code = (
         "import sys, agentjobs_async; sys.exit(any('testing' in n for n in sys.modules if n.startswith('agentjobs')))"
     )
@@ -267,13 +270,75 @@ def test_the_client_stands_without_the_emulator() -> None:
 
 
 def test_session_before_the_emulator_runs() -> None:
-    """An emulator that does not run has no address, and says so."""
+    """An emulator that does not run has no address; the error says so."""
     with pytest.raises(RuntimeError, match="does not run yet: make the session within async with"):
         Emulator().session()
 
 
-@pytest.mark.parametrize("setting", [{"speed": 0}, {"speed": -1}, {"latency": -0.1}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"speed": speed} for speed in (0, -1, math.inf, math.nan, True, "2", None)),
+        *({"latency": latency} for latency in (-0.1, math.inf, math.nan, False, "0")),
+    ],
+)
 def test_settings_out_of_bounds(setting: dict[str, Any]) -> None:
-    """A speed that no job lives at, and a latency before the request, are refused."""
+    """A speed that is not above 0, and a negative latency, are refused."""
     with pytest.raises(ValueError, match="latency must be at least 0, and speed above 0"):
         Emulator(**setting)
+
+
+async def test_head() -> None:
+    """The answer to HEAD has no body, and the connection's next answer is whole."""
+    async with Emulator(faults="ok then 503 then ok forever") as emulator, connected(emulator) as (reader, writer):
+        for status in (405, 503):
+            writer.write(request(emulator, "HEAD"))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d " % status)
+            assert b"Content-Length: 0" not in head
+        writer.write(create(emulator))
+        assert (await read_reply(reader)).status == 201
+        async with asyncio.timeout(5), aiohttp.ClientSession() as client:
+            for _ in range(2):
+                answer = await client.head(emulator.foreign.url)
+                assert (answer.status, await answer.read()) == (200, b"")
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1", "HTTPS://other.example:99"])
+async def test_absolute_target(origin: str) -> None:
+    """A target in absolute form, as proxies get it, is served like its path and recorded as sent."""
+    async with Emulator() as emulator:
+        reply = await ask(emulator, create(emulator, "write", f"{origin}{JOBS}"))
+        assert reply.status == 201
+        reply = await ask(emulator, request(emulator, "GET", f"{origin}{JOBS}/{reply.document['id']}?a=b"))
+        assert reply.status == 200
+        assert (await ask(emulator, request(emulator, "GET", f"{origin}?a=/v2"))).status == 404
+        first = emulator.requests[0]
+        assert (first.target, first.project_id, first.prompt) == (f"{origin}{JOBS}", "docs", "write")
+
+
+async def test_log_of_requests(caplog: pytest.LogCaptureFixture) -> None:
+    """Each request is one log line: its target, the status, the fault; never the key."""
+    caplog.set_level(logging.INFO, "agentjobs_async.testing")
+    async with Emulator(faults="ok x2 then hang:body for=0") as emulator:
+        job_id = await start(emulator)
+        await read(emulator, job_id)
+        await read(emulator, job_id)
+        await ask(emulator, request(emulator, "GET", f"/?{emulator.api_key}"))
+        emulator.script(JobScript(job_id="two\nlines"))
+        await start(emulator)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"POST {JOBS} 201 job_000001",
+        f"GET {JOBS}/job_000001 200",
+        f"GET {JOBS}/job_000001 200 by hang:body for=0",
+        "GET /?*** 404",
+        f"POST {JOBS} 201 two\\nlines",
+    ]
+
+
+def test_headers_are_shown_without_credentials() -> None:
+    """No repr of headers, or of a part of them, has a credential; the values are whole."""
+    headers = without_shown_credentials([("Host", "x"), ("AUTHORIZATION", "Bearer k"), ("Cookie", "k"), ("X-A", "a")])
+    assert "'k'" not in repr(headers) + repr(dict(headers)) + repr([*headers.values()])
+    assert repr(headers["X-A"]) == "'a'"
+    assert (headers["authorization"], headers.getall("cookie")) == ("Bearer k", ["k"])

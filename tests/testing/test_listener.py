@@ -11,15 +11,18 @@ from agentjobs_async.testing._listener import Exchange, Listener
 
 
 class Echo:
-    """A listener that answers with the body it got, and those that it opened it for."""
+    """A listener that answers with the body of the request, and its exchanges."""
 
     def __init__(self, *, keep_alive: bool = True) -> None:
         self.keep_alive = keep_alive
         self.exchanges: list[Exchange] = []
+        self.delay = asyncio.Event()
+        self.delay.set()
         self.listener = Listener(self.answer, "127.0.0.1", 0)
 
     async def answer(self, exchange: Exchange) -> bool:
         self.exchanges.append(exchange)
+        await self.delay.wait()
         if exchange.received.body == b"break":
             exchange.transport.abort()
         await exchange.send(b"<" + exchange.received.body + b">")
@@ -37,7 +40,7 @@ class Echo:
 
 
 async def until(done: Callable[[], object]) -> None:
-    """Let the loop turn until something holds."""
+    """Run the loop until a condition is true."""
     while not done():  # noqa: ASYNC110 - what the server does inside has no event
         await asyncio.sleep(0)
 
@@ -47,7 +50,7 @@ def post(body: bytes) -> bytes:
 
 
 async def test_requests_and_connections() -> None:
-    """A request is handed over as it was sent, with the number of its connection."""
+    """The handler gets a request as it was sent, with the number of its connection."""
     async with Echo() as echo:
         for _ in range(2):
             reader, writer = await echo.connect()
@@ -63,7 +66,7 @@ async def test_requests_and_connections() -> None:
 
 
 async def test_connection_closed_by_the_handler() -> None:
-    """The handler says whether a connection stays open."""
+    """The handler decides whether a connection stays open."""
     async with Echo(keep_alive=False) as echo:
         reader, writer = await echo.connect()
         writer.write(post(b""))
@@ -72,7 +75,7 @@ async def test_connection_closed_by_the_handler() -> None:
 
 
 async def test_connection_gone_amid_the_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """An answer to a connection that has just broken is given up without a word."""
+    """An answer to a connection that has just broken is dropped without a log line."""
     with caplog.at_level(logging.WARNING):
         async with Echo() as echo:
             reader, writer = await echo.connect()
@@ -83,7 +86,7 @@ async def test_connection_gone_amid_the_answer(caplog: pytest.LogCaptureFixture)
 
 
 async def test_client_gone_amid_its_request(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that leaves amid its request disturbs nobody."""
+    """A client that leaves amid its request does not disturb the next one."""
     with caplog.at_level(logging.WARNING):
         async with Echo() as echo:
             _, writer = await echo.connect()
@@ -98,8 +101,106 @@ async def test_client_gone_amid_its_request(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_half_closed_client(pieces: int) -> None:
+    """A client that closes its side after whole requests gets every answer, then the connection ends."""
+    async with Echo() as echo:
+        reader, writer = await echo.connect()
+        data = post(b"1") + post(b"2")
+        for number in range(pieces):
+            writer.write(data[number * len(data) // pieces : (number + 1) * len(data) // pieces])
+            await writer.drain()
+        writer.write_eof()
+        assert await reader.read() == b"<1><2>"
+        await until(lambda: not echo.listener._server.open)
+        writer.close()
+
+
+async def test_half_closed_client_later() -> None:
+    """A client that closes its side before its answer still gets it."""
+    async with Echo() as echo:
+        echo.delay = asyncio.Event()
+        reader, writer = await echo.connect()
+        writer.write(post(b"1"))
+        await until(lambda: echo.exchanges)
+        writer.write_eof()
+        await echo.exchanges[0].ended.wait()
+        echo.delay.set()
+        assert await reader.read() == b"<1>"
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST", post(b"1234")[:-2]])
+async def test_half_closed_amid_a_request(sent: bytes) -> None:
+    """A client that closes its side before its request is whole gets no answer."""
+    async with Echo() as echo:
+        reader, writer = await echo.connect()
+        writer.write(sent)
+        writer.write_eof()
+        assert await reader.read() == b""
+        await until(lambda: not echo.listener._server.open)
+        writer.close()
+    assert echo.exchanges == []
+
+
+async def test_expect_continue() -> None:
+    """A client that expects 100 Continue before its body gets it."""
+    async with Echo() as echo:
+        reader, writer = await echo.connect()
+        head, body = post(b"1234").replace(b"X-A: 1", b"Expect: 100-Continue").split(b"\r\n\r\n")
+        writer.write(head + b"\r\n\r\n")
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert await reader.readexactly(6) == b"<1234>"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nAuthorization: Bearer emk_secret\r\nno header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nAuthorization: Bearer emk_secret\x00\r\n\r\n",
+        b"GET /%s HTTP/1.1\r\n\r\n" % (b"x" * 10_000),
+        post(b"")[:-2] + b"Content-Length: 7\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n\r\n",
+    ],
+)
+async def test_broken_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A request that is not HTTP is answered with 400, and one log line that quotes nothing of it."""
+    caplog.set_level(logging.DEBUG, "agentjobs_async")
+    caplog.set_level(logging.DEBUG, "aiohttp")
+    async with Echo() as echo:
+        reader, writer = await echo.connect()
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
+        writer.close()
+    assert echo.exchanges == []
+    (record,) = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert record.getMessage().startswith("a request from 127.0.0.1 is no HTTP: ")
+    assert all(record.exc_info is None for record in caplog.records)
+    assert "emk_secret" not in caplog.text
+
+
+async def test_good_request_before_a_broken_one(caplog: pytest.LogCaptureFixture) -> None:
+    """A broken request does not affect the good one before it."""
+    async with Echo() as echo:
+        echo.delay = asyncio.Event()
+        reader, writer = await echo.connect()
+        writer.write(post(b"1234"))
+        await until(lambda: echo.exchanges)
+        writer.write(b"nonsense\r\n\r\n")
+        await until(lambda: [handler for handler in echo.listener._server.open if handler._messages])
+        echo.delay.set()
+        assert (await reader.read()).startswith(b"<1234>HTTP/1.0 400 ")
+        writer.close()
+    assert len(caplog.records) == 1
+
+
 async def test_body_that_is_no_http() -> None:
-    """A request whose body is broken is not handed over."""
+    """A request whose body is broken does not reach the handler."""
     async with Echo() as echo:
         _, writer = await echo.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -111,7 +212,7 @@ async def test_body_that_is_no_http() -> None:
 
 
 async def test_refuse_and_listen() -> None:
-    """Refusing breaks what is open and takes no connection, until it listens again on the same port."""
+    """Refusing breaks open connections and accepts none, until it listens again on the same port."""
     async with Echo() as echo:
         port = echo.listener.port
         reader, writer = await echo.connect()
@@ -131,7 +232,7 @@ async def test_refuse_and_listen() -> None:
 
 
 async def test_close_with_open_connections() -> None:
-    """Closing waits for no idle connection, no unfinished request, and no connection just made."""
+    """Closing does not wait for an idle connection, an unfinished request, or a connection just made."""
     async with Echo() as echo:
         streams = [await echo.connect() for _ in range(3)]
         streams[0][1].write(post(b""))
@@ -148,7 +249,7 @@ async def test_close_with_open_connections() -> None:
 
 
 async def test_spawned_work_ends_with_the_server() -> None:
-    """Work beside the requests is cancelled at the end."""
+    """Work beside the requests is cancelled when the server closes."""
     ended = asyncio.Event()
 
     async def work() -> None:
@@ -164,5 +265,5 @@ async def test_spawned_work_ends_with_the_server() -> None:
 
 
 def test_address_of_version_six() -> None:
-    """An address of IP version 6 stands in brackets in a URL."""
+    """An IPv6 address is in brackets in the URL."""
     assert Listener(Echo().answer, "::1", 80).url == "http://[::1]:80"

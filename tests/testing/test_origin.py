@@ -7,7 +7,7 @@ from agentjobs_async.testing import ForeignOrigin
 
 
 async def test_counts_and_forges() -> None:
-    """It records what it gets and answers everything with a forged job."""
+    """It records every request, and answers it with a forged job."""
     async with ForeignOrigin() as origin:
         host, port = origin.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

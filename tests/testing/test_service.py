@@ -1,4 +1,4 @@
-"""The well-behaved service."""
+"""The service without faults."""
 
 import json
 from datetime import UTC, datetime
@@ -7,15 +7,15 @@ from typing import Any
 import attrs
 import pytest
 
-from agentjobs_async.testing import JobLife, RateLimit, ReceivedRequest
-from agentjobs_async.testing._service import Place, Service, locate, read_prompt
+from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
+from agentjobs_async.testing._service import EmulatedService, Place, locate, read_prompt
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
 
 
-def service(life: JobLife = JobLife(), limit: RateLimit | None = None, speed: float = 1.0) -> Service:  # noqa: B008 - a frozen value
-    return Service(api_key="k", life_of=lambda _project_id, _prompt: life, rate_limit=limit, speed=speed)
+def service(life: JobScript = JobScript(), limit: RateLimit | None = None, speed: float = 1.0) -> EmulatedService:  # noqa: B008 - a frozen value
+    return EmulatedService(api_key="k", script_of=lambda _project_id, _prompt: life, rate_limit=limit, speed=speed)
 
 
 def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: float = 0.0) -> ReceivedRequest:
@@ -40,7 +40,7 @@ CREATE = request("POST", body=b'{"prompt": "write"}')
     ],
 )
 def test_locate(target: str, place: Place | None) -> None:
-    """Ids are one segment of the path each, percent-decoded."""
+    """Each id is one segment of the path, percent-decoded."""
     assert locate(target) == place
 
 
@@ -57,19 +57,19 @@ def test_locate(target: str, place: Place | None) -> None:
     ],
 )
 def test_bodies_refused(body: bytes, error: str) -> None:
-    """A body without a prompt is refused with the reason."""
+    """A body without a valid prompt is refused with the reason."""
     answer = service().answer(request("POST", body=body), NOW)
     assert (answer.status, answer.document) == (400, {"error": error})
 
 
 def test_prompt_as_it_is() -> None:
-    """A good prompt is taken as it is."""
+    """A valid prompt is kept unchanged."""
     assert read_prompt(b'{"prompt": " \\u00e9 ", "more": 1}') == " \u00e9 "
 
 
 def test_new_job() -> None:
-    """A create answers 201 with an active job."""
-    answer = service(JobLife(duration=0, outcome="archived")).answer(CREATE, NOW)
+    """A create is answered with 201 and an active job."""
+    answer = service(JobScript(duration=0, outcome="archived")).answer(CREATE, NOW)
     assert (answer.status, answer.document) == (
         201,
         {
@@ -84,8 +84,8 @@ def test_new_job() -> None:
     )
 
 
-def after(life: JobLife, seconds: float, speed: float = 1.0) -> Any:
-    """Give the answer to a read so long after a create."""
+def after(life: JobScript, seconds: float, speed: float = 1.0) -> Any:
+    """Return the answer to a read `seconds` after a create."""
     emulated = service(life, speed=speed)
     job_id = emulated.answer(CREATE, NOW).document["id"]
     return emulated.answer(request(target=f"{JOBS}/{job_id}", at=seconds), NOW)
@@ -94,27 +94,27 @@ def after(life: JobLife, seconds: float, speed: float = 1.0) -> Any:
 @pytest.mark.parametrize(
     ("life", "seconds", "shown"),
     [
-        (JobLife(duration=5), 4.9, ("active", None, None)),
-        (JobLife(duration=5), 5, ("completed", "https://code.example/acme/docs/pull/job_000001", None)),
-        (JobLife(duration=5, pull_request=False), 5, ("completed", None, None)),
-        (JobLife(duration=5, outcome="failed"), 5, ("failed", None, None)),
-        (JobLife(duration=5, outcome="archived"), 5, ("archived", None, "2026-01-01T00:00:05.000Z")),
+        (JobScript(duration=5), 4.9, ("active", None, None)),
+        (JobScript(duration=5), 5, ("completed", "https://code.example/acme/docs/pull/job_000001", None)),
+        (JobScript(duration=5, pull_request=False), 5, ("completed", None, None)),
+        (JobScript(duration=5, outcome="failed"), 5, ("failed", None, None)),
+        (JobScript(duration=5, outcome="archived"), 5, ("archived", None, "2026-01-01T00:00:05.000Z")),
     ],
 )
-def test_life(life: JobLife, seconds: float, shown: tuple[str | None, ...]) -> None:
-    """A read shows the job as its script has it at that moment."""
+def test_life(life: JobScript, seconds: float, shown: tuple[str | None, ...]) -> None:
+    """A read shows the job as its script says for that moment."""
     document = after(life, seconds).document
     assert (document["status"], document["prLink"], document["archivedAt"]) == shown
 
 
 def test_speed() -> None:
-    """At a speed of ten a job of five seconds ends after half a one."""
-    assert after(JobLife(duration=5, outcome="archived"), 0.5, speed=10).document["archivedAt"][17:] == "00.500Z"
+    """At a speed of ten a job of five seconds ends after half a second."""
+    assert after(JobScript(duration=5, outcome="archived"), 0.5, speed=10).document["archivedAt"][17:] == "00.500Z"
 
 
 def test_not_visible_yet() -> None:
     """A job may be invisible for a while after its creation."""
-    life = JobLife(visible_after=2)
+    life = JobScript(visible_after=2)
     assert [after(life, seconds).status for seconds in (1.9, 2)] == [404, 200]
 
 
@@ -130,21 +130,21 @@ def test_strangers(target: str) -> None:
 
 @pytest.mark.parametrize(("method", "target", "allowed"), [("GET", JOBS, "POST"), ("DELETE", f"{JOBS}/job_1", "GET")])
 def test_other_methods(method: str, target: str, allowed: str) -> None:
-    """Another method is refused with the one that is allowed."""
+    """Another method is refused, with the allowed one in a header."""
     answer = service().answer(request(method, target), NOW)
     assert (answer.status, answer.headers) == (405, (("Allow", allowed),))
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "k"}])
 def test_wrong_key(headers: dict[str, str]) -> None:
-    """Without the key nothing is done."""
+    """A request without the right key is refused and starts nothing."""
     emulated = service()
     answer = emulated.answer(attrs.evolve(CREATE, headers=headers), NOW)
     assert (answer.status, emulated.jobs) == (401, {})
 
 
 def test_rate_limit() -> None:
-    """A create beyond the limit is refused with the seconds to wait, and starts nothing."""
+    """A create over the limit is refused with the seconds to wait, and starts nothing."""
     emulated = service(limit=RateLimit(1, per=60))
     answers = [emulated.answer(CREATE, NOW) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 429]
@@ -153,7 +153,7 @@ def test_rate_limit() -> None:
 
 
 def test_agent_not_started() -> None:
-    """A create that isn't carried out leaves no job and takes no place of the limit."""
+    """A create that starts no agent leaves no job and does not count for the limit."""
     emulated = service(limit=RateLimit(1))
     assert emulated.answer(CREATE, NOW, start_agent=False).status == 201
     assert emulated.jobs == {}
@@ -161,8 +161,8 @@ def test_agent_not_started() -> None:
 
 
 def test_scripted_id() -> None:
-    """A script may choose the id, whatever it holds."""
-    emulated = service(JobLife(job_id="a/b ?#\u00e9"))
+    """A script may set the id, with any characters."""
+    emulated = service(JobScript(job_id="a/b ?#\u00e9"))
     document = emulated.answer(CREATE, NOW).document
     answer = emulated.answer(request(target=f"{JOBS}/a%2Fb%20%3F%23%C3%A9", at=1), NOW)
     assert answer.document["id"] == document["id"] == "a/b ?#\u00e9"
@@ -171,4 +171,10 @@ def test_scripted_id() -> None:
 
 def test_documents_are_json() -> None:
     """Every document can be written as JSON."""
-    assert json.loads(json.dumps(after(JobLife(), 1).document))["id"] == "job_000001"
+    assert json.loads(json.dumps(after(JobScript(), 1).document))["id"] == "job_000001"
+
+
+def test_any_id() -> None:
+    """An id that UTF-8 cannot encode is answered like any other; a client must refuse it."""
+    answer = service(JobScript(job_id="\ud800", duration=0)).answer(CREATE, NOW)
+    assert (answer.status, answer.document["id"]) == (201, "\ud800")

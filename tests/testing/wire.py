@@ -1,4 +1,4 @@
-"""A client that sees every byte, for tests of a server."""
+"""A client that reads raw bytes, for tests of a server."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ JOBS = "/v2/agent/docs/job"
 
 @attrs.frozen
 class Reply:
-    """A response as it was read."""
+    """A response that was read."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -48,7 +48,7 @@ async def connected(emulator: Emulator) -> AsyncIterator[tuple[asyncio.StreamRea
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
-    """Read one response whose length is told."""
+    """Read one response, whose body has a Content-Length."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
     headers = tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
@@ -58,21 +58,21 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 async def ask(emulator: Emulator, data: bytes) -> Reply:
-    """Send a request on a connection of its own and read its one response."""
+    """Send a request on a new connection and read its response."""
     async with connected(emulator) as (reader, writer):
         writer.write(data)
         return await read_reply(reader)
 
 
 async def ask_to_the_end(emulator: Emulator, data: bytes) -> bytes:
-    """Send a request and read what comes until the server closes."""
+    """Send a request and read until the server closes."""
     async with connected(emulator) as (reader, writer):
         writer.write(data)
         return await reader.read()
 
 
 async def start(emulator: Emulator, prompt: str = "write", path: str = JOBS) -> str:
-    """Create a job and give its id."""
+    """Create a job and return its id."""
     reply = await ask(emulator, create(emulator, prompt, path))
     return str(reply.document["id"])
 

@@ -41,6 +41,7 @@ from agentjobs_async import (
     TrackerStats,
     WaitEnded,
     WaitResult,
+    WaitStarted,
     WaitTimeoutError,
     __version__,
     wait_for_job,
@@ -59,7 +60,7 @@ from agentjobs_async.batch import (
     run_batch,
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
-from agentjobs_async.testing import Emulator, JobLife
+from agentjobs_async.testing import Emulator, JobScript
 
 
 async def first_screen() -> None:
@@ -104,6 +105,7 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
             retry=tenacity.retry_if_exception_type((OSError, TimeoutError)),
             not_found_grace=30,
             max_bad_answers=5,
+            answer_grace=60,
             max_retry_after=60,
         ),
         budget=PollBudget(in_flight=50, per_second=20),
@@ -114,6 +116,8 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
         allow_insecure=False,
         user_agent="docs-bot/1.0",
         hooks=[hook, LoggingHook(), on_event, print],
+        create_refusals={503},
+        statuses={"cancelled": JobStatus.FAILED},
     )
 
 
@@ -214,6 +218,8 @@ def on_event(event: Event) -> None:
             assert_type((job, previous), tuple[AgentJob, AgentJob])
         case PollFailed(ref, error, polls):
             assert_type((ref, error, polls), tuple[JobRef, BaseException, int])
+        case WaitStarted(ref):
+            assert_type(ref, JobRef)
         case WaitEnded(ref, job, error, polls, elapsed):
             assert_type((ref, job), tuple[JobRef, AgentJob | None])
             assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
@@ -276,6 +282,7 @@ async def batches(session: AgentJobsSession) -> None:
         assert_type(await journal.unknown(), list[JournalRow])
         assert_type([row async for row in old.rows(State.FAILED)], list[JournalRow])
         await journal.resolve("a", job_id="job_1")
+        await journal.resolve("c", job_id=JobRef.from_token("web/job_1"))
         await journal.resolve("b", send_again=True)
         assert_type(await journal.retry("c"), str)
     run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
@@ -290,7 +297,9 @@ async def machines(session: AgentJobsSession) -> None:
         assert_type(await journal.limits(), FleetLimits)
         assert_type(await submit([BatchItem("a", "x")], journal=journal), Refusals)
         assert_type(await defer(["a"], journal=journal, chunk=50), int)
-        await run_worker(session, journal, chunks=50, gate=5, timeout=None, stop=asyncio.Event(), on_result=print)
+        await run_worker(
+            session, journal, chunks=50, max_sending=5, timeout=None, stop=asyncio.Event(), on_result=print
+        )
         async with BatchWorker(session, journal) as worker:
             assert_type(await worker.run(["a"]), tuple[str, ...])
             assert_type(worker.stats(), BatchStats)
@@ -301,7 +310,7 @@ async def machines(session: AgentJobsSession) -> None:
 
 async def own_test() -> None:
     async with Emulator() as emulator:
-        emulator.script(JobLife(duration=0.05))
+        emulator.script(JobScript(duration=0.05))
         async with emulator.session(project_id="docs") as session:
             assert_type(session, AgentJobsSession)
             assert_type(await session.run_job("Say hello"), AgentJob)

@@ -1,0 +1,93 @@
+"""Leaving a block of the current task early: at a loop time, or when another task interrupts it."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["CancelScope", "wait_until_left"]
+
+_GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
+_TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
+
+
+class CancelScope:
+    """A block that is left early at the loop time `deadline`, or when `interrupt` is called; `ended` is true then.
+
+    At the deadline, the loop runs a few more turns before the block is cut: a response that arrived while the loop was
+    blocked is read first, and counts. While the block runs, the scope is in `group`, whose owner can interrupt all.
+
+    Its timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
+
+    A scope cancels the task and takes the cancellation back, as `asyncio.timeout` does. That is not used because it
+    costs each read two more coroutines, has no grace turns, and can't be interrupted for another reason.
+    """
+
+    __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "deadline", "ended", "reason")
+
+    _loop: asyncio.AbstractEventLoop
+    _task: "asyncio.Task[object]"
+
+    def __init__(self, deadline: float | None = None, group: "set[CancelScope] | None" = None) -> None:
+        self.deadline = deadline
+        self.ended = False
+        """Whether the block was cut."""
+        self.reason: Exception | None = None
+        """The argument of `interrupt`; `None` when the deadline cut the block."""
+        self._group = group
+        self._handle: asyncio.Handle | None = None
+
+    def interrupt(self, reason: Exception | None = None) -> None:
+        """Cut the block at the next turn of the loop, for `reason`; further calls change nothing."""
+        if not self.ended and self.reason is None:
+            self.reason = reason
+            self._set(self._loop.call_soon(self._cancel, context=Context()))
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a scope is a block of a task")
+        self._task = task
+        self._loop = task.get_loop()
+        self._cancelling = task.cancelling()
+        if self._group is not None:
+            self._group.add(self)
+        if self.deadline is not None:
+            self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_TURNS, context=Context())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if self._group is not None:
+            self._group.discard(self)
+        if self._handle is not None:
+            self._handle.cancel()
+        if not self.ended:
+            return False
+        # Swallow our own cancellation only: if others cancelled the task as well, CancelledError goes on.
+        return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
+
+    def _cut(self, turns: int) -> None:
+        if turns:
+            self._set(self._loop.call_soon(self._cut, turns - 1, context=Context()))
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self.ended = True
+        self._task.cancel()
+
+    def _set(self, handle: asyncio.Handle) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = handle
+
+
+async def wait_until_left(busy: Callable[[], object]) -> None:
+    """Wait until `busy` returns false, for a few turns at most: a user's callable may swallow its cancellation."""
+    for _ in range(_TURNS_TO_LEAVE):
+        if not busy():
+            break
+        await asyncio.sleep(0)

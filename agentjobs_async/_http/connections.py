@@ -1,0 +1,186 @@
+"""aiohttp's connections as this package needs them. The only module that uses private names of aiohttp.
+
+Their presence is checked when a session opens: with a version of aiohttp that lacks one, it must not open.
+"""
+
+import socket
+from contextvars import Context, ContextVar
+from functools import partial
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+
+from agentjobs_async._http.name_lookup import Names
+from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.telemetry import RunApart
+
+__all__ = ["Pool", "Resolver", "asked_once"]
+
+_PRIVATE: Final = {
+    aiohttp.TCPConnector: ("_close", "_create_connection", "_release"),
+    ResponseHandler: (
+        "abort",
+        "close",
+        "connection_lost",
+        "connection_made",
+        "data_received",
+        "resume_reading",
+        "set_response_params",
+    ),
+}
+
+
+class Connection(ResponseHandler):
+    """A connection that is aborted whenever aiohttp would close it.
+
+    A graceful close waits for a silent server: TLS for its close_notify, for 30 s; plain TCP without limit, until it
+    has sent its buffer. So the rest of a cancelled create would still be sent, and might start an agent.
+
+    It is aborted as well when the server sends data while no request is under way. Such data would be read as the
+    response to the next request, and a flood of it would fill the memory.
+
+    Attributes:
+        idle: Whether the connection is in the pool.
+    """
+
+    def __init__(self, pool: "Pool") -> None:
+        super().__init__(loop=pool._loop)  # noqa: SLF001 - the connector has no public name for its loop
+        self._pool = pool
+        self.idle = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._pool.open.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._pool.open.discard(self)
+        super().connection_lost(exc)
+
+    def set_response_params(self, **parameters: Any) -> None:
+        self.idle = False  # the first call by aiohttp after it took a connection out of the pool
+        super().set_response_params(**parameters)
+
+    def data_received(self, data: bytes) -> None:
+        if self.idle and data:
+            self.abort()
+        else:
+            super().data_received(data)
+
+    def resume_reading(self, *arguments: bool, **options: bool) -> None:
+        # The loop keeps the context in which a socket is watched for as long as the connection is kept.
+        Context().run(super().resume_reading, *arguments, **options)
+
+    def close(self) -> None:
+        self.abort()
+
+
+_MADE: ContextVar[list[Connection]] = ContextVar("connections made for the request under way")
+
+
+class Pool(aiohttp.TCPConnector):
+    """A pool of `Connection`s.
+
+    It has no limit: the time that a request waits for a free connection would count as a slow server. Callers limit
+    themselves. Connections, and the timer that closes idle ones, outlive the request that makes them: they are made in
+    an empty context.
+
+    Raises:
+        InvalidInputError: This version of aiohttp lacks a name that is needed.
+
+    Attributes:
+        open: All open connections, in use or idle.
+    """
+
+    def __init__(self, resolver: "Resolver", *, force_close: bool = False) -> None:
+        _check(_PRIVATE)
+        # With its own DNS cache, aiohttp shields look-ups from cancellation in tasks that outlive the call.
+        super().__init__(limit=0, use_dns_cache=False, resolver=resolver, force_close=force_close)
+        _check({self: ("_factory", "_loop")})
+        self.open: set[Connection] = set()
+        self._factory: Any = self._made
+
+    def break_off(self) -> None:
+        """Close the pool and break off all of its connections, within this call; each is told within a few turns."""
+        self._close()
+        for connection in tuple(self.open):
+            connection.abort()
+
+    def _made(self) -> Connection:
+        connection = Connection(self)
+        _MADE.get().append(connection)
+        return connection
+
+    async def _create_connection(self, *arguments: Any) -> ResponseHandler:
+        return await RunApart(self._create_apart(*arguments))
+
+    async def _create_apart(self, *arguments: Any) -> ResponseHandler:
+        made: list[Connection] = []
+        token = _MADE.set(made)
+        try:
+            return await super()._create_connection(*arguments)
+        except BaseException:
+            # When cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
+            for connection in made:
+                connection.abort()
+            raise
+        finally:
+            _MADE.reset(token)
+
+    def _release(self, key: Any, protocol: Any, **options: Any) -> None:
+        protocol.idle = True
+        Context().run(partial(super()._release, key, protocol, **options))
+
+
+class Resolver(AbstractResolver):
+    """The interface through which aiohttp asks `Names`."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._names.addresses(host, family)
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=socket.AI_NUMERICHOST)
+            for kind, address in found
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: look-ups run in daemon threads, which end by themselves."""
+
+
+def asked_once(client: aiohttp.ClientSession) -> dict[str, Any]:
+    """Keep aiohttp from sending a GET a second time by itself when a connection breaks.
+
+    Returns:
+        Arguments for each request of the client: none if aiohttp's private switch exists; else a middleware, the public
+        way, which costs each request a little.
+    """
+    if getattr(client, "_retry_connection", None) is True:
+        client._retry_connection = False  # noqa: SLF001 - there is no public switch (test_connections pins this one)
+        return {}
+    return {"middlewares": (_once,)}
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Replace the errors after which aiohttp sends again by one after which it does not."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(*error.args) from error
+
+
+def _check(needed: dict[Any, tuple[str, ...]]) -> None:
+    for owner, names in needed.items():
+        missing = [name for name in names if not hasattr(owner, name)]
+        if missing:
+            kind = owner if isinstance(owner, type) else type(owner).__bases__[0]
+            raise InvalidInputError(
+                f"aiohttp {aiohttp.__version__} has no {kind.__name__}.{missing[0]}, without which sockets would"
+                " stay open: install a version that agentjobs-async was tested with, such as 3.14"
+            )

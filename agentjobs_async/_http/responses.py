@@ -1,0 +1,221 @@
+"""The meaning of a response: status, headers and body in, a job or an error of this package out. No I/O.
+
+The status decides; the body is read within bounds, and the key is masked in every text taken from it.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from time import time
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from agentjobs_async._documents import job_of
+from agentjobs_async._http.api_key import MASK, ApiKey
+from agentjobs_async._http.headers import inflated, retry_after
+from agentjobs_async._http.strict_json import parse
+from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_count, checked_prompt
+from agentjobs_async.errors import (
+    BY_STATUS,
+    AgentJobsError,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    InvalidInputError,
+    ProtocolError,
+    RejectedError,
+    ResponseError,
+    ServerError,
+)
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
+
+__all__ = ["Headers", "Response", "ResponseDecoder", "checked_refusals", "prompt_body"]
+
+_SHOWN_BYTES: Final = 200  # of an id within a message
+_EXCERPT_BYTES: Final = 65_536  # more than an excerpt shows, since masking and escaping change the length
+_REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
+_WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})  # no content, no content, a part of the content
+_UNKNOWN_CREATES: Final = frozenset({303, 408})  # see other: done; request timeout: perhaps done
+
+
+class Headers(Protocol):
+    """Header fields by case-insensitive name."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+    def getall(self, key: str, default: Sequence[str], /) -> Sequence[str]: ...
+
+
+@frozen
+class Response:
+    """A response as received.
+
+    Attributes:
+        status: The HTTP status.
+        headers: The header fields.
+        body: The body, still in the coding that Content-Encoding names; only its beginning if not `whole`.
+        whole: Whether the body was within the limit, so that it was read to its end.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    whole: bool = True
+
+
+def prompt_body(prompt: object) -> bytes:
+    """Return the body of a create: a JSON object in UTF-8 that holds the prompt unchanged.
+
+    Raises:
+        InvalidInputError: `prompt` is not a string, is empty or only white space, or has a lone surrogate.
+    """
+    return json.dumps({"prompt": checked_prompt("prompt", prompt)}, ensure_ascii=False).encode()
+
+
+@frozen
+class ResponseDecoder:
+    """Reads the responses for one session.
+
+    Attributes:
+        key: The key to mask where the server echoes it.
+        max_document_bytes: How long a decoded document may be.
+        create_refusals: The 5xx statuses after which a create counts as refused.
+        statuses: The statuses that the service's other words stand for.
+    """
+
+    key: ApiKey
+    max_document_bytes: int
+    create_refusals: frozenset[int] = frozenset()
+    statuses: Mapping[str, JobStatus] = field(factory=dict)
+
+    def read(self, response: Response, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+        """Return the job that the response to a read of `ref` shows, or the error; errors are returned, not raised."""
+        retry_after = _wish(response.headers)
+        if not _is_success(response.status) or response.status in _WITHOUT_DOCUMENT:
+            return self._refusal(response)
+        try:
+            job = self._job(response, ref.project_id)
+        except ProtocolError as error:
+            error.retry_after = retry_after
+            return error.with_traceback(None)  # its frames hold the body, in which the server may echo the key
+        if job.id != ref.job_id:
+            return ProtocolError(
+                "wrong_id", f"the answer is about the job {one_line(job.id, _SHOWN_BYTES)}", retry_after
+            )
+        return job if retry_after is None else JobWithRetryAfter(job, retry_after)
+
+    def create(self, response: Response, project_id: str) -> AgentJob | AgentJobsError:
+        """Return the job that the response to a create shows, or the error, with its `outcome` set, not raised."""
+        if not _is_success(response.status):
+            refusal = self._refusal(response)
+            if not isinstance(refusal, ResponseError) or self._may_have_started(response.status):
+                return CreateOutcomeUnknownError(refusal.message, "response", response.status, refusal.retry_after)
+            refusal.outcome = CreateOutcome.REJECTED
+            return refusal
+        try:
+            job = self._job(response, project_id)
+            _ = job.ref  # raises if no read could ask for this id
+        except (ProtocolError, InvalidInputError) as error:
+            defect = error.message
+        else:
+            return job
+        return CreateOutcomeUnknownError(defect, "response", response.status, _wish(response.headers))
+
+    def _may_have_started(self, status: int) -> bool:
+        unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself
+        return unknown and status not in self.create_refusals
+
+    def _job(self, response: Response, project_id: str) -> AgentJob:
+        body = self._decoded(response)
+        document = parse(body)
+        if not self.key.may_be_in(body):
+            return job_of(document, project_id, self.statuses)
+        masked = _masked(document, self.key.mask)
+        if isinstance(document, dict) and masked.get("id") != document.get("id"):
+            raise ProtocolError("schema", "the job's id holds the API key")
+        return job_of(masked, project_id, self.statuses)
+
+    def _decoded(self, response: Response) -> bytes:
+        if not response.whole:
+            raise ProtocolError("too_large", f"more than {self.max_document_bytes} bytes")
+        coding = (response.headers.get("Content-Encoding") or "identity").strip().lower()
+        if coding == "identity":
+            return response.body
+        return inflated(response.body, coding, self.max_document_bytes)
+
+    def _refusal(self, response: Response) -> ResponseError | ProtocolError:
+        status, retry_after = response.status, _wish(response.headers)
+        if not 300 <= status < 600:  # noqa: PLR2004 - the classes of HTTP itself
+            return ProtocolError("unexpected_status", f"HTTP {status}", retry_after)
+        kind = BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
+        said = self._redirect(response.headers) if status < 400 else self._said(response)  # noqa: PLR2004 - as above
+        named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
+        request_id = None if named is None else one_line(self.key.mask(named), _SHOWN_BYTES)
+        return kind(status, request_id, retry_after, one_line(self.key.mask(said)))
+
+    def _redirect(self, headers: Headers) -> str:
+        """Return a text that names the origin of a redirect's target, and no more of it: the rest may hold secrets."""
+        try:
+            # Mask before splitting: urlsplit makes the host lower case, and a key within it would not be found.
+            target = urlsplit(self.key.mask(headers.get("Location") or ""))
+            host = f"[{target.hostname}]" if ":" in (target.hostname or "") else target.hostname
+            port = "" if target.port is None else f":{target.port}"
+        except ValueError:
+            host = port = ""
+        if not host:
+            return "a redirect within the same origin or to nowhere, not followed"
+        return f"a redirect to {target.scheme or 'the same scheme'}://{host}{port}, not followed"
+
+    def _said(self, response: Response) -> str:
+        """Return the message of an error document; the beginning of the body if it has none."""
+        try:
+            body = self._decoded(response)
+        except ProtocolError:
+            body = response.body
+        try:
+            document = parse(body)
+        except ProtocolError:
+            document = None
+        return _message(document) or body[:_EXCERPT_BYTES].decode(errors="replace").strip()
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300  # noqa: PLR2004 - the class of HTTP itself
+
+
+def _wish(headers: Headers) -> float | None:
+    values = headers.getall("Retry-After", ())
+    return retry_after(values, headers.get("Date"), time()) if values else None
+
+
+def _message(document: object) -> str:
+    """Return the text under `error`, `message` or `detail`, also nested, as in `{"error": {"message": text}}`."""
+    if isinstance(document, Mapping):
+        for name in ("error", "message", "detail"):
+            value = document.get(name)
+            text = value if isinstance(value, str) else _message(value)
+            if text:
+                return text
+    return ""
+
+
+def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {mask(name): _masked(member, mask) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_masked(member, mask) for member in value]
+    return value if isinstance(value, bool) or value is None or mask(str(value)) == str(value) else MASK
+
+
+def checked_refusals(value: object) -> frozenset[int]:
+    """Return the statuses of `create_refusals`.
+
+    Raises:
+        InvalidInputError: `value` is not a collection of whole numbers from 500 to 599.
+    """
+    if not isinstance(value, Collection):
+        raise InvalidInputError(f"create_refusals must be a collection such as {{503}}, not {type(value).__name__}")
+    return frozenset(checked_count("each of create_refusals", status, least=500, most=599) for status in value)

@@ -1,0 +1,324 @@
+"""One request over a socket, and what each of its faults means.
+
+Knows aiohttp's client, as `_connections` does, and nobody else. An answer or a fault is given as a value: aiohttp's
+exceptions, and the frames they came through, hold the request's headers and with them the key.
+"""
+
+import asyncio
+import errno
+import io
+from collections.abc import Callable
+from math import inf
+from ssl import SSLContext
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+from attrs import field, frozen
+from yarl import URL
+
+from agentjobs_async._cancel_scope import wait_until_left
+from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.connections import Pool, Resolver, asked_once
+from agentjobs_async._http.responses import Response
+from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_seconds
+from agentjobs_async._version import __version__
+from agentjobs_async.errors import (
+    AgentJobsError,
+    InvalidInputError,
+    NotSentError,
+    ProtocolError,
+    TransportError,
+)
+from agentjobs_async.telemetry import logger
+
+__all__ = ["HttpTimeouts", "Progress", "Transport", "checked_user_agent"]
+
+
+def _seconds(instance: object, attribute: Any, value: object) -> None:
+    del instance
+    checked_seconds(attribute.name, value)
+
+
+@frozen
+class HttpTimeouts:
+    """How long one exchange may take, in seconds.
+
+    Attributes:
+        connect: To a ready connection: name lookup, TCP and TLS together.
+        request: For one read of a job as a whole. A create has its own timeout instead.
+
+    Raises:
+        InvalidInputError: A setting is not a finite number above 0.
+    """
+
+    connect: float = field(default=10.0, validator=_seconds)
+    request: float = field(default=30.0, validator=_seconds)
+
+
+_SHOWN: Final = 300
+_ERROR_STATUS: Final = 300
+_EXPLANATION: Final = 1.0
+
+
+class Progress:
+    """How far one create has come: what it can be blamed for when it breaks.
+
+    Attributes:
+        may_have_left: Whether a byte of the request may have left. True unless aiohttp says otherwise.
+        status: The answer's status, once its head was here.
+        head: That answer without its body, once its head was here.
+    """
+
+    __slots__ = ("_before_send", "head", "may_have_left", "status")
+
+    def __init__(self, before_send: Callable[[], bool] | None = None) -> None:
+        self.may_have_left = False
+        self.status: int | None = None
+        self.head: Response | None = None
+        self._before_send = before_send
+
+    def start(self) -> None:
+        """Begin a try."""
+        self.may_have_left = True
+        self.status = None
+        self.head = None
+
+    def body(self, content: bytes) -> io.BytesIO:
+        """Return what aiohttp reads the request's body from; it sends the headers together with the first of it."""
+        return io.BytesIO(content) if self._before_send is None else _CheckedBody(content, self)
+
+    def check(self) -> None:
+        """Raise when the request must not be sent any more, right before its first byte."""
+        self.may_have_left = False
+        try:
+            allowed = self._before_send is None or self._before_send()
+        except Exception:  # noqa: BLE001 - whatever it raises, nothing is sent
+            logger.exception("before_send raised, and nothing is sent")
+            allowed = False
+        if not allowed:
+            raise _WithheldError
+        self.may_have_left = True
+
+
+class _WithheldError(Exception):
+    """The caller took the request back."""
+
+
+class _CheckedBody(io.BytesIO):
+    """A body that is read for the first time right before the first byte of its request leaves."""
+
+    def __init__(self, content: bytes, progress: Progress) -> None:
+        super().__init__(content)
+        self._progress: Progress | None = progress
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.check()
+        return super().read(size)
+
+
+class Transport:
+    """The sockets of one session: a pool for reads, and a fresh connection for each create."""
+
+    def __init__(
+        self,
+        key: ApiKey,
+        *,
+        timeouts: HttpTimeouts,
+        ssl: SSLContext | None,
+        proxy: URL | None,
+        user_agent: str,
+        max_document_bytes: int,
+    ) -> None:
+        self._key = key
+        self._max_document_bytes = max_document_bytes
+        self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
+        self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
+        self._create_options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
+        if ssl is not None:
+            self._create_options["ssl"] = ssl
+        self._read_options = dict(self._create_options)
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
+        self._reads: aiohttp.ClientSession
+        self._creates: aiohttp.ClientSession
+        self._opened: dict[aiohttp.ClientSession, Pool] = {}
+
+    def open(self) -> None:
+        """Make the pools, in the running loop; no I/O yet. Idempotent; comes before `read` and `create`.
+
+        Raises:
+            InvalidInputError: This version of aiohttp lacks what is needed.
+        """
+        if not self._opened:
+            names = Resolver()
+            self._reads = self._client(Pool(names))
+            self._creates = self._client(Pool(names, force_close=True), [_told_progress()])
+            self._read_options |= asked_once(self._reads)
+
+    def _client(self, pool: Pool, traces: list[aiohttp.TraceConfig] | None = None) -> aiohttp.ClientSession:
+        client = aiohttp.ClientSession(
+            connector=pool,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            auto_decompress=False,
+            trace_configs=traces,
+        )
+        self._opened[client] = pool
+        return client
+
+    async def read(self, url: URL) -> Response | AgentJobsError:
+        """Return the answer to one GET."""
+        try:
+            return await self._received(
+                await self._reads.get(
+                    url,
+                    headers={"Authorization": self._key.authorization()},
+                    timeout=self._read_timeout,
+                    **self._read_options,
+                )
+            )
+        except asyncio.CancelledError as error:
+            interrupted = error
+        except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
+            return self._fault(error, url, may_have_left=True)
+        raise _bare(interrupted)
+
+    async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
+        """Return the answer to one POST of JSON over a fresh connection; the caller bounds its time."""
+        progress.start()
+        try:
+            return await self._received(
+                await self._creates.post(
+                    url,
+                    data=progress.body(body),
+                    headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
+                    timeout=self._create_timeout,
+                    trace_request_ctx=progress,
+                    **self._create_options,
+                ),
+                progress,
+            )
+        except asyncio.CancelledError as error:
+            interrupted = error
+        except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
+            return self._fault(error, url, may_have_left=progress.may_have_left)
+        raise _bare(interrupted)
+
+    async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
+        if progress is not None:
+            progress.status = response.status
+            progress.head = Response(response.status, response.headers, b"")
+        explains = response.status >= _ERROR_STATUS
+        try:
+            if explains:
+                # The status line and the headers already say what an error is; its body only explains.
+                async with asyncio.timeout(_EXPLANATION):
+                    body, whole = await _bounded(response.content, self._max_document_bytes)
+            else:
+                body, whole = await _bounded(response.content, self._max_document_bytes)
+        except Exception:
+            response.close()
+            if not explains:
+                raise
+            body, whole = b"", True
+        except BaseException:
+            response.close()
+            raise
+        if not whole:
+            response.close()
+        return Response(response.status, response.headers, body, whole)
+
+    def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
+        words = one_line(self._key.mask(self._words(error)), _SHOWN)
+        if isinstance(error.__cause__, _WithheldError):
+            return NotSentError("nothing was sent: before_send said no", "withheld")
+        reason = _not_sent_reason(error)
+        if reason is not None or not may_have_left:
+            return NotSentError(f"nothing was sent to {url.host}: {words}", reason or "connect")
+        if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+            return ProtocolError("http", words)
+        return TransportError(f"the exchange broke: {words}")
+
+    def _words(self, error: Exception) -> str:
+        """Say what happened, without what aiohttp knows of the request."""
+        if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+            return f"broken HTTP: {error.message}"
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
+        if isinstance(error, TimeoutError):
+            return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
+        cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
+        return str(cause) or type(cause).__name__
+
+    async def aclose(self) -> None:
+        """Break off all connections; idempotent. That is done before the first turn of the loop: cancel it at will."""
+        for client, pool in self._opened.items():
+            client.detach()
+            pool.break_off()
+        await wait_until_left(lambda: any(pool.open for pool in self._opened.values()))
+
+
+async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:
+    """Read up to `limit` bytes; tell whether that was all."""
+    body = await content.readany()
+    if content.at_eof() and len(body) <= limit:
+        return body, True
+    parts, size = [body], len(body)
+    while size <= limit and not content.at_eof():
+        parts.append(await content.readany())
+        size += len(parts[-1])
+    return b"".join(parts)[:limit], size <= limit
+
+
+def _told_progress() -> aiohttp.TraceConfig:
+    """Learn of the moments before which nothing has left: a connection is being made, and not there yet."""
+
+    async def connecting(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
+        context.trace_request_ctx.may_have_left = False
+
+    async def connected(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
+        context.trace_request_ctx.may_have_left = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_start.append(connecting)
+    trace.on_connection_create_end.append(connected)
+    return trace
+
+
+_NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, "certificate"),
+    (aiohttp.ClientSSLError, "tls"),
+    (aiohttp.ClientConnectorDNSError, "dns"),
+    (aiohttp.ConnectionTimeoutError, "timeout"),
+    (aiohttp.ClientConnectorError, "connect"),
+    (aiohttp.ClientHttpProxyError, "proxy"),
+)
+
+
+def _not_sent_reason(error: Exception) -> str | None:
+    """Name what kept the connection from being made; `None` when that is not what happened."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
+        return "refused"
+    return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)
+
+
+def _bare(interrupted: asyncio.CancelledError) -> asyncio.CancelledError:
+    """Return a cancellation without the frames that it came through: they hold the request's headers."""
+    interrupted.__cause__ = interrupted.__context__ = None
+    return interrupted.with_traceback(None)
+
+
+def checked_user_agent(value: object) -> str:
+    """Return the value of the User-Agent header; `None` names this package and its version.
+
+    Raises:
+        InvalidInputError: `value` is not printable ASCII on one line, or is blank.
+    """
+    if value is None:
+        return f"agentjobs-async/{__version__}"
+    if not isinstance(value, str) or not value.strip() or not (value.isascii() and value.isprintable()):
+        raise InvalidInputError("user_agent must be printable ASCII on one line")
+    return value

@@ -1,0 +1,70 @@
+"""Where a session or tracker may be used: in one event loop of one process, until it is closed."""
+
+import asyncio
+import os
+
+from agentjobs_async.errors import SessionClosedError
+
+__all__ = ["LoopBinding"]
+
+
+class LoopBinding:
+    """Binds a session or tracker to the loop and the process of its first use.
+
+    Another loop would never run its timers and futures; a forked child would share its sockets with the parent.
+
+    Args:
+        what: The owner's name in error messages.
+
+    Attributes:
+        closed: Whether `close` was called.
+    """
+
+    __slots__ = ("_loop", "_process", "_what", "closed")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        self.closed = False
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Return the loop; the first call binds to the running one.
+
+        Raises:
+            SessionClosedError: The owner is closed, or bound to another loop or process; or no loop is running.
+        """
+        if self.closed:
+            raise SessionClosedError(f"the {self._what} is closed; make a new one")
+        return self._here()
+
+    def close(self) -> bool:
+        """Mark as closed; return whether the owner was open and bound, so that there is something to shut down.
+
+        Raises:
+            SessionClosedError: The owner is open, and bound to another loop or process.
+        """
+        if self.closed:
+            return False
+        bound = self._loop is not None
+        if bound:
+            self._here()
+        self.closed = True
+        return bound
+
+    def _here(self) -> asyncio.AbstractEventLoop:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is None:
+            raise SessionClosedError(f"the {self._what} works in a running event loop only: call it from a coroutine")
+        if self._loop is None:
+            self._loop, self._process = loop, os.getpid()
+        if self._process != os.getpid():
+            raise SessionClosedError(
+                f"the {self._what} belongs to the process that forked this one; make a new one here"
+            )
+        if self._loop is not loop:
+            raise SessionClosedError(f"the {self._what} belongs to another event loop; make one for each loop")
+        return loop

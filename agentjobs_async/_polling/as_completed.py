@@ -1,0 +1,222 @@
+"""Many waits that go through a tracker: their results, in the order in which the jobs end."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
+from types import TracebackType
+from typing import Any, Final, Self
+
+from attrs import frozen
+
+from agentjobs_async._cancel_scope import wait_until_left
+from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async._polling.slices import Slice
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.models import AgentJob, JobRef
+
+__all__ = ["AsCompleted", "Target", "WaitResult"]
+
+AHEAD: Final = 1_000
+"""How many jobs of a source without a known length are taken before their results are."""
+
+Target = Callable[[object], AgentJob | JobRef]
+"""Reads what a caller gave as a job."""
+
+
+@frozen
+class WaitResult:
+    """How one wait of many ended: with a job, or with an error.
+
+    Attributes:
+        ref: The job that was waited for.
+        job: The job that ended; `None` with an error.
+        error: What the wait would have raised; `None` with a job.
+    """
+
+    ref: JobRef
+    job: AgentJob | None = None
+    error: BaseException | None = None
+
+    def result(self) -> AgentJob:
+        """Return the job.
+
+        Raises:
+            BaseException: `error`, where there is one.
+        """
+        if self.job is None:
+            raise self.error or LookupError("a WaitResult without a job and without an error")
+        return self.job
+
+
+class _Member:
+    """One wait of an `AsCompleted`."""
+
+    __slots__ = ("_group", "_ref", "_scheduler", "chunk", "polls_before", "started", "timeout", "tracked")
+
+    def __init__(self, group: "AsCompleted", scheduler: Scheduler, ref: JobRef, timeout: float | None) -> None:
+        self._group = group
+        self._scheduler = scheduler
+        self._ref = ref
+        self.tracked: Tracked | None = None
+        self.started = scheduler.loop.time()
+        self.timeout = timeout
+        self.polls_before = 0
+        self.chunk: Any = None
+
+    def on_job(self, job: AgentJob) -> None:
+        """Do nothing: only the end of the wait matters here."""
+
+    def begin(self, target: AgentJob | JobRef) -> None:
+        """Begin to wait."""
+        self._scheduler.attach(self, target)
+
+    def leave(self) -> None:
+        """Stop waiting."""
+        self._scheduler.detach(self, asyncio.CancelledError())
+
+    def on_end(self, result: AgentJob | BaseException) -> None:
+        """Hand the result to the group."""
+        if isinstance(result, AgentJob):
+            self._group.take(self, WaitResult(self._ref, result))
+        else:
+            self._group.take(self, WaitResult(self._ref, None, result))
+
+
+class AsCompleted(AsyncIterator[WaitResult]):
+    """Results in the order in which the jobs end; an async context manager that is its own iterator.
+
+    Leaving the block, however it is left, stops its polling. A source of known length is taken at once, any other at
+    most `AHEAD` jobs before their results are taken.
+    """
+
+    def __init__(
+        self,
+        enter: Callable[[], Scheduler],
+        jobs: Iterable[object] | AsyncIterable[object],
+        timeout: float | None,
+        target: Target,
+    ) -> None:
+        self._enter = enter
+        self._timeout = timeout
+        self._target = target
+        self._source = jobs
+        self._iterator: Iterator[object] | None = None
+        self._feeder: asyncio.Task[None] | None = None
+        self._ahead: float = AHEAD
+        self._members: set[_Member] = set()
+        self._finished: deque[WaitResult] = deque()
+        self._fault: BaseException | None = None
+        self._exhausted = False
+        self._entered = False
+        self._changed = asyncio.Event()
+        if isinstance(jobs, str | bytes):
+            raise InvalidInputError("jobs must be an iterable of jobs, not one id: put it into a list")
+        if isinstance(jobs, Iterable):
+            self._iterator = iter(jobs)
+            if isinstance(jobs, Sized):
+                self._ahead = float("inf")
+                self._iterator = iter([target(job) for job in jobs])
+        elif not isinstance(jobs, AsyncIterable):
+            raise InvalidInputError(f"jobs must be an iterable or an async iterable, not {type(jobs).__name__}")
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise InvalidInputError("this as_completed was used already: call as_completed again")
+        loop = self._enter().loop
+        self._entered = True
+        if self._iterator is None:
+            self._feeder = loop.create_task(self._feed())
+        else:
+            self._fill()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._exhausted = True
+        if self._feeder is not None:
+            self._feeder.cancel()  # first of all: it adds members
+        leaving = self._leave()
+        try:
+            for _ in leaving:
+                await asyncio.sleep(0)
+        finally:
+            for _ in leaving:  # cancelled: the rest at once
+                pass
+        self._members.clear()
+        if self._feeder is not None:
+            feeder = self._feeder
+            await wait_until_left(lambda: not feeder.done())
+            if feeder.done() and inspect.isasyncgen(self._source):
+                await self._source.aclose()
+
+    def _leave(self) -> Iterator[None]:
+        """Cancel all members, and yield whenever a turn of the loop has had its share of them."""
+        turn = Slice(asyncio.get_running_loop())
+        for member in tuple(self._members):
+            member.leave()
+            turn.take()
+            if not turn.has_room():
+                yield
+                turn = Slice(asyncio.get_running_loop())
+
+    async def __anext__(self) -> WaitResult:
+        if not self._entered:
+            raise InvalidInputError("iterate within the block: async with as_completed(...) as finished")
+        while not self._finished:
+            if self._fault is not None:
+                fault, self._fault = self._fault, None
+                self._exhausted = True
+                raise fault
+            if self._iterator is not None:
+                self._fill()
+            if self._finished or self._fault is not None:
+                continue
+            if self._exhausted and not self._members:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        result = self._finished.popleft()
+        self._changed.set()
+        return result
+
+    def take(self, member: _Member, result: WaitResult) -> None:
+        """Record a member's result."""
+        self._members.discard(member)
+        self._finished.append(result)
+        self._changed.set()
+
+    def _has_room(self) -> bool:
+        return len(self._members) + len(self._finished) < self._ahead
+
+    def _fill(self) -> None:
+        """Read from the source as many jobs as there is room for."""
+        while not self._exhausted and self._iterator is not None and self._has_room():
+            try:
+                self._add(next(self._iterator))
+            except StopIteration:
+                self._exhausted = True
+            except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration
+                self._exhausted, self._fault = True, error
+
+    async def _feed(self) -> None:
+        """Read from the async source whenever there is room."""
+        try:
+            async for job in self._source:  # type: ignore[union-attr]  # without an iterator it is an async one
+                self._add(job)
+                while not self._has_room():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the source's own; comes out of the iteration
+            self._fault = error
+        self._exhausted = True
+        self._changed.set()
+
+    def _add(self, job: object) -> None:
+        target = self._target(job)
+        ref = target.ref if isinstance(target, AgentJob) else target
+        member = _Member(self, self._enter(), ref, self._timeout)
+        self._members.add(member)
+        member.begin(target)

@@ -1,0 +1,77 @@
+"""When polls may start: a clock that can be stopped, and a pace."""
+
+from typing import Final
+
+__all__ = ["ROUNDING", "PollClock"]
+
+ROUNDING: Final = 1e-6
+"""How early a timer may ring, in seconds: its time and the clock's are rounded apart."""
+
+
+class PollClock:
+    """The clock of the polls. It is the loop's own, less the time in which it stood still.
+
+    Attributes:
+        free: Whether any poll may start at any time.
+        resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until somebody resumes it.
+    """
+
+    __slots__ = ("_interval", "_lost", "_next_start", "_stopped_at", "free", "resume_at")
+
+    def __init__(self, per_second: float | None) -> None:
+        self._interval = 0.0 if per_second is None else 1 / per_second
+        self._next_start = 0.0
+        self._lost = 0.0
+        self._stopped_at: float | None = None
+        self.resume_at: float | None = None
+        self.free = not self._interval
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it stands still."""
+        return self._stopped_at is not None
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether it stands still until somebody resumes it: the server can't be reached."""
+        return self._stopped_at is not None and self.resume_at is None
+
+    def time(self, now: float) -> float:
+        """Return its time at the loop time `now`."""
+        return (now if self._stopped_at is None else self._stopped_at) - self._lost
+
+    def due(self, when: float, now: float) -> float:
+        """Return its time at the loop time `when`, as far as that is known `now`."""
+        if self._stopped_at is None:
+            return when - self._lost
+        return self.time(now) + max(0.0, when - (now if self.resume_at is None else self.resume_at))
+
+    def to_loop(self, time: float) -> float:
+        """Return the loop time of its `time`, while it runs."""
+        return time + self._lost
+
+    def stop(self, now: float, until: float | None) -> None:
+        """Stand still until the loop time `until`, at least; `None`: until resumed."""
+        if self._stopped_at is None:
+            self._stopped_at = now
+            self.free = False
+            self.resume_at = until
+        elif until is not None:
+            self.resume_at = until if self.resume_at is None else max(self.resume_at, until)
+
+    def resume(self, now: float) -> float:
+        """Go on; give the seconds that were lost."""
+        if self._stopped_at is None:
+            return 0.0
+        lost = now - self._stopped_at
+        self._lost += lost
+        self._stopped_at = self.resume_at = None
+        self.free = not self._interval
+        return lost
+
+    def start(self, now: float) -> float:
+        """Count one poll as started and return 0.0; or return the loop time at which the next may start."""
+        if now < self._next_start - ROUNDING:
+            return self._next_start
+        self._next_start = max(now, self._next_start) + self._interval
+        return 0.0

@@ -1,0 +1,75 @@
+"""The ends of very many waits at once: a turn of the loop ends a bounded number of them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from copy import copy
+
+from agentjobs_async._polling.slices import Slice
+from agentjobs_async._polling.tracked import Tracked, Waiter
+from agentjobs_async.errors import AgentJobsError
+from agentjobs_async.models import AgentJob
+
+__all__ = ["Ends", "Result"]
+
+Result = AgentJob | BaseException
+"""How a wait ends."""
+
+
+class Ends:
+    """Ends all waiters of a job that is polled no more, some of them in each turn of the loop.
+
+    Args:
+        end: Ends one wait with its own result.
+
+    Attributes:
+        jobs: Those of which waiters are yet to be ended: their result stands.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Waiter, Result], None]) -> None:
+        self._loop = loop
+        self._end = end
+        self._left: deque[tuple[Tracked, Iterator[tuple[Waiter, Result]]]] = deque()
+        self.jobs: set[Tracked] = set()
+
+    def add(self, tracked: Tracked, result: Result) -> None:
+        """End all waiters of `tracked` with `result`: the first ones within this call."""
+        self._left.append((tracked, zip(tracked.snapshot(), _each_its_own(result), strict=False)))
+        self.jobs.add(tracked)
+        if len(self._left) == 1:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        turn = Slice(self._loop)
+        try:
+            while self._left and turn.has_room():
+                self._end_some(turn)
+        finally:
+            if self._left:
+                self._loop.call_soon(self._go_on, context=Context())
+
+    def _end_some(self, turn: Slice | None) -> None:
+        """End waiters of the first job, as many as the turn has room for; `None` for all."""
+        tracked, waiters = self._left[0]
+        for waiter, result in waiters:
+            if waiter.tracked is tracked:  # else it has left meanwhile
+                self._end(waiter, result)
+            if turn is not None:
+                turn.take()
+                if not turn.has_room():
+                    return
+        self._left.popleft()
+        self.jobs.discard(tracked)
+
+    def on_end(self) -> None:
+        """End all that are left, at once."""
+        while self._left:
+            self._end_some(None)
+
+
+def _each_its_own(result: Result) -> Iterator[Result]:
+    """Yield `result` for each of several waiters: copies of our errors, since whoever raises one adds to it."""
+    yield result
+    while True:
+        yield copy(result) if isinstance(result, AgentJobsError) else result

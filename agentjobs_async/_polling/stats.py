@@ -1,0 +1,112 @@
+"""Statistics of a tracker, counted at each poll, so that a snapshot never scans all jobs."""
+
+from typing import Final
+
+from attrs import frozen
+
+__all__ = ["Counters", "TrackerStats"]
+
+_WINDOW_SECONDS: Final = 10  # of the rate
+
+
+@frozen
+class TrackerStats:
+    """A snapshot of a tracker.
+
+    Attributes:
+        jobs: The number of jobs that are watched now.
+        due: How many of them are due to be polled and wait for their turn.
+        in_flight: The number of polls in flight.
+        polls: The number of polls finished so far, failed ones included.
+        errors: The number of polls that failed.
+        rate: Finished polls per second over the last 10 s.
+        oldest_unobserved: Seconds since the last observation of the job that was observed least recently (its wait's
+            start counts as one); accurate to 1 s; 0 without jobs.
+    """
+
+    jobs: int
+    due: int
+    in_flight: int
+    polls: int
+    errors: int
+    rate: float
+    oldest_unobserved: float
+
+
+class Counters:
+    """Counts polls, and watched jobs by the second of loop time in which each was last observed.
+
+    Only calls with a `now` move the current second on, and a call costs the same however many jobs there are: each job
+    keeps its own second, and `_observed` has the number of jobs for each second.
+
+    Attributes:
+        polls: The number of finished polls.
+        errors: The number of polls that failed; the caller counts them.
+        second: The current second of loop time, as of the last call.
+    """
+
+    __slots__ = ("_ends", "_observed", "_recent", "_started", "errors", "polls", "second")
+
+    def __init__(self) -> None:
+        self.polls = 0
+        self.errors = 0
+        self.second = 0
+        self._ends = 0.0
+        self._started: float | None = None
+        self._observed: dict[int, int] = {}
+        self._recent: dict[int, int] = {}
+
+    def count_poll(self, now: float) -> None:
+        """Count a poll that finished at the loop time `now`."""
+        if now >= self._ends:
+            self._turn(now)
+        self.polls += 1
+
+    def _turn(self, now: float) -> None:
+        """Begin the second of `now`, and drop what is older than the window."""
+        if not self._observed.get(self.second, 1):
+            del self._observed[self.second]
+        self.second = int(now)
+        self._ends = self.second + 1.0
+        self._observed.setdefault(self.second, 0)
+        if self._started is None:
+            self._started = now
+        self._recent[self.second] = self.polls
+        for second in [second for second in self._recent if second < self.second - _WINDOW_SECONDS]:
+            del self._recent[second]
+
+    def begin(self, now: float) -> int:
+        """Count a job that is watched from `now` on; return its second."""
+        if now >= self._ends:
+            self._turn(now)
+        self._observed[self.second] += 1
+        return self.second
+
+    def move(self, before: int) -> int:
+        """Count a job, last observed in the second `before`, as observed now; return its new second."""
+        if before != self.second:
+            self.end(before)
+            self._observed[self.second] += 1
+        return self.second
+
+    def end(self, before: int) -> None:
+        """Stop counting a job that was last observed in the second `before`."""
+        left = self._observed[before] - 1
+        if left or before == self.second:
+            self._observed[before] = left
+        else:
+            del self._observed[before]
+
+    def rate(self, now: float) -> float:
+        """Return the polls per second over the last 10 s; since the first poll if that was later."""
+        if self._started is None:
+            return 0.0
+        begins = now - _WINDOW_SECONDS
+        before = [polls for second, polls in self._recent.items() if second >= begins]
+        polls = self.polls - (before[0] if before else self.polls)
+        return polls / min(_WINDOW_SECONDS, max(now - self._started, 1.0))
+
+    def oldest(self, now: float) -> float:
+        """Return the seconds since the oldest last observation, accurate to 1 s; 0 without jobs."""
+        seconds = [second for second, jobs in self._observed.items() if jobs]
+        return max(now - min(seconds) - 1, 0.0) if seconds else 0.0

@@ -1,0 +1,187 @@
+"""The six ways to wait, once: for a tracker and for a session, whatever each accepts as a job."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from agentjobs_async._cancel_scope import wait_until_left
+from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
+from agentjobs_async._polling.reading import OnUpdate, Read
+from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async._polling.stats import TrackerStats
+from agentjobs_async._polling.watch import Updates, Watch, WatchWithUpdates
+from agentjobs_async._validation import checked_timeout
+from agentjobs_async.errors import SessionClosedError
+from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.telemetry import GuardedCallback, Hooks
+
+__all__ = ["Waits"]
+
+Given = TypeVar("Given")
+"""What a caller may give as a job."""
+
+
+class Waits(Generic[Given]):
+    """Waits for jobs on one event loop: one poll stream for each job, however many callers wait for it.
+
+    `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten: a later wait by its ref reads
+    it again.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        target: Callable[[object], AgentJob | JobRef],
+        bind: Callable[[], asyncio.AbstractEventLoop],
+        policy: PollPolicy,
+        budget: PollBudget,
+        hooks: Hooks,
+        *,
+        longest_poll: float,
+    ) -> None:
+        self._read = read
+        self._target = target
+        self._bind = bind
+        self._policy = policy
+        self._budget = budget
+        self._hooks = hooks
+        self._longest_poll = longest_poll
+        self._lazy_scheduler: Scheduler | None = None
+
+    async def wait_for_job(
+        self,
+        job: Given,
+        *,
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
+        on_update: OnUpdate | None = None,
+    ) -> AgentJob:
+        """Return the job once it is completed, archived or failed. `failed` is a result, not an exception.
+
+        Cancelling the wait leaves at once; the job itself goes on remotely.
+
+        Args:
+            job: An `AgentJob`, a `JobRef`, or on a session a bare id of its default project. An `AgentJob` that has
+                ended is returned without a poll.
+            timeout: Seconds above 0; `None` waits for ever.
+            on_update: A plain function, called with the job at first sight and at each change (of what is not only in
+                `raw`), the last included, in the context in which this call was made. What it raises is logged once.
+
+        Raises:
+            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy returned an invalid
+                delay.
+            WaitTimeoutError: `timeout` seconds have passed.
+            ProtocolError: The job was never seen, and `policy.max_bad_answers` answers in a row were unusable; or it
+                was seen, and unusable answers have lasted for `policy.answer_grace` seconds.
+            NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
+            AuthError, RejectedError, ServerError: The server refused the read, and went on refusing for
+                `policy.answer_grace` seconds where the job had been seen.
+            SessionClosedError: Closed before or meanwhile, or bound to another event loop.
+            Exception: What the caller's own `get_job` raised, unchanged, when `policy.retry` does not accept it.
+        """
+        return await self._watch(job, timeout, on_update)
+
+    def watch(self, job: Given, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
+        """Return a future of what `wait_for_job` would return or raise. Cancelling it ends the wait.
+
+        It is the lightest handle.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: Closed, or bound to another event loop.
+        """
+        return self._watch(job, timeout)
+
+    def as_completed(
+        self, jobs: Iterable[Given] | AsyncIterable[Given], *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
+        """Return an async context manager over the results, in the order in which the jobs end; failures are values.
+
+        Args:
+            jobs: A list is read at once; any other iterable, also an async one without end, at most 1,000 jobs ahead of
+                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
+                two results.
+            timeout: Seconds for each job, from when it is read; `None` for ever.
+
+        Raises:
+            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            SessionClosedError: Closed, or bound to another event loop.
+        """
+        return AsCompleted(self._scheduler, jobs, checked_timeout(timeout), self._target)
+
+    def updates(
+        self, job: Given, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
+        """Return an async context manager over the job's state now, and each change until its end.
+
+        A slow reader gets the newest state. The wait's error comes out of the iteration.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: Closed, or bound to another event loop.
+        """
+        return Updates(self._scheduler, self._target(job), checked_timeout(timeout))
+
+    def notify(self, job: Given) -> None:
+        """Poll the job soon, once, however often this is called: a webhook said that something happened.
+
+        Nothing happens for a job that no caller waits for.
+
+        Raises:
+            InvalidInputError: An argument makes no sense.
+            SessionClosedError: Closed, or bound to another event loop.
+        """
+        target = self._target(job)
+        self._scheduler().notify(target.ref if isinstance(target, AgentJob) else target)
+
+    def stats(self) -> TrackerStats:
+        """Return a snapshot of what the waits are doing.
+
+        Raises:
+            SessionClosedError: Closed, or bound to another event loop.
+        """
+        return self._scheduler().stats()
+
+    async def aclose(self) -> None:
+        """Close; each subclass says what that ends."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        self._scheduler()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _watch(self, job: Given, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
+        target = self._target(job)
+        checked_timeout(timeout)
+        update = None if on_update is None else GuardedCallback("on_update", on_update)
+        scheduler = self._scheduler()
+        watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
+        scheduler.attach(watch, target)
+        return watch
+
+    def _scheduler(self) -> Scheduler:
+        """Return the scheduler, made in the running loop at the first call.
+
+        Raises:
+            SessionClosedError: Closed, bound to another event loop, or to the process that forked this one.
+        """
+        loop = self._bind()
+        if self._lazy_scheduler is None:
+            self._lazy_scheduler = Scheduler(
+                loop, self._read, self._policy, self._budget, self._hooks, longest_poll=self._longest_poll
+            )
+        return self._lazy_scheduler
+
+    async def _end_waits(self, error: SessionClosedError) -> None:
+        """End all waits with `error`, and wait for the polls in flight to leave."""
+        if self._lazy_scheduler is None:
+            return
+        tasks = await self._lazy_scheduler.close(error)
+        await wait_until_left(lambda: not all(task.done() for task in tasks))

@@ -1,0 +1,61 @@
+"""The first moments of the command line, in which Ctrl-C is no error: its imports take most of half a second.
+
+The package imports it first, since `python -m agentjobs_async` and the script `agentjobs` import the package before a
+line of their own runs. In any other program it does nothing.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+__all__ = ["quiet_interrupts"]
+
+_SCRIPTS: Final = frozenset({"agentjobs", "agentjobs.exe"})
+_INTERRUPTED: Final = 130
+
+
+def _quiet_start() -> None:
+    """End the process without a traceback at Ctrl-C from here on, if it is the command line."""
+    if _is_command_line() and _can_be_set():
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """End the process without a traceback at Ctrl-C, inside of the block."""
+    if not _can_be_set():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_command_line() -> bool:
+    if sys.argv[:1] == ["-m"]:  # what it is as long as Python looks for the module
+        return ("-m", "agentjobs_async") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
+    return bool(sys.argv) and Path(sys.argv[0]).name in _SCRIPTS
+
+
+def _can_be_set() -> bool:
+    """Return whether Ctrl-C would raise a KeyboardInterrupt here; a program in the background may ignore it."""
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) in {
+        signal.default_int_handler,
+        _end,
+    }
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    os._exit(_INTERRUPTED)  # no KeyboardInterrupt: imports and finalizers would swallow or show it
+
+
+_quiet_start()

@@ -1,0 +1,209 @@
+"""What begins next: rows of earlier runs, then new items, each project for itself."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from contextvars import copy_context
+from typing import Any, Final
+
+from agentjobs_async import JournalError
+from agentjobs_async.batch._backlog import Backlog
+from agentjobs_async.batch._item_run import ItemRun
+from agentjobs_async.batch._item_tasks import ItemTasks
+from agentjobs_async.batch._source import Items, PlannedRows, earlier, new
+from agentjobs_async.batch._store.entries import JournalRow
+from agentjobs_async.batch.items import BatchResult
+from agentjobs_async.batch.states import State
+
+__all__ = ["Feed"]
+
+_MOST_AHEAD: Final = 1_000  # items that are read while those before them are held back
+
+_Rows = AsyncGenerator[JournalRow | BatchResult, None]
+
+
+class Feed:
+    """Begins rows and items as there is room for their projects.
+
+    Where the creates of one project are held back, items of others are looked for: among the planned rows of earlier
+    runs, and up to 1,000 items ahead in the source. All begin in the context in which the feed was made: neither what
+    the source of the items sets, nor what an item sets whose end made room, reaches another one.
+
+    Args:
+        courses: What is under way.
+        items: New items and those of earlier runs alike.
+        limit: How many items may be begun that have no job yet; `None` for any number.
+        run: Works on an item that begins.
+        give: Takes the result of an item that does not begin.
+    """
+
+    def __init__(
+        self,
+        courses: ItemTasks,
+        items: Items,
+        limit: int | None,
+        run: Callable[[ItemRun], Coroutine[Any, Any, None]],
+        give: Callable[[BatchResult], Awaitable[None]],
+    ) -> None:
+        self._courses = courses
+        self._means = courses.means
+        self._items = items
+        self._limit = limit
+        self._run = run
+        self._give = give
+        self._context = copy_context()
+        self._begun = 0
+        self._backlog = Backlog(self._project_of, self._may_begin)
+        self._planned = PlannedRows(self._means.entries)
+        self._earlier_read = False
+        self._source_done = False
+        self._is_silent = False
+        self._waits_for_room = False
+        self._moved: set[asyncio.Event] = set()
+
+    def on_change(self) -> None:
+        """Begin what has room by now. To be called when a place is taken or given back, or an item ends."""
+        for row in self._backlog.ready():
+            self._begin(row)
+        self._tell()
+
+    async def read(self, interrupted: tuple[str, ...]) -> None:
+        """Begin everything, until nothing is left or the limit is reached."""
+        entries = self._means.entries
+        last = await entries.last_number()
+        await self._planned.open(last)
+        await self._read(earlier(entries, interrupted, last), self._add_job)
+        self._earlier_read = True
+        tasks = [
+            asyncio.create_task(self._read_new(new(entries, self._items, self.room, last, self._on_silence))),
+            asyncio.create_task(self._begin_planned()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            if not any(map(_failed_by_journal, tasks)):
+                await asyncio.wait(tasks)  # a fault of the source ends nothing that was read before it
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in tasks:
+            await task
+
+    async def ended(self, reading: asyncio.Task[None]) -> None:
+        """Wait until nothing is under way, and nothing more can begin but what the service refuses."""
+        moved = asyncio.Event()
+        self._moved.add(moved)
+        reading.add_done_callback(lambda _: moved.set())
+        while not self._is_over(reading):
+            moved.clear()
+            await moved.wait()
+
+    def room(self) -> int:
+        """Return how many items there is room for at once."""
+        return self._means.places.unclaimed - self._ready()
+
+    def _is_over(self, reading: asyncio.Task[None]) -> bool:
+        if reading.done() and (self._is_enough() or not self._backlog or _failed_by_journal(reading)):
+            return True
+        if len(self._courses) or not self._earlier_read or not self._only_refused():
+            return False
+        if self._source_done:
+            return True
+        # Whoever waits for the next item of a silent source, with a key that never worked, should hear of it.
+        silent = self._is_silent and not self._means.throttles.succeeded
+        return self._means.throttles.refusal is not None and (self._waits_for_room or silent)
+
+    def _only_refused(self) -> bool:
+        left = {*self._backlog.projects(), *map(self._project, self._planned.projects())}
+        return all(self._means.throttles.is_refused(project) for project in left)
+
+    async def _read_new(self, rows: _Rows) -> None:
+        await self._room_to_read()
+        await self._read(rows, self._add_new)
+        self._source_done = True
+        self._tell()
+
+    async def _read(self, rows: _Rows, add: Callable[[JournalRow], Awaitable[None]]) -> None:
+        async with aclosing(rows):
+            async for row in rows:
+                if self._is_enough():
+                    break
+                await (self._give(row) if isinstance(row, BatchResult) else add(row))
+                if self._is_enough():
+                    break
+
+    async def _add_job(self, row: JournalRow) -> None:
+        await self._until(self._means.places.has_room_for_job)
+        self._begin(row)
+
+    def _on_silence(self) -> None:
+        self._is_silent = True
+        self._tell()
+
+    async def _add_new(self, row: JournalRow) -> None:
+        self._is_silent = False
+        self._backlog.put(row)
+        self.on_change()
+        await self._room_to_read()  # before the next one is read: that may take for ever
+
+    async def _room_to_read(self) -> None:
+        """Wait until one more item could begin, if it is of the right project."""
+        self._waits_for_room = True
+        self._tell()
+        await self._until(self._has_room_to_read)
+        self._waits_for_room = False
+
+    def _has_room_to_read(self) -> bool:
+        return self.room() > 0 and len(self._backlog) < _MOST_AHEAD and not self._planned_may_begin()
+
+    async def _begin_planned(self) -> None:
+        while self._planned and not self._is_enough():
+            row = await self._planned.next(lambda project: self._may_begin(self._project(project)))
+            if row is not None:
+                self._begin(row)
+            else:
+                await self._until(lambda: not self._planned or self._planned_may_begin())
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        moved = asyncio.Event()
+        self._moved.add(moved)
+        try:
+            while not (condition() or self._is_enough()):
+                moved.clear()
+                await moved.wait()
+        finally:
+            self._moved.discard(moved)
+
+    def _begin(self, row: JournalRow) -> None:
+        self._begun += row.state is State.PLANNED
+        task = self._courses.begin(row, self._run, self._context)
+        task.add_done_callback(lambda _: self._tell())
+        self._tell()
+
+    def _may_begin(self, project: str | None) -> bool:
+        may_go = not self._means.throttles.is_refused(project)
+        return may_go and not self._is_enough() and self._means.places.has_room(project)
+
+    def _planned_may_begin(self) -> bool:
+        return any(self._may_begin(self._project(project)) for project in self._planned.projects())
+
+    def _is_enough(self) -> bool:
+        return self._means.halted.is_set() or (self._limit is not None and self._begun >= self._limit)
+
+    def _ready(self) -> int:
+        """Count the items that wait for a place and for nothing else."""
+        return sum(count for project, count in self._means.places.waiting() if self._means.throttles.may_go(project))
+
+    def _project_of(self, row: JournalRow) -> str | None:
+        return self._project(row.project_id)
+
+    def _project(self, project_id: str | None) -> str | None:
+        return project_id or self._means.session.project_id
+
+    def _tell(self) -> None:
+        for event in self._moved:
+            event.set()
+
+
+def _failed_by_journal(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and isinstance(task.exception(), JournalError)

@@ -1,0 +1,274 @@
+"""What a run has to do, one after the other: rows of earlier runs, then new items, read as late as possible."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from itertools import islice
+from typing import Final
+from uuid import uuid4
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch._store.entries import Entries, JournalRow, difference
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
+from agentjobs_async.batch.states import ENDED, State
+
+__all__ = ["Items", "PlannedRows", "earlier", "new"]
+
+_PAGE: Final = 200
+_SMALLEST_PAGE: Final = 5
+_MOST_AHEAD: Final = 256
+_SILENCE_SECONDS: Final = 1.0  # a source that reads from somewhere has its next item sooner, mostly
+
+Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
+_Checked = tuple[BatchItem, InvalidInputError | None]
+
+
+async def earlier(
+    entries: Entries, interrupted: Iterable[str], last: int
+) -> AsyncGenerator[JournalRow | BatchResult, None]:
+    """Return the results of rows that became unknown, then the rows that have a job.
+
+    Args:
+        entries: The journal's rows.
+        interrupted: Keys whose rows became unknown because an earlier owner ended.
+        last: The highest number of a row of earlier runs.
+    """
+    for row in (await entries.get_many(list(interrupted))).values():
+        if row.state is not State.UNKNOWN:
+            continue
+        error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
+        yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
+    after = 0
+    while found := await entries.page(after, state=State.CREATED, until=last, size=_PAGE):
+        after = found[-1].number
+        for row in found:
+            yield row
+
+
+async def new(
+    entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[], None]
+) -> AsyncGenerator[JournalRow | BatchResult, None]:
+    """Return the rows of new items, and the results of items that are refused.
+
+    An item whose row has ended already is left out, as is one that has a row of an earlier run.
+
+    Args:
+        entries: The journal's rows.
+        items: New ones and those of earlier runs alike.
+        room: Tells how many items may be read at once.
+        last: The highest number of a row of earlier runs.
+        on_silence: Called when an async iterable has given nothing for a second.
+    """
+    run = uuid4().hex
+    async with aclosing(_read(items, room, on_silence)) as reading:
+        async for together in reading:
+            async for row in together.met(entries, run, last):
+                yield row
+
+
+class PlannedRows:
+    """The planned rows of earlier runs, by project: in their order, and the projects by turns."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._last = 0
+        self._pages: dict[str | None, deque[JournalRow]] = {}
+        self._after: dict[str | None, int] = {}
+
+    async def open(self, last: int) -> None:
+        """Look which projects there are among the rows up to the number `last`."""
+        self._last = last
+        self._after = {project: first - 1 for project, first in await self._entries.planned_projects(last)}
+        self._pages = {project: deque() for project in self._after}
+
+    def __bool__(self) -> bool:
+        return bool(self._after)
+
+    def projects(self) -> Iterator[str | None]:
+        """Return the projects that may have rows left."""
+        return iter(list(self._after))
+
+    async def next(self, wanted: Callable[[str | None], bool]) -> JournalRow | None:
+        """Return the next row of a project that is wanted; `None` when none is, or there are no more."""
+        for project in self.projects():
+            if not wanted(project):
+                continue
+            if not self._pages[project]:
+                await self._fill(project)
+            after, page = self._after.pop(project), self._pages.pop(project)
+            if page:  # and this project's turn comes last
+                row = page.popleft()
+                self._after[project], self._pages[project] = after, page
+                return row
+        return None
+
+    async def _fill(self, project: str | None) -> None:
+        size = max(_PAGE // len(self._after), _SMALLEST_PAGE)
+        after, until = self._after[project], self._last
+        found = await self._entries.page(after, state=State.PLANNED, until=until, size=size, project=(project,))
+        self._pages[project].extend(found)
+        if found:
+            self._after[project] = found[-1].number
+
+
+class _Together:
+    """Items that were read at once.
+
+    Attributes:
+        all_ended: Whether all of them had ended before, once they are met: then more can be read at once.
+    """
+
+    def __init__(self, items: list[BatchItem]) -> None:
+        self._items = items
+        self.all_ended = False
+
+    async def met(self, entries: Entries, run: str, last: int) -> AsyncIterator[JournalRow | BatchResult]:
+        """Plan what is new."""
+        checked = [(item, _refusal(item)) for item in self._items]
+        known = await entries.get_many([item.key for item, error in checked if error is None])
+        refusals = [(item, error or _clash(item, known)) for item, error in checked]
+        wanted = await _unended(entries, refusals, run, lambda key: _has_ended(known.get(key), last))
+        self.all_ended = not wanted
+        # Together, so that all of them share one commit; in order, so that of two with one key the first is met.
+        rows = await asyncio.gather(*(_met(entries, item, error, run) for item, error in wanted))
+        for (item, _), row in zip(wanted, rows, strict=True):
+            if isinstance(row, InvalidInputError):
+                yield BatchResult(item, Outcome.REJECTED, None, row)
+            elif row.number > last:
+                yield row
+
+
+async def _unended(
+    entries: Entries, checked: list[_Checked], run: str, has_ended: Callable[[str], bool]
+) -> list[_Checked]:
+    """Leave out the items that have ended already; such a key that the run has met before is refused."""
+    ended = [item.key for item, error in checked if error is None and has_ended(item.key)]
+    new = await entries.meet_ended(ended, run)
+    wanted: list[_Checked] = []
+    for item, error in checked:
+        if error is not None or not has_ended(item.key):
+            wanted.append((item, error))
+        elif item.key in new:
+            new.discard(item.key)
+        else:
+            wanted.append((item, _came_before(item)))
+    return wanted
+
+
+def _came_before(item: BatchItem) -> InvalidInputError:
+    return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
+
+
+async def _met(
+    entries: Entries, item: BatchItem, refusal: InvalidInputError | None, run: str
+) -> JournalRow | InvalidInputError:
+    if refusal is not None:
+        return refusal
+    return await entries.plan(item, run) or _came_before(item)
+
+
+def _clash(item: BatchItem, known: Mapping[str, JournalRow]) -> InvalidInputError | None:
+    return difference(item, known[item.key]) if item.key in known else None
+
+
+def _has_ended(row: JournalRow | None, last: int) -> bool:
+    return row is not None and row.state in ENDED and row.number <= last
+
+
+def _refusal(item: object) -> InvalidInputError | None:
+    try:
+        checked_item(item)
+    except InvalidInputError as error:
+        return error
+    return None
+
+
+async def _read(
+    items: Items, room: Callable[[], int], on_silence: Callable[[], None]
+) -> AsyncGenerator[_Together, None]:
+    """Read items: as many as are there and find room, and more while nothing but ended ones come."""
+    reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
+    ended = 1
+    try:
+        while True:
+            found, fault = await reader.take(min(max(ended, room(), 1), _MOST_AHEAD))
+            together = _Together(found)
+            if found:
+                yield together
+            if fault is not None:
+                raise fault
+            if not found:
+                return
+            ended = 2 * len(found) if together.all_ended else 1
+    finally:
+        await reader.aclose()
+
+
+class _Iterator:
+    """Takes items from an iterator."""
+
+    def __init__(self, iterator: Iterator[BatchItem]) -> None:
+        self._iterator = iterator
+
+    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+        """Return the next items, none at the end, and the iterator's own fault that comes after them."""
+        taken: list[BatchItem] = []
+        try:
+            taken.extend(islice(self._iterator, most))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - it comes out of the iteration, after the items
+            return taken, error
+        return taken, None
+
+    async def aclose(self) -> None:
+        """Leave it."""
+
+
+class _AsyncIterator:
+    """Takes what an async iterable has at hand, read by a task of its own: one item at a time would be slow."""
+
+    def __init__(self, items: AsyncIterable[BatchItem], on_silence: Callable[[], None]) -> None:
+        self._on_silence = on_silence
+        self._found: list[BatchItem] = []
+        self._most = 0
+        self._wanted = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._task = asyncio.create_task(self._read(items))
+
+    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+        """Wait for an item; give all that have come, none at the end, and the iterable's own fault after them."""
+        self._most = most
+        self._wanted.set()
+        silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._on_silence)
+        try:
+            await self._arrived.wait()
+        finally:
+            silence.cancel()
+        taken, self._found = self._found[:most], self._found[most:]
+        if self._found or not self._task.done():
+            if not self._found:
+                self._arrived.clear()
+            return taken, None
+        return taken, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+
+    async def aclose(self) -> None:
+        """End the reading."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _read(self, items: AsyncIterable[BatchItem]) -> None:
+        try:
+            await self._wanted.wait()
+            async for item in items:
+                self._found.append(item)
+                self._arrived.set()
+                while len(self._found) >= self._most:
+                    self._wanted.clear()
+                    await self._wanted.wait()
+        finally:
+            if inspect.isasyncgen(items):
+                await items.aclose()
+            self._arrived.set()

@@ -1,0 +1,1 @@
+"""Rows on disk: the journal's tables, statements and databases."""

@@ -1,0 +1,157 @@
+-- A claim of a shared journal is one call, and one transaction: the lock that all claims share never waits for a client.
+-- Each statement below sees what was committed before it began; that needs VOLATILE, and READ COMMITTED.
+-- Times are seconds since the epoch by the database's clock, or by `given_now`.
+
+-- What a claim counts: none of these holds more.
+CREATE INDEX agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
+    WHERE state IN ('sending', 'created');
+CREATE INDEX agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
+-- Items of an owner that may have died: planned again, though their chunk may have been done.
+CREATE INDEX agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
+CREATE INDEX agentjobs_entries_by_project ON agentjobs_entries ((coalesce(project_id, '')), sent_at)
+    WHERE sent_at IS NOT NULL;
+
+CREATE FUNCTION agentjobs_room(
+    its_project text, given_now double precision, OUT wait double precision, OUT of_project text
+) LANGUAGE plpgsql VOLATILE AS $$
+-- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one has to wait.
+DECLARE
+    skew constant double precision := 60; -- what lies further ahead was recorded by a wrong clock
+    retry constant double precision := 0.5; -- until a place may be free, which nobody can foretell
+    moment constant double precision := coalesce(given_now, date_part('epoch', clock_timestamp()));
+    limits agentjobs_fleet;
+    counted bigint;
+    places bigint;
+    last_sent double precision;
+BEGIN
+    SELECT until - moment INTO wait FROM agentjobs_pauses
+        WHERE project = its_project AND until > moment AND set_at < moment + skew;
+    IF FOUND THEN
+        of_project := its_project;
+        RETURN;
+    END IF;
+    SELECT * INTO limits FROM agentjobs_fleet WHERE "only" = 1;
+
+    -- Each count ends at its limit, and reads an index that holds nothing else.
+    IF limits.max_active IS NOT NULL THEN
+        SELECT count(*) INTO counted FROM (
+            (SELECT FROM agentjobs_entries WHERE state IN ('sending', 'created') LIMIT limits.max_active)
+            UNION ALL
+            (SELECT FROM agentjobs_entries WHERE state = 'unknown' AND limits.unknown_for IS NULL
+                LIMIT limits.max_active)
+            UNION ALL
+            (SELECT FROM agentjobs_entries
+                WHERE state = 'unknown' AND updated_at > moment - limits.unknown_for AND updated_at < moment + skew
+                LIMIT limits.max_active)
+        ) AS active;
+        IF counted >= limits.max_active THEN
+            wait := retry;
+            RETURN;
+        END IF;
+    END IF;
+
+    IF limits.create_count IS NULL THEN
+        RETURN;
+    END IF;
+    -- Creates under way count whenever they were claimed: the service counts them at some time before their answer.
+    -- All others count from their answer on; the one that fills the window has to leave it.
+    IF limits.create_scope = 'project' THEN
+        of_project := its_project;
+        SELECT count(*) INTO counted FROM (
+            SELECT FROM agentjobs_entries WHERE state = 'sending' AND coalesce(project_id, '') = its_project
+                LIMIT limits.create_count
+        ) AS under_way;
+        places := limits.create_count - counted;
+        SELECT sent_at INTO last_sent FROM (
+            (SELECT sent_at FROM agentjobs_entries
+                WHERE coalesce(project_id, '') = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
+                    AND state <> 'sending'
+                ORDER BY sent_at DESC LIMIT places)
+            UNION ALL
+            (SELECT sent_at FROM agentjobs_sends
+                WHERE coalesce(project_id, '') = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
+                ORDER BY sent_at DESC LIMIT places)
+        ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
+    ELSE
+        SELECT count(*) INTO counted FROM (
+            SELECT FROM agentjobs_entries WHERE state = 'sending' LIMIT limits.create_count
+        ) AS under_way;
+        places := limits.create_count - counted;
+        SELECT sent_at INTO last_sent FROM (
+            (SELECT sent_at FROM agentjobs_entries
+                WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew AND state <> 'sending'
+                ORDER BY sent_at DESC LIMIT places)
+            UNION ALL
+            (SELECT sent_at FROM agentjobs_sends
+                WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew
+                ORDER BY sent_at DESC LIMIT places)
+        ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
+    END IF;
+    IF places = 0 THEN
+        wait := retry;
+    ELSIF last_sent IS NOT NULL THEN
+        wait := greatest(last_sent + limits.create_per - moment, retry);
+    ELSE
+        of_project := NULL;
+    END IF;
+END
+$$;
+
+CREATE FUNCTION agentjobs_claim(
+    its_key text, its_claim text, its_owner text, its_project text, given_now double precision,
+    OUT wait double precision, OUT of_project text, OUT claimed bigint
+) LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '1s'
+SET enable_seqscan = off -- statistics that are out of date must not make it read all rows
+SET jit = off
+AS $$
+-- Make a planned row `sending` as far as the limits leave room: return how many rows were claimed, and `agentjobs_room`.
+DECLARE
+    planned_project text;
+    moment double precision;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a claim needs the isolation level read committed'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+
+    -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
+    moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
+    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, updated_at = moment
+        WHERE key = its_key AND claim = its_claim AND state IN ('sending', 'unknown');
+    GET DIAGNOSTICS claimed = ROW_COUNT;
+    IF claimed > 0 THEN
+        RETURN;
+    END IF;
+
+    SELECT coalesce(its_project, project_id, '') INTO planned_project FROM agentjobs_entries
+        WHERE key = its_key AND state = 'planned';
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- First without the lock, so that asking in vain keeps nobody waiting and writes nothing.
+    SELECT room.wait, room.of_project INTO wait, of_project FROM agentjobs_room(planned_project, given_now) AS room;
+    IF wait IS NOT NULL THEN
+        RETURN;
+    END IF;
+    -- Where there are limits, each claim has to see those before it.
+    PERFORM FROM agentjobs_fleet
+        WHERE "only" = 1 AND (max_active IS NOT NULL OR create_count IS NOT NULL) FOR UPDATE;
+    IF FOUND THEN
+        SELECT room.wait, room.of_project INTO wait, of_project FROM agentjobs_room(planned_project, given_now) AS room;
+        IF wait IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
+    UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
+            project_id = coalesce(its_project, project_id), sent_at = moment, updated_at = moment
+        WHERE key = its_key AND state = 'planned';
+    GET DIAGNOSTICS claimed = ROW_COUNT;
+EXCEPTION WHEN lock_not_available THEN
+    -- Another claim holds the lock for long: its database or disk stands still.
+    wait := 1;
+    of_project := NULL;
+    claimed := 0;
+END
+$$;

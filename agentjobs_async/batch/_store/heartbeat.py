@@ -1,0 +1,159 @@
+"""The sign of life of one owner among many, how long it can be sure of it, and the rows of those who give none."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from agentjobs_async import JournalError
+from agentjobs_async.batch._store import shared as fleet
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.writer import Database
+
+__all__ = ["Heartbeat", "Lease"]
+
+_BEATS: Final = 4
+_ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
+_SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
+_CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
+_PARTING_SECONDS: Final = 1.0  # its silence tells the same, later
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+def _boot_time() -> float:
+    """Return seconds that go on while the machine sleeps, where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@frozen
+class _Instant:
+    """A moment by two clocks: one that nobody sets, and the wall's, which also counts what a virtual machine slept."""
+
+    boot: float = field(factory=_boot_time)
+    wall: float = field(factory=time.time)
+
+    def age(self) -> float:
+        """Return the seconds since then, by the clock that counted more."""
+        return max(_boot_time() - self.boot, time.time() - self.wall)
+
+
+class Lease:
+    """How long what an owner claims from now on is certain to be its own: begun before the claim is asked for."""
+
+    def __init__(self, presence: "Heartbeat") -> None:
+        self._presence = presence
+        self._life = presence.life
+        self._asked = _Instant()
+
+    def holds(self) -> bool:
+        """Return whether nobody can have taken the owner for dead since, nor will for a while."""
+        presence = self._presence
+        in_time = self._asked.age() < presence.patience * _CLAIMED_WITHIN
+        return in_time and presence.is_sure and presence.life == self._life
+
+
+class Heartbeat:
+    """Keeps telling the database that an owner is alive, and makes the rows of those unknown who don't.
+
+    The signs of life have a connection of their own, and wait for nothing else that the owner does.
+
+    Attributes:
+        orphans: Keys of rows that became unknown, until somebody takes them.
+        patience: Seconds without a sign of life after which an owner is taken for dead.
+        life: Changes when a sign of life came so late that the owner may have been taken for dead before it.
+    """
+
+    def __init__(self, database: Database, entries: Entries, patience: float) -> None:
+        self.orphans: list[str] = []
+        self.patience = patience
+        self.life = 0
+        self._database = database
+        self._entries = entries
+        self._heard = _Instant()
+        self._beating: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the last sign of life that was heard keeps everybody from taking the owner for dead."""
+        return self._heard.age() < self.patience * _SURE_FOR
+
+    async def begin(self) -> None:
+        """Be there, durably, and from now on."""
+        await self._beat()
+        await self._sweep()
+        self._beating = asyncio.get_running_loop().create_task(self._beat_on(), context=Context())
+
+    async def rest(self) -> None:
+        """Look no more for rows of the others."""
+        sweeping, self._sweeping = self._sweeping, None
+        if sweeping is not None:
+            sweeping.cancel()
+            await asyncio.wait([sweeping])
+
+    async def end(self) -> None:
+        """Leave: what this owner is still sending is anybody's to make unknown."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            await asyncio.wait([beating])
+            await self.rest()
+            await _logged(self._part())
+        await self._database.close(_PARTING_SECONDS)
+
+    def give_up(self) -> None:
+        """Leave without a word, when the database is gone."""
+        self._database.give_up()
+
+    async def _part(self) -> None:
+        try:
+            async with asyncio.timeout(_PARTING_SECONDS):
+                await self._database.write(fleet.delete_owner(self._entries.owner))
+        except TimeoutError:
+            error = JournalError("the journal could not be told that its owner leaves", "io")
+        else:
+            return
+        raise error
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self.patience / _BEATS)
+            await _logged(self._beat())  # the writes of the rows tell whoever waits for them
+            # A sweep may wait for a row that another owner holds locked: no sign of life waits for that.
+            if self._sweeping is None or self._sweeping.done():
+                self._sweeping = asyncio.get_running_loop().create_task(_logged(self._sweep()), context=Context())
+
+    async def _beat(self) -> None:
+        asked = _Instant()
+        try:
+            async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
+                await self._database.write(fleet.upsert_heartbeat(self._entries.owner, self._entries.now()))
+        except TimeoutError:
+            self._database.cut()
+            error = JournalError("the journal did not answer to a sign of life in time", "io")
+        else:
+            self.life += not self.is_sure
+            self._heard = asked
+            return
+        raise error
+
+    async def _sweep(self) -> None:
+        found = await self._entries.orphaned(self.patience)
+        if found:
+            _logger.warning("%d creates became unknown: their owners are gone", len(found))
+        self.orphans += found
+        await self._entries.take_back()
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`; what the journal can't do is logged."""
+    try:
+        await work
+    except JournalError as error:
+        _logger.warning("%s", error)

@@ -1,0 +1,184 @@
+"""The pace of creates: so many in any span of time, and none while the service asks for patience."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextvars import Context
+from typing import Final
+
+from agentjobs_async.batch.limits import Rate
+
+__all__ = ["CreateThrottle"]
+
+_SLACK: Final = 1e-4
+_UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is an outage
+_FIRST_PROBE_SECONDS: Final = 1.0
+_LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
+
+
+class CreateThrottle:
+    """Lets creates go, one after the other, as a rate and the service's answers allow. Times are those of the loop.
+
+    A sliding window, as services count: a leaky bucket would let twice the count go in its first span. A create
+    counts from its answer on, since that is no earlier than when the service counted it.
+
+    After three unknown creates in a row without a definite answer between them, and after a refusal of the key has run
+    out, one create at a time goes until one is answered definitely.
+
+    Args:
+        rate: `None` lets all go that nothing else holds back.
+        ages: How many seconds ago earlier creates were sent.
+
+    Attributes:
+        holds: How many times creates were held back so far: a create that was let go before the last time has to be
+            held back as well.
+    """
+
+    def __init__(self, rate: Rate | None, ages: Iterable[float] = ()) -> None:
+        self._rate = rate
+        self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
+        now = self._clock()
+        self._sent = deque(sorted(now - age for age in ages))
+        self._under_way = 0
+        self._paused_until = now
+        self._reason: Exception | None = None
+        self._held_until = now
+        self.holds = 0
+        self._unknown_in_a_row = 0
+        self._one_at_a_time = False
+        self._probe_at = now
+        self._probe_delay = 0.0
+        self._probe_reason: Exception | None = None
+        self._refusal: Exception | None = None
+        self._refused_until = now
+        self._order = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    @property
+    def next_at(self) -> float | None:
+        """When the next create may go; `None` when that depends on one that is under way."""
+        now = self._clock()
+        earliest = max(now, self._paused_until, self._held_until)
+        if self._one_at_a_time:
+            if self._under_way:
+                return None
+            earliest = max(earliest, self._probe_at)
+        if self._rate is None:
+            return earliest
+        self._forget(now)
+        places = self._rate.count - self._under_way - len(self._sent)
+        if places > 0:
+            return earliest
+        if len(self._sent) < 1 - places:
+            return None
+        return max(self._sent[-places] + self._rate.per, earliest)
+
+    @property
+    def paused(self) -> bool:
+        """Whether a pause holds all creates back."""
+        return self._clock() < self._paused_until
+
+    @property
+    def refused_by(self) -> Exception | None:
+        """Why the service refuses the creates, at present; `None` when it does not."""
+        return self._refusal if self._clock() < self._refused_until else None
+
+    async def take(self) -> int | None:
+        """Wait until a create may go, and count it as under way; `spent` or `refund` has to follow.
+
+        Returns `holds` as it was then, or `None` when the creates are refused: then nothing is counted.
+        """
+        async with self._order:
+            while self.refused_by is None and ((due := self.next_at) is None or due > self._clock()):
+                self._changed.clear()
+                await self._wait(due)
+            if self.refused_by is not None:
+                return None
+            self._under_way += 1
+            return self.holds
+
+    def spent(self) -> None:
+        """Count a create that the service answered, or may have."""
+        self._under_way -= 1
+        if self._rate is not None:  # nobody would ever forget them
+            self._sent.append(self._clock())
+        self._changed.set()
+
+    def refund(self) -> None:
+        """Forget a create that never reached the service."""
+        self._under_way -= 1
+        self._changed.set()
+
+    @property
+    def paused_by(self) -> Exception | None:
+        """Why creates are held back; `None` when nothing but the rate does so, or when an earlier run began it."""
+        if self._one_at_a_time:
+            return self._probe_reason
+        return self._reason if self.paused else None
+
+    def pause(self, seconds: float, reason: Exception | None = None) -> None:
+        """Pause creates for `seconds`; a longer pause stands."""
+        self._reason = reason
+        self._paused_until = max(self._paused_until, self._clock() + seconds)
+        self._hold_back()
+
+    def defer(self, seconds: float) -> None:
+        """Defer further creates for `seconds`; unlike a pause, this does not hold back one that was let go."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
+        self._changed.set()
+
+    def unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
+        """Count a create of which nobody knows whether it started an agent; return whether it begins an outage.
+
+        Args:
+            taken: What `take` returned for it: creates that were under way already don't lengthen the delay.
+            reason: Its error.
+            retry_after: Seconds that the server asked for with it; 0 when it did not.
+        """
+        self._unknown_in_a_row += 1
+        if self._unknown_in_a_row < _UNKNOWN_IN_A_ROW and not self._one_at_a_time:
+            return False
+        begins, self._one_at_a_time, self._probe_reason = not self._one_at_a_time, True, reason
+        if taken == self.holds:
+            self._probe_delay = min(max(2 * self._probe_delay, _FIRST_PROBE_SECONDS), _LONGEST_PROBE_SECONDS)
+        self._probe_at = max(self._probe_at, self._clock() + self._probe_delay)
+        # Apart from the delay, which a late definite answer ends: what a server asks for is kept in any case.
+        self._paused_until = max(self._paused_until, self._clock() + retry_after)
+        self._hold_back()
+        return begins
+
+    def definite(self) -> None:
+        """Count an answer that tells what became of its create: what made creates go one at a time is over."""
+        self._unknown_in_a_row, self._one_at_a_time, self._probe_delay = 0, False, 0.0
+        self._probe_at = self._clock()
+        self._changed.set()
+
+    def refuse(self, reason: Exception, seconds: float) -> None:
+        """Refuse all creates for so many seconds, those that wait included; then one at a time goes."""
+        self._refusal, self._refused_until = reason, self._clock() + seconds
+        self._one_at_a_time, self._probe_reason = True, reason
+        self._hold_back()
+
+    def accept(self) -> None:
+        """End a refusal: a create of the same key has succeeded since."""
+        self._refused_until = self._clock()
+
+    def _hold_back(self) -> None:
+        self.holds += 1
+        self._changed.set()
+
+    async def _wait(self, due: float | None) -> None:
+        """Wait until `due`, or until something changes."""
+        # Loops run timers a moment early, by their clock's resolution; without the slack that would be a busy wait.
+        timer = None if due is None else self._loop.call_at(due + _SLACK, self._changed.set, context=Context())
+        try:
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _forget(self, now: float) -> None:
+        assert self._rate is not None  # noqa: S101 - only called with one
+        while self._sent and now - self._sent[0] >= self._rate.per:
+            self._sent.popleft()

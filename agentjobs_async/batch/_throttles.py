@@ -1,0 +1,186 @@
+"""When creates may go, project by project: as the service counts, refuses and fails."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from attrs import define, field
+
+from agentjobs_async import AuthError, CreateOutcomeUnknownError
+from agentjobs_async.batch._throttle import CreateThrottle
+from agentjobs_async.batch.limits import Rate
+
+__all__ = ["LONGEST_RETRY_AFTER_SECONDS", "CreateThrottles", "Permit"]
+
+LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+@define(eq=False)
+class Permit:
+    """One create may go, unless creates were held back since."""
+
+    project: str | None
+    _own: CreateThrottle
+    _common: CreateThrottle
+    _holds: tuple[int, int]
+    _open: bool = field(default=True, init=False)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the create may still go."""
+        return self._holds == (self._own.holds, self._common.holds)
+
+    def spend(self) -> None:
+        """Count a create that the service answered, or may have."""
+        if self._open:
+            self._open = False
+            self._own.spent()
+            self._common.spent()
+
+    def refund(self) -> None:
+        """Forget a create that never reached the service; nothing happens when it is counted already."""
+        if self._open:
+            self._open = False
+            self._own.refund()
+            self._common.refund()
+
+    def mark_unknown(self, error: Exception) -> bool:
+        """Count a create of which nobody knows what became of it; return whether creates are held back from now on."""
+        self.spend()
+        asked = error.retry_after if isinstance(error, CreateOutcomeUnknownError) else None
+        retry_after = min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+        return self._own.unknown(self._holds[0], error, retry_after)
+
+
+class CreateThrottles:
+    """A pace for each project, and one for all of them together.
+
+    Args:
+        rate: How many creates may go, of each project or of all.
+        refused_for: Seconds for which a project is left alone whose creates are refused with 401 or 403.
+
+    Attributes:
+        common: The pace of all creates: a rate for all of them, and a network that is dead.
+        succeeded: Whether any create of this run succeeded.
+        refusal: The first 401 or 403 to a create; `None` when there was none.
+    """
+
+    def __init__(self, rate: Rate | None, *, refused_for: float) -> None:
+        self.common = CreateThrottle(rate if rate is not None and rate.scope == "all" else None)
+        self.succeeded = False
+        self.refusal: AuthError | None = None
+        self._rate = rate if rate is not None and rate.scope == "project" else None
+        self._refused_for = refused_for
+        self._paces: dict[str | None, CreateThrottle] = {}
+
+    def seed(self, rate: Rate, ages: Iterable[tuple[str | None, float]]) -> None:
+        """Count the creates of earlier runs, by project and age in seconds. Call it first of all."""
+        if rate.scope == "all":
+            self.common = CreateThrottle(rate, [age for _, age in ages])
+            return
+        # A session that names no project may send to any of them.
+        by_project: dict[str | None, list[float]] = {None: []}
+        for project, age in ages:
+            by_project.setdefault(project, []).append(age)
+            by_project[None].append(age)
+        self._paces = {project: CreateThrottle(rate, found) for project, found in by_project.items()}
+
+    def of(self, project: str | None) -> CreateThrottle:
+        """Return the pace of a project."""
+        if project not in self._paces:
+            self._paces[project] = CreateThrottle(self._rate)
+        return self._paces[project]
+
+    async def take(self, project: str | None) -> Permit | None:
+        """Wait until a create of a project may go; return `None` when the service refuses its creates.
+
+        `Permit.spend` or `Permit.refund` has to follow.
+        """
+        own = self.of(project)
+        while True:
+            holds = await own.take()
+            if holds is None:
+                return None
+            try:
+                common_holds = await self.common.take()
+            except BaseException:
+                own.refund()
+                raise
+            assert common_holds is not None  # noqa: S101 - only projects are refused
+            permit = Permit(project, own, self.common, (holds, common_holds))
+            if permit.is_current:
+                return permit
+            permit.refund()  # held back while it waited for the other creates
+
+    def accept(self, permit: Permit) -> None:
+        """Count a create that gave a job."""
+        self.succeeded = True
+        permit.spend()
+        self.of(permit.project).accept()
+        self.of(permit.project).definite()
+
+    def mark_definite(self, permit: Permit, *, counts: bool = True) -> None:
+        """Count a create that was answered without a job, and of which it is known what became of it."""
+        (permit.spend if counts else permit.refund)()
+        self.of(permit.project).definite()
+
+    def mark_unknown(self, permit: Permit, error: Exception) -> None:
+        """Count a create of which nobody knows what became of it; after three, one at a time goes."""
+        if permit.mark_unknown(error):
+            _logger.warning(
+                "%s are held back, and one at a time goes until one is answered definitely: %s",
+                _named(permit.project),
+                error,
+            )
+
+    def refuse(self, permit: Permit, error: AuthError) -> None:
+        """Hold the creates of a project back, whose key the service refuses."""
+        permit.spend()
+        self.refusal = self.refusal or error
+        own = self.of(permit.project)
+        if own.refused_by is None:
+            _logger.warning("%s are refused, and stay planned: %s", _named(permit.project), error)
+        own.refuse(error, self._refused_for)
+
+    def pause(self, project: str | None, seconds: float, reason: Exception) -> None:
+        """Hold the creates of a project back that are too many for the service."""
+        self.of(project).pause(seconds, reason)
+        _logger.warning("%s are held back for %.0f s: %s", _named(project), seconds, reason)
+
+    def pause_all(self, seconds: float, reason: Exception) -> None:
+        """Hold all creates back, since none can be sent."""
+        self.common.pause(seconds, reason)
+        _logger.warning("all creates are held back for %.0f s: %s", seconds, reason)
+
+    def is_refused(self, project: str | None) -> bool:
+        """Return whether the service refuses the creates of a project, at present."""
+        return project in self._paces and self._paces[project].refused_by is not None
+
+    def may_go(self, project: str | None) -> bool:
+        """Return whether a create of a project may go right now."""
+        due = self._next_at(project)
+        return due is not None and due <= asyncio.get_running_loop().time() and not self.is_refused(project)
+
+    def next_at(self, projects: Collection[str | None]) -> float | None:
+        """Return when the next create of some projects may go; `None` when that depends on one that is under way."""
+        known = [due for project in projects if (due := self._next_at(project)) is not None]
+        if known:
+            return min(known)
+        return None if projects else self.common.next_at
+
+    def paused_by(self, projects: Collection[str | None]) -> Exception | None:
+        """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
+        found = (self._paces[project].paused_by for project in projects if project in self._paces)
+        return self.common.paused_by or next((reason for reason in found if reason is not None), None)
+
+    def _next_at(self, project: str | None) -> float | None:
+        own = self._paces[project].next_at if project in self._paces else self.common.next_at
+        common = self.common.next_at
+        return None if own is None or common is None else max(own, common)
+
+
+def _named(project: str | None) -> str:
+    return "all creates" if project is None else f"creates of project {project}"

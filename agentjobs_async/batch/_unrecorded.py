@@ -1,0 +1,97 @@
+"""Ids in hand that the journal may not have yet: none is dropped, however a run is left."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from agentjobs_async import JobRef, JournalError
+
+__all__ = ["Unrecorded"]
+
+_TURNS_SECONDS: Final = 0.05  # cancelling leaves within 0.1 s
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+class Unrecorded:
+    """The jobs of a run from the create's answer until the journal has their ids, by the keys of their items."""
+
+    def __init__(self) -> None:
+        self._refs: dict[str, JobRef] = {}
+        self._logged: set[str] = set()
+        self._raised: set[str] = set()
+        self._recording: set[asyncio.Task[None]] = set()
+
+    async def record(self, key: str, ref: JobRef, recording: Coroutine[Any, Any, None]) -> None:
+        """Await `recording`, which writes down the id; it goes on when this call is cancelled.
+
+        Raises:
+            JournalError: The id could not be written down. It is in the log.
+        """
+        self._refs[key] = ref
+        task = asyncio.get_running_loop().create_task(recording)
+        self._recording.add(task)
+        task.add_done_callback(lambda done: self._done(key, done))
+        await asyncio.shield(task)
+
+    def __len__(self) -> int:
+        """Return how many ids could not be written down; those that are just being written are not among them."""
+        return len(self._logged)
+
+    @property
+    def all_raised(self) -> bool:
+        """Whether a caller has got every id that could not be written down."""
+        return self._raised >= self._logged
+
+    def error(self, fault: JournalError | None) -> JournalError:
+        """Return an error that names all ids that could not be written down, after the words of `fault`."""
+        message = "journal: the run was left before it had these jobs" if fault is None else fault.message
+        reason = "io" if fault is None else fault.reason
+        refs = {key: self._refs[key] for key in self._refs if key in self._logged}
+        return JournalError(f"{message}; {_listed(refs)}", reason, tuple(refs.values()))
+
+    def raised(self, fault: JournalError | None) -> JournalError:
+        """Return the same, for a caller who gets it now."""
+        error = self.error(fault)
+        self.mark_raised(error)
+        return error
+
+    def mark_raised(self, error: JournalError) -> None:
+        """Remember that a caller gets the ids that an error names."""
+        self._raised |= {key for key, ref in self._refs.items() if ref in error.unrecorded}
+
+    async def close(self) -> None:
+        """Cut what is still being written, and log every id that is left and was not logged. Call it as last of all."""
+        try:
+            if self._recording:  # what has just been written is noticed within some turns of the loop
+                await asyncio.wait(self._recording, timeout=_TURNS_SECONDS)
+        finally:
+            # Also when this call is cancelled: that must not make an id vanish.
+            left = set(self._recording)
+            for task in left:
+                task.cancel()
+            self._log("journal: the run was left before it had these jobs", self._refs)
+        if left:
+            await asyncio.wait(left)
+
+    def _done(self, key: str, task: asyncio.Task[None]) -> None:
+        self._recording.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            del self._refs[key]
+        else:
+            self._log(str(error), {key: self._refs[key]})
+
+    def _log(self, words: str, refs: Mapping[str, JobRef]) -> None:
+        new = {key: ref for key, ref in refs.items() if key not in self._logged}
+        self._logged |= new.keys()
+        if new:
+            _logger.critical("%s; %s", words, _listed(new))
+
+
+def _listed(refs: Mapping[str, JobRef]) -> str:
+    jobs = ", ".join(f"the job of {key!r:.200} is {ref.to_token()}" for key, ref in refs.items())
+    return f"{jobs}: keep it, and resolve it later"

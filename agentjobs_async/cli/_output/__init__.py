@@ -1,0 +1,1 @@
+"""What the command line writes: lines, tables, the live view."""

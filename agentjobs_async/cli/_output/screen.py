@@ -1,0 +1,265 @@
+"""Lines and a progress bar; the only module that knows rich.
+
+Colour, the bar and the width count on a terminal only. Whatever is shown is escaped here, so that no text from outside
+is obeyed by a terminal or read as markup.
+"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from agentjobs_async._text import one_line
+from agentjobs_async.cli._output.streams import guarded
+
+__all__ = ["Screen", "Styled", "continued", "padded", "shortened", "styled_status"]
+
+Styled = str | tuple[str, str]
+"""Text, or text and its style."""
+
+_STYLES: Final = {
+    "active": "cyan",
+    "completed": "green",
+    "failed": "bold red",
+    "rejected": "bold red",
+    "unknown": "bold red",
+}
+_LONGEST: Final = 16_384
+_REFRESH: Final = 0.2
+_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+_WORD: Final = re.compile(r"\s*(?P<word>\S+)")
+_BESIDE_THE_BAR: Final = len("  of  ended,  active 0:00:00 ")
+_SHORTEST_BAR, _LONGEST_BAR = 4, 40
+_CONTINUED: Final = " \\"
+_CLEAR_LINE: Final = "\x1b[2K"
+_CLEAR_LINE_ABOVE: Final = "\x1b[1A\x1b[2K"
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_DUMB: Final = frozenset({"", "dumb", "unknown"})
+
+
+class Screen:
+    """Standard output and standard error of one command.
+
+    Args:
+        failed: Called when standard output can't be written any more; nothing is raised then.
+    """
+
+    def __init__(self, failed: Callable[[OSError], None]) -> None:
+        self._stream = guarded(sys.stdout, failed)
+        self._out = _console(self._stream)
+        self._error = _console(guarded(sys.stderr))
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._live: Live | None = None
+        self._height = 0
+
+    @property
+    def width(self) -> int | None:
+        """How many columns the terminal has; `None` without one."""
+        return self._out.width if self._out.is_terminal else None
+
+    @property
+    def has_board(self) -> bool:
+        """Whether a board is shown at the moment."""
+        return self._live is not None
+
+    def line(self, *parts: Styled) -> None:
+        """Write one line to standard output; on a terminal it is wrapped between words, and no word is broken."""
+        _print(self._out, parts)
+
+    def whole_line(self, *parts: Styled) -> None:
+        """Write one line to standard output that is copied as a whole: it is never wrapped."""
+        self._out.print(_text(parts), soft_wrap=True)
+
+    def raw_line(self, text: str) -> None:
+        """Write ASCII as it is to standard output."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def notice(self, *parts: Styled) -> None:
+        """Write one line to standard error; on a terminal it is wrapped between words, and goes above the bar."""
+        _print(self._error if self._bar is None and self._live is None else self._out, parts)
+
+    def command(self, text: str) -> None:
+        """Write a command of a shell to standard error that can be copied as a whole.
+
+        It is one line; on a terminal that is narrower, lines that a shell puts together.
+        """
+        lines = continued(text, self._error.width) if self._error.is_terminal else [text]
+        for line in lines:
+            self._error.print(_text((line,)), soft_wrap=True)
+
+    @asynccontextmanager
+    async def bar(self, total: int) -> AsyncIterator[None]:
+        """Show a bar below the lines while the block runs; on a terminal that can."""
+        if not _is_capable(self._stream):
+            yield
+            return
+        with _progress(self._out, total) as progress:
+            self._bar = progress, progress.add_task("", total=total, active=0)
+            self._height = 1
+            refreshing = asyncio.create_task(_refresh(progress))
+            try:
+                yield
+            finally:
+                self._bar = None
+                refreshing.cancel()
+        self._height = 0
+
+    @asynccontextmanager
+    async def board(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
+        """Show `lines(width, height)` below all else while the block runs; on a terminal that can."""
+        if not _is_capable(self._stream):
+            yield
+            return
+
+        def shown() -> Text:
+            size = self._out.size
+            shown = [_text(line) for line in lines(size.width, size.height - 1)]
+            self._height = max(len(shown), 1)
+            return Text("\n").join(shown)
+
+        with Live(
+            get_renderable=shown,
+            console=self._out,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as live:
+            self._live = live
+            refreshing = asyncio.create_task(_refresh(live))
+            try:
+                yield
+            finally:
+                self._live = None
+                refreshing.cancel()
+        self._height = 0
+
+    def give_back(self) -> None:
+        """Clear the bar or the board and show the cursor, around all buffers: a signal may interrupt a write."""
+        if self._height:
+            above = _CLEAR_LINE_ABOVE * (self._height - 1)
+            os.write(self._stream.fileno(), f"\r{_CLEAR_LINE}{above}{_SHOW_CURSOR}".encode())
+
+    def last_word(self, text: str) -> None:
+        """Write one line to standard error, around all buffers as `give_back` does."""
+        os.write(sys.stderr.fileno(), f"{one_line(text, _LONGEST)}\n".encode(errors="backslashreplace"))
+
+    def advance(self, ended: int, active: int) -> None:
+        """Move the bar, if there is one."""
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=ended, active=active)
+
+
+def continued(command: str, columns: int) -> list[str]:
+    """Return the lines of a command, broken between words of a shell: a backslash ends each but the last.
+
+    A word that is wider than the terminal stays whole.
+    """
+    indent = " " * (len(command) - len(command.lstrip()))
+    lines: list[str] = []
+    for word in _SHELL_WORD.findall(command):
+        if lines and len(lines[-1]) + 1 + len(word) + len(_CONTINUED) <= columns:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{indent}{'  ' * bool(lines)}{word}")
+    return [f"{line}{_CONTINUED}" for line in lines[:-1]] + lines[-1:]
+
+
+def shortened(text: str, columns: int) -> str:
+    """Return the beginning of `text` that fits into so many columns of a terminal."""
+    shown = Text(one_line(text, _LONGEST))
+    shown.truncate(columns, overflow="ellipsis")
+    return shown.plain
+
+
+def padded(text: str, columns: int) -> str:
+    """Return the beginning of `text`, filled up with blanks to so many columns of a terminal."""
+    shown = Text(one_line(text, _LONGEST))
+    shown.truncate(columns, overflow="ellipsis", pad=True)
+    return shown.plain
+
+
+def styled_status(status: str) -> tuple[str, str]:
+    """Return a status or an outcome in words, with its style."""
+    return status.replace("_", " "), _STYLES.get(status, "yellow")
+
+
+def _is_capable(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that moves its cursor and shows colours. An unset TERM names none."""
+    named = os.environ.get("TERM", "").lower() not in _DUMB
+    return stream.isatty() and (named or os.name == "nt")
+
+
+def _console(stream: TextIO) -> Console:
+    terminal = stream.isatty()
+    # The forced values keep rich's own variables, such as FORCE_COLOR, from putting colours into pipes.
+    coloured = _is_capable(stream) and not os.environ.get("NO_COLOR")
+    return Console(
+        file=stream,
+        force_terminal=terminal,
+        color_system="auto" if coloured else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def _text(parts: tuple[Styled, ...]) -> Text:
+    text = Text()
+    for part in parts:
+        words, style = (part, "") if isinstance(part, str) else part
+        text.append(one_line(words, _LONGEST), style)
+    return text
+
+
+def _print(console: Console, parts: tuple[Styled, ...]) -> None:
+    text = _text(parts)
+    for line in _wrapped(text, console.width) if console.is_terminal else [text]:
+        console.print(line, soft_wrap=True)
+
+
+def _wrapped(text: Text, columns: int) -> list[Text]:
+    """Break a line between words; one that is wider than the terminal stays whole, since a link must be."""
+    breaks: list[int] = []
+    room = columns
+    for word in _WORD.finditer(text.plain):
+        room -= cell_len(word[0])
+        if room < 0 and word.start() > (breaks[-1] if breaks else 0):
+            breaks.append(word.start("word"))
+            room = columns - cell_len(word["word"])
+    lines = text.divide(breaks)
+    for line in lines:
+        line.rstrip()
+    return list(lines)
+
+
+def _progress(console: Console, total: int) -> Progress:
+    beside = _BESIDE_THE_BAR + 3 * len(str(total))
+    return Progress(
+        BarColumn(min(max(console.width - beside, _SHORTEST_BAR), _LONGEST_BAR)),
+        TextColumn("{task.completed} of {task.total} ended, {task.fields[active]} active", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+        # Refreshed by a task of the loop: rich's own thread would let a broken terminal's errors escape.
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+async def _refresh(shown: Progress | Live) -> None:
+    while True:
+        shown.refresh()
+        await asyncio.sleep(_REFRESH)

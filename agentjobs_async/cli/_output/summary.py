@@ -1,0 +1,105 @@
+"""The table that ends a run: a row for each prompt or job."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, Self
+
+from attrs import frozen
+
+from agentjobs_async.cli._output.screen import Styled, shortened, styled_status
+from agentjobs_async.cli.outcomes import Outcome, Result
+
+__all__ = ["summary_lines"]
+
+Line = tuple[Styled, ...]
+
+_GAP: Final = "  "
+_NONE: Final = "-"
+_JOB, _STATUS, _LINK, _PROMPT = "JOB", "STATUS", "PULL REQUEST", "PROMPT"
+_LONGEST_JOB: Final = 40
+_LONGEST_PROMPT: Final = 60
+_LEAST_PROMPT: Final = 24
+
+
+def summary_lines(results: Sequence[Result], width: int | None) -> Iterator[Line]:
+    """Return the lines of the table, an empty one before it and the tally after it.
+
+    Args:
+        results: The rows.
+        width: Columns of the terminal; `None` without one, which gives one line per row however long it is. A terminal
+            too narrow for that gets the pull request on a line of its own: links are never cut.
+    """
+    layout = _Layout.of(results, width)
+    yield ("",)
+    yield from layout.header()
+    for result in results:
+        yield from layout.rows(result)
+    counts = Counter(result.outcome for result in results)
+    yield ("",)
+    yield (", ".join(f"{counts[outcome]} {outcome.shown}" for outcome in Outcome if counts[outcome]),)
+
+
+@frozen
+class _Layout:
+    """Widths in columns; `link` is 0 when the pull request gets a line of its own, `prompt` when there are none.
+
+    `beneath` is the width of prompts on a line of their own, 0 where they are beside the status.
+    """
+
+    job: int
+    status: int
+    link: int
+    prompt: int
+    width: int
+    beneath: int = 0
+
+    @classmethod
+    def of(cls, results: Sequence[Result], width: int | None) -> Self:
+        job = min(max(len(_JOB), *(len(_token(result)) for result in results)), _LONGEST_JOB)
+        status = max(len(_STATUS), *(len(result.outcome) for result in results))
+        link = max(len(_LINK), *(len(result.pr_link or "") for result in results))
+        prompts = any(result.prompt is not None for result in results)
+        if width is None:
+            return cls(job, status, link, _LONGEST_PROMPT * prompts, 0)
+        room = width - job - status - 2 * len(_GAP)
+        beside = room - link - len(_GAP) if prompts else 0
+        if link <= room and (beside >= _LEAST_PROMPT or not prompts):
+            return cls(job, status, link, beside, width)
+        job = min(job, max(width - status - len(_GAP), len(_JOB)))
+        if room >= _LEAST_PROMPT or not prompts:
+            return cls(job, status, 0, room * prompts, width)
+        return cls(job, status, 0, 0, width, beneath=width - len(_GAP))
+
+    def header(self) -> Iterator[Line]:
+        cells = (_JOB.ljust(self.job), _STATUS.ljust(self.status), *self._rest(_LINK, _PROMPT))
+        line = _GAP.join(cells)
+        yield (((f"{line}, {_LINK}" if self.link == 0 and self.prompt else line).rstrip(), "bold"),)
+        if self.beneath:
+            yield ((f"{_GAP}{_PROMPT}, {_LINK}", "bold"),)
+
+    def rows(self, result: Result) -> Iterator[Line]:
+        word, style = styled_status(result.outcome)
+        link = result.pr_link
+        rest = _GAP.join(self._rest(link or _NONE, shortened(result.prompt or "", self.prompt)))
+        yield (
+            _token(result).ljust(self.job),
+            _GAP,
+            (word, style),
+            f"{' ' * (self.status - len(word))}{_GAP}{rest}".rstrip(),
+        )
+        if self.beneath and result.prompt:
+            yield (f"{_GAP}{shortened(result.prompt, self.beneath)}",)
+        if self.link == 0 and link:
+            yield (f"{' ' * self._indent(link)}{link}",)
+
+    def _rest(self, link: str, prompt: str) -> list[str]:
+        cells = [link.ljust(self.link)] if self.link else []
+        return cells + [prompt] * bool(self.prompt)
+
+    def _indent(self, link: str) -> int:
+        beneath = self.job + self.status + 2 * len(_GAP)
+        return beneath if beneath + len(link) <= self.width else len(_GAP)
+
+
+def _token(result: Result) -> str:
+    return _NONE if result.ref is None else result.ref.to_token()

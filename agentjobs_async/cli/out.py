@@ -1,0 +1,189 @@
+"""The file that `--out` names: each end of an item as a line of JSON, exactly once, whatever ends a run."""
+
+import asyncio
+import errno
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, BinaryIO, Final, Self
+
+from agentjobs_async import AgentJobsError, InvalidInputError
+from agentjobs_async._text import one_line
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.cli.documents import identity, row_event
+
+__all__ = ["Out"]
+
+_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.UNKNOWN)
+_BLOCK_BYTES: Final = 65_536
+_LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
+
+
+class Out:
+    """An open file to which results are appended; anything but a regular file is only written to."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self._name = one_line(name, 200)
+        self._descriptor = descriptor
+        self._is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._known: set[tuple[object, ...]] | None = None
+        self._fault: str | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, file: str) -> Iterator[Self]:
+        """Open the file and close it again. A last line that an earlier end has torn is taken away.
+
+        Raises:
+            InvalidInputError: It can't be opened.
+            AgentJobsError: It can't be written.
+        """
+        try:
+            descriptor = _opened(file)
+        except OSError as error:
+            defect = f"--out: {one_line(file, 200)} can't be opened: {error.strerror}"
+        else:
+            try:
+                out = cls(file, descriptor)
+                out._mend()
+                yield out
+            finally:
+                os.close(descriptor)
+            return
+        raise InvalidInputError(defect)
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Append one line.
+
+        Raises:
+            AgentJobsError: It can't be written; what was written of it is taken away again.
+        """
+        self._append(f"{json.dumps(document)}\n".encode())
+
+    def write_once(self, document: Mapping[str, Any]) -> None:
+        """Append one line, unless the file is known to have it, by `read` and since.
+
+        Raises:
+            AgentJobsError: As `write` does.
+        """
+        name = identity(document)
+        if self._known is None or name not in self._known:
+            self.write(document)
+        if self._known is not None:
+            self._known.add(name)
+
+    async def read(self) -> None:
+        """Learn which lines are in the file, for `write_once` and `fill`."""
+        known: set[tuple[object, ...]] = set()
+        self._known = known
+        if not self._is_regular:
+            return
+        with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: ASYNC230, PTH123 - in pieces
+            stream.seek(0)
+            while lines := stream.readlines(_BLOCK_BYTES):
+                known |= {name for name in map(_identity, lines) if name is not None}
+                await asyncio.sleep(0)
+
+    async def fill(self, journal: Journal) -> None:
+        """Append what the journal knows of ended items and the file does not have.
+
+        Raises:
+            AgentJobsError: As `write` does.
+            JournalError: The journal can't be read.
+        """
+        if not self._is_regular:
+            return
+        for state in _ENDS:
+            async for row in journal.rows(state):
+                self.write_once(row_event(row))
+
+    @asynccontextmanager
+    async def filled_at_a_fault(self, journal: Journal) -> AsyncIterator[None]:
+        """Fill it when the block raises: results that nobody took are in the journal only."""
+        try:
+            yield
+        except Exception:
+            await self.fill_soon(journal)
+            raise
+
+    async def fill_soon(self, journal: Journal) -> None:
+        """Fill it as far as that goes within 10 s; the next run writes the rest."""
+        with suppress(AgentJobsError, TimeoutError):
+            async with asyncio.timeout(_LAST_FILL_SECONDS):
+                await self.fill(journal)
+
+    def _append(self, line: bytes) -> None:
+        if self._fault is None:
+            before = os.fstat(self._descriptor).st_size
+            try:
+                _write_all(self._descriptor, line)
+            except OSError as error:
+                self._fault = f"--out: {self._name} can't be written: {os.strerror(error.errno or 0)}"
+                self._cut(before, len(line))
+        if self._fault is not None:
+            raise AgentJobsError(f"{self._fault}; resume with the same --out writes what is missing")
+
+    def _cut(self, size: int, at_most: int) -> None:
+        """Remove a part of a line that was just written."""
+        with suppress(OSError):
+            if self._is_regular and size < os.fstat(self._descriptor).st_size < size + at_most:
+                os.ftruncate(self._descriptor, size)
+
+    def _mend(self) -> None:
+        """Remove a torn last line of our own; complete one that another program wrote."""
+        if not self._is_regular:
+            return
+        with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: PTH123 - it is open
+            last = _last_line(stream)
+            if last.startswith(b"{") and not _is_json(last):
+                os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - len(last))
+                return
+            if not last:
+                return
+        self._append(b"\n")
+
+
+def _opened(file: str) -> int:
+    how = os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(file, os.O_RDWR | how, 0o666)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.ENXIO, errno.EINVAL}:
+            raise
+    return os.open(file, os.O_WRONLY | how, 0o666)  # what may not be read, or can't be
+
+
+def _write_all(descriptor: int, line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _last_line(stream: BinaryIO) -> bytes:
+    """Return what follows the last line end."""
+    end = stream.seek(0, os.SEEK_END)
+    tail = b""
+    while end and b"\n" not in tail:
+        start = max(end - _BLOCK_BYTES, 0)
+        stream.seek(start)
+        tail, end = stream.read(end - start) + tail, start
+    return tail.rpartition(b"\n")[2]
+
+
+def _identity(line: bytes) -> tuple[object, ...] | None:
+    with suppress(ValueError, RecursionError, TypeError):
+        document = json.loads(line)
+        if isinstance(document, dict):
+            name = identity(document)
+            hash(name)
+            return name
+    return None
+
+
+def _is_json(line: bytes) -> bool:
+    with suppress(ValueError, RecursionError):
+        json.loads(line)
+        return True
+    return False

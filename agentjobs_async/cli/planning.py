@@ -1,0 +1,57 @@
+"""Planning many tasks, which takes a while: what is said meanwhile, and when it is stopped."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from agentjobs_async.batch import BatchItem, Journal, Refusals
+from agentjobs_async.cli._output.screen import Screen, Styled, shortened
+
+__all__ = ["planned"]
+
+_AT_ONCE: Final = 500  # one commit; half a second at the most until it can be stopped
+_QUIET_SECONDS: Final = 5.0  # a log gets no more lines than these
+
+
+async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem]) -> Refusals:
+    """Plan all items and return the refused ones; how far it is stands on the screen, in a log every 5 s.
+
+    Raises:
+        CancelledError: It was stopped, and has said how far it came.
+    """
+    progress = _Progress(screen, len(items))
+    refused: Refusals = []
+    try:
+        async with screen.board(progress.lines):
+            for at in range(0, len(items), _AT_ONCE):
+                refused += await journal.add(items[at : at + _AT_ONCE])
+                progress.came_to(min(at + _AT_ONCE, len(items)))
+    except asyncio.CancelledError:
+        screen.notice(
+            f"Nothing was sent; at least {progress.words}. The same command again plans the rest and goes on."
+        )
+        raise
+    return refused
+
+
+class _Progress:
+    def __init__(self, screen: Screen, total: int) -> None:
+        self._screen = screen
+        self._total = total
+        self._done = 0
+        self._clock = asyncio.get_running_loop().time
+        self._said = self._clock()
+
+    @property
+    def words(self) -> str:
+        return f"{self._done:,} of {self._total:,} are planned"
+
+    def came_to(self, done: int) -> None:
+        self._done = done
+        if not self._screen.has_board and self._clock() - self._said >= _QUIET_SECONDS:
+            self._said = self._clock()
+            self._screen.notice(f"{self.words} …")
+
+    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+        del height
+        yield (shortened(self.words, width),)

@@ -1,0 +1,158 @@
+"""Ending a command early: by a signal, or because nobody reads its output any more."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from attrs import frozen
+
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli._output.streams import leave
+from agentjobs_async.cli.outcomes import ExitCode, described, exit_code_of
+
+__all__ = ["Context", "Interruption", "run_action"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+_SIGNAL_BASE: Final = 128
+
+
+T = TypeVar("T")
+
+
+class Interruption:
+    """A block in which SIGINT and SIGTERM only ask to stop; a second signal ends the process at once.
+
+    Attributes:
+        exit_code: What the command is to end with; `None` while nobody asked to stop.
+        last_words: Called at the second signal, before the process ends: what gives the terminal back, and what must
+            be said. They must not wait for anything.
+    """
+
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self.last_words: list[Callable[[], object]] = []
+        self._loop = asyncio.get_running_loop()
+        self._asked = asyncio.Event()
+        self._before: dict[signal.Signals, Any] = {}
+        self._working: asyncio.Future[Any] | None = None
+
+    def __enter__(self) -> Self:
+        # asyncio's add_signal_handler is missing on Windows.
+        self._before = {number: signal.signal(number, self._received) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def ask(self, exit_code: int) -> None:
+        """Ask to stop; the first one who asks decides about the exit code."""
+        if self.exit_code is None:
+            self.exit_code = exit_code
+            self._asked.set()
+            if self._working is not None:
+                self._working.cancel()
+
+    async def stop_requested(self) -> None:
+        """Wait until somebody asks to stop."""
+        self._working = None
+        await self._asked.wait()
+
+    async def over(self, work: Awaitable[T]) -> T:
+        """Return what `work` returns. It is cancelled when somebody asks to stop before it comes to `run_until_stop`.
+
+        Raises:
+            CancelledError: It was.
+        """
+        working = asyncio.ensure_future(work)
+        self._working = working
+        return await working
+
+    async def run_until_stop(self, work: Awaitable[T], stop: Callable[[], Awaitable[object]]) -> T:
+        """Return what `work` gives. When somebody asks to stop, `stop` is called, and has to make an end of `work`."""
+        self._working = None  # from here on the command makes an end of itself, and says how it went
+        working = asyncio.ensure_future(work)
+        asking = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait({working, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await stop()
+            return await working
+        finally:
+            asking.cancel()
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        for each in _SIGNALS:
+            signal.signal(each, self._received_again)
+        self._loop.call_soon_threadsafe(self.ask, _SIGNAL_BASE + number)
+
+    def _received_again(self, number: int, frame: FrameType | None) -> None:
+        """End by the signal itself; this may interrupt any line of the program, a write in its middle too."""
+        del frame
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)  # a third one must not cut the last words off
+        for words in self.last_words:
+            with suppress(Exception):
+                words()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+@frozen
+class Context:
+    """What every command's coroutine gets.
+
+    Attributes:
+        screen: Where it writes.
+        interruption: Who may ask it to stop.
+    """
+
+    screen: Screen
+    interruption: Interruption
+
+
+def run_action(action: Callable[[Context], Awaitable[int]]) -> int:
+    """Run `action` on a loop of its own and give the exit code."""
+    return asyncio.run(_run_action(action))
+
+
+async def _run_action(action: Callable[[Context], Awaitable[int]]) -> int:
+    with Interruption() as interruption:
+        screen = Screen(lambda error: _output_failed(screen, interruption, error))
+        interruption.last_words.append(screen.give_back)
+        try:
+            code = await interruption.over(action(Context(screen, interruption)))
+        except asyncio.CancelledError:
+            if interruption.exit_code is None:
+                raise
+            code = interruption.exit_code
+            if code != ExitCode.BROKEN_PIPE:
+                screen.notice("Stopped.")
+        except Exception as error:  # noqa: BLE001 - a command's user gets one line, whatever it is
+            screen.notice(("Error: ", "bold red"), described(error))
+            code = exit_code_of(error)
+        if interruption.exit_code is None:
+            return code
+    if threading.active_count() > 1:
+        # A name lookup that hangs in its thread would hold up the end of the loop and of the process.
+        leave(interruption.exit_code)
+    return interruption.exit_code
+
+
+def _output_failed(screen: Screen, interruption: Interruption, error: OSError) -> None:
+    """Stop quietly when the reader left, as `head` does; say so when the output can't be written."""
+    if isinstance(error, BrokenPipeError):
+        interruption.ask(ExitCode.BROKEN_PIPE)
+        return
+    screen.notice(("Error: ", "bold red"), f"the output can't be written: {error.strerror}")
+    interruption.ask(ExitCode.UNFINISHED)

@@ -1,0 +1,127 @@
+"""Scripts of the emulator's jobs: how long one runs, and how it ends."""
+
+import random
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import attrs
+from attrs import field
+from attrs.validators import in_
+
+from agentjobs_async.testing._checks import is_number, number
+
+__all__ = ["JobScript", "RandomScripts", "ScriptOf", "ScriptTable"]
+
+EndStatus = Literal["completed", "failed", "archived"]
+
+_SECONDS = number("a number of seconds from 0 on", 0)
+_SHARE = number("a share from 0 to 1", 0, 1)
+
+
+def _check_stages(_life: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    """Raise an error unless the value is pairs of second and status in rising order."""
+    try:
+        starts = [start for start, status in value if isinstance(status, str)]
+        fit = len(starts) == len(value) and all(map(is_number, starts)) and starts == sorted(starts)
+    except (TypeError, ValueError):
+        fit = False
+    if not fit:
+        raise ValueError(f"'{attribute.name}' must be pairs of second and status, in rising order, not {value!r:.100}")
+
+
+def _check_id(_life: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    if not (value is None or (isinstance(value, str) and value)):
+        raise ValueError(f"'{attribute.name}' must be a text, or None, not {value!r:.100}")
+
+
+@attrs.frozen(kw_only=True)
+class JobScript:
+    """How one job runs; the emulator divides every time in it by its `speed`.
+
+    Args:
+        duration: Seconds from the creation to the end of the job; with infinity it never ends.
+        outcome: The status it ends with.
+        pull_request: Whether the job has a `prLink` once it is completed.
+        visible_after: Seconds from the creation during which a read is answered with 404.
+        stages: Statuses before the end, each with the second at which it begins, in rising order.
+        job_id: The id of the job; `None` numbers it.
+
+    Raises:
+        ValueError: A time is negative, or the outcome is not a terminal status; other statuses belong in `stages`.
+    """
+
+    duration: float = field(default=0.1, validator=_SECONDS)
+    outcome: EndStatus = field(default="completed", validator=in_(get_args(EndStatus)))
+    pull_request: bool = True
+    visible_after: float = field(default=0.0, validator=_SECONDS)
+    stages: tuple[tuple[float, str], ...] = field(default=(), validator=_check_stages)
+    job_id: str | None = field(default=None, validator=_check_id)
+
+    def status_at(self, age: float) -> str:
+        """Return the status of a job `age` seconds after its creation."""
+        if age >= self.duration:
+            return self.outcome
+        reached = [status for start, status in self.stages if age >= start]
+        return reached[-1] if reached else "active"
+
+
+ScriptOf = Callable[[str, str], JobScript]
+"""Returns the script of a job from its project id and prompt."""
+
+
+@attrs.frozen(kw_only=True)
+class RandomScripts:
+    """Random scripts from a seed: the same seed, project and prompt make the same script.
+
+    Args:
+        seed: Any whole number.
+        shortest: The least duration in seconds.
+        longest: The greatest duration in seconds.
+        failed: The share of jobs that fail, from 0 to 1.
+        archived: The share of jobs that are archived, from 0 to 1.
+        unchanged: The share of completed jobs that changed no file and so have no pull request, from 0 to 1.
+
+    Raises:
+        ValueError: A time is negative, or a share is not from 0 to 1.
+    """
+
+    seed: int = 0
+    shortest: float = field(default=60.0, validator=_SECONDS)
+    longest: float = field(default=300.0, validator=_SECONDS)
+    failed: float = field(default=0.0, validator=_SHARE)
+    archived: float = field(default=0.0, validator=_SHARE)
+    unchanged: float = field(default=0.0, validator=_SHARE)
+
+    def __call__(self, project_id: str, prompt: str) -> JobScript:
+        """Return the script of a job."""
+        draw = random.Random(f"{self.seed}/{project_id}/{prompt}")  # noqa: S311 - a script, not a secret
+        return JobScript(
+            duration=draw.uniform(self.shortest, self.longest),
+            outcome=self._outcome(draw.random()),
+            pull_request=draw.random() >= self.unchanged,
+        )
+
+    def _outcome(self, share: float) -> EndStatus:
+        if share < self.failed:
+            return "failed"
+        return "archived" if share < self.failed + self.archived else "completed"
+
+
+class ScriptTable:
+    """Chooses the newest script that matches a project and a prompt."""
+
+    def __init__(self, default: JobScript | ScriptOf) -> None:
+        self._default = default
+        self._scripts: list[tuple[JobScript, str | None, str | None]] = []
+
+    def add(self, script: JobScript, project_id: str | None, prompt: str | None) -> None:
+        """Add a script; `None` matches any project or prompt."""
+        self._scripts.append((script, project_id, prompt))
+
+    def __call__(self, project_id: str, prompt: str) -> JobScript:
+        """Return the script of a job."""
+        for script, for_project, for_prompt in reversed(self._scripts):
+            if for_project in (None, project_id) and for_prompt in (None, prompt):
+                return script
+        default = self._default
+        return default if isinstance(default, JobScript) else default(project_id, prompt)

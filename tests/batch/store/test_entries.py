@@ -1,0 +1,242 @@
+import asyncio
+import itertools
+from types import NoneType
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsError, JobRef
+from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch._store import tables
+from agentjobs_async.batch.states import MOVES
+from tests.batch.stage import items
+
+REF = JobRef("docs", "job_1")
+WHY = AgentJobsError("because")
+PATHS: dict[State, list[State]] = {
+    State.PLANNED: [],
+    State.SENDING: [State.SENDING],
+    State.CREATED: [State.SENDING, State.CREATED],
+    State.UNKNOWN: [State.SENDING, State.UNKNOWN],
+    State.REJECTED: [State.SENDING, State.REJECTED],
+    **{state: [State.SENDING, State.CREATED, state] for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)},
+}
+"""How a planned row comes to each state."""
+
+
+async def move(journal: Journal, key: str, target: State) -> bool:
+    """Ask for a move in the way a runner does."""
+    entries = journal.entries
+    match target:
+        case State.PLANNED:
+            return await entries.release_claim(key, WHY)
+        case State.SENDING:
+            return isinstance(await entries.claim(key), str)
+        case State.CREATED:
+            return await entries.mark_created(key, REF)
+        case State.REJECTED:
+            return await entries.mark_rejected(key, WHY)
+        case State.UNKNOWN:
+            return await entries.mark_unknown(key, WHY)
+        case _:
+            return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)))
+
+
+async def test_every_pair_of_states(journal: Journal) -> None:
+    """Of all moves, exactly those of the table are made; a refused one changes nothing."""
+    pairs = list(itertools.product(State, State))
+    await journal.add([BatchItem(f"{origin}-{target}", "x") for origin, target in pairs])
+    for origin, target in pairs:
+        key = f"{origin}-{target}"
+        for step in PATHS[origin]:
+            assert await move(journal, key, step)
+        before = (await journal.entries.get_many([key]))[key]
+        # What was unknown is planned again only by somebody who says so.
+        allowed = target in MOVES[origin] and (origin, target) != (State.UNKNOWN, State.PLANNED)
+        assert await move(journal, key, target) == allowed, key
+        after = (await journal.entries.get_many([key]))[key]
+        assert after.state is (target if allowed else origin)
+        assert allowed or after == before
+
+
+async def test_a_claim_is_given_once(journal: Journal) -> None:
+    """Of many claims of one row at once, one is given."""
+    await journal.add(items(1))
+    claims = await asyncio.gather(*(journal.entries.claim("k0") for _ in range(3)))
+    assert sorted(map(type, claims), key=str) == [NoneType, NoneType, str]
+
+
+def test_moves_outside_of_the_table() -> None:
+    """No statement can be made for a move that the table does not know."""
+    with pytest.raises(ValueError, match="no row goes from completed to planned"):
+        tables.move("a", State.PLANNED, origin=State.COMPLETED)
+
+
+async def test_unknown_rows_have_no_id(journal: Journal) -> None:
+    """A late answer gives an unknown row its id; before it there is none, and the database itself sees to that."""
+    await journal.add(items(1))
+    await move(journal, "k0", State.SENDING)
+    await move(journal, "k0", State.UNKNOWN)
+    assert (await journal.unknown())[0].job_id is None
+    assert await move(journal, "k0", State.CREATED)
+    row = (await journal.entries.get_many(["k0"]))["k0"]
+    assert (row.state, row.job_id, row.project_id, row.error) == ("created", "job_1", "docs", None)
+
+
+async def test_notes_stay_with_created_rows(journal: Journal) -> None:
+    """What ended a wait is noted at the row of its job, and nowhere else."""
+    await journal.add(items(2))
+    await move(journal, "k0", State.SENDING)
+    await move(journal, "k0", State.CREATED)
+    for key in ("k0", "k1"):
+        await journal.entries.record_error(key, ValueError("\ud800" * 5000))
+    errors = {row.key: row.error async for row in journal.rows()}
+    assert errors["k1"] is None
+    assert str(errors["k0"]).startswith("ValueError: \\ud800")
+
+
+async def test_ages(journal: Journal) -> None:
+    """The ages of creates come newest first, none that is too old, and none in the future: the clock was ahead then."""
+    await journal.add(items(4))
+    now = 5_000_000.0
+    journal.entries._clock = lambda: now
+    for key, at in {"k0": now - 100, "k1": now - 10, "k2": now + 50, "k3": now + 70}.items():
+        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        await move(journal, key, State.SENDING)
+    journal.entries._clock = lambda: now
+    assert await journal.entries.sent_ages(60, 10) == [(None, 0), (None, 10)]
+    assert await journal.entries.sent_ages(1000, 2) == [(None, 0), (None, 10)]
+
+
+async def test_ages_by_project(journal: Journal) -> None:
+    """The last creates of each project are told, so many of each."""
+    await journal.add([BatchItem(f"k{number}", "x", f"p{number % 2}") for number in range(6)])
+    now = 5_000_000.0
+    for number in range(6):
+        journal.entries._clock = lambda at=now - 10 * number: at  # type: ignore[misc]  # the default binds the value
+        await journal.entries.claim(f"k{number}", f"p{number % 2}")
+    journal.entries._clock = lambda: now
+    assert await journal.entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
+
+
+async def test_what_was_sent_again(journal: Journal) -> None:
+    """A create that was sent again counts twice: when it was sent first, and again; after a year it is forgotten."""
+    await journal.add(items(2))
+    now = 5_000_000.0
+    for key, at in (("k0", now - 367 * 86_400), ("k1", now - 10)):
+        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        await move(journal, key, State.SENDING)
+        await move(journal, key, State.UNKNOWN)
+        journal.entries._clock = lambda: now
+        await journal.resolve(key, send_again=True)
+    assert await journal.entries.sent_ages(1e9, 10) == [(None, 10)]
+    await move(journal, "k1", State.SENDING)
+    assert await journal.entries.sent_ages(1e9, 10) == [(None, 0), (None, 10)]
+
+
+async def test_ages_of_unknown_rows(journal: Journal) -> None:
+    """The ages of rows that became unknown lately are told, newest first; no others."""
+    await journal.add(items(5))
+    now = 5_000_000.0
+    for number, at in enumerate([now - 700, now - 20, now - 10, now - 5, now + 3600]):
+        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        await move(journal, f"k{number}", State.SENDING)
+        if number != 3:
+            await move(journal, f"k{number}", State.UNKNOWN)
+    journal.entries._clock = lambda: now
+    assert await journal.entries.unknown_ages(600, 10) == [10, 20]
+    assert await journal.entries.unknown_ages(600, 1) == [10]
+
+
+async def test_pauses(journal: Journal) -> None:
+    """A pause is that of its project and outlives none longer; one that a wrong clock recorded is left out."""
+    entries, now = journal.entries, 5_000_000.0
+    entries._clock = lambda: now + 86_400
+    await entries.pause(60, "web")
+    await entries.pause(60, "ahead")
+    entries._clock = lambda: now
+    assert await entries.paused_for() == {}
+    await entries.pause(100, "docs")
+    await entries.pause(10, "docs")
+    await entries.pause(20, "web")
+    await entries.pause(30)
+    assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
+    entries._clock = lambda: now + 25
+    assert await entries.paused_for() == {"docs": 75, None: 5}
+    entries._clock = lambda: now - 50
+    assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
+
+
+class LostAnswersError(Exception):
+    """The connection broke between the commit and its answer."""
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
+    """Carry out what is written, and lose the answers."""
+    write = journal.entries._database.write
+
+    async def lost(*arguments: Any, **settings: Any) -> None:
+        await write(*arguments, **settings)
+        raise LostAnswersError
+
+    monkeypatch.setattr(journal.entries._database, "write", lost)
+
+
+async def state_of(journal: Journal, key: str) -> State:
+    return (await journal.entries.get_many([key]))[key].state
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "taken for dead"])
+async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch, meanwhile: str) -> None:
+    """A claim whose answer was lost is taken back by its owner, even when its row became unknown meanwhile."""
+    await journal.add(items(2))
+    with monkeypatch.context() as patch:
+        lose_answers(patch, journal)
+        with pytest.raises(LostAnswersError):
+            await journal.entries.claim("k0")
+    assert await state_of(journal, "k0") is State.SENDING
+    if meanwhile != "nothing":
+        await journal.entries.interrupted()
+    await move(journal, "k1", State.SENDING)
+    assert await journal.entries.take_back() == ("k0",)
+    assert await journal.entries.take_back() == ()
+    assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.SENDING]
+
+
+async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
+    """A claim that was cancelled in flight leaves no row behind that is sending, whether it was carried out or not."""
+    await journal.add(items(20))
+    claims = [asyncio.ensure_future(journal.entries.claim(f"k{number}")) for number in range(20)]
+    await asyncio.sleep(0)
+    for claim in claims:
+        claim.cancel()
+    await asyncio.wait(claims)
+    await journal.entries.flush()
+    assert (await journal.counts())[State.PLANNED] == 20
+
+
+async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim without an answer that was never carried out is looked for a while, and forgotten."""
+
+    async def broken(*_: Any, **__: Any) -> None:
+        raise LostAnswersError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.entries._database, "write", broken)
+        with pytest.raises(LostAnswersError):
+            await journal.entries.claim("k0")
+    assert await journal.entries.take_back() == ()
+    assert journal.entries._unanswered
+    monkeypatch.setattr("agentjobs_async.batch._store.entries._DOUBT_SECONDS", -1.0)
+    assert await journal.entries.take_back() == ()
+    assert not journal.entries._unanswered
+
+
+async def test_rows_of_another_owner(database: str) -> None:
+    """Without its claim, no owner changes a row that another one is sending."""
+    async with Journal.open(database) as one, Journal.open(database) as two:
+        await one.add(items(1))
+        assert await move(one, "k0", State.SENDING)
+        for target in (State.UNKNOWN, State.REJECTED, State.PLANNED):
+            assert not await move(two, "k0", target)
+        assert await state_of(one, "k0") is State.SENDING

@@ -1,0 +1,366 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch._store.entries import Entries, NoRoom
+from tests.batch.stage import FakeSession, items
+from tests.batch.wire import wired
+from tests.postgresql import execute
+
+SOON = 1.0
+LATER = 3.0
+WHY = ValueError("because")
+
+
+@asynccontextmanager
+async def owner(database: str, patience: float = SOON) -> AsyncIterator[Journal]:
+    async with Journal.open(database, owner_timeout=patience) as journal:
+        yield journal
+
+
+def silence(journal: Journal) -> None:
+    """Let an owner give no sign of life any more, as one does that was stopped."""
+    assert journal._presence is not None
+    assert journal._presence._beating is not None
+    journal._presence._beating.cancel()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    while not await condition():  # noqa: ASYNC110 - nobody tells of it
+        await asyncio.sleep(0.01)
+
+
+async def state_of(journal: Journal, key: str) -> State:
+    return (await journal.entries.get_many([key]))[key].state
+
+
+async def claimed(journal: Journal, key: str) -> str:
+    claim = await journal.entries.claim(key)
+    assert isinstance(claim, str)
+    return claim
+
+
+async def test_many_owners(database: str) -> None:
+    """Many owners claim at once, each row goes to one of them, and nothing of the living becomes unknown."""
+    async with owner(database, LATER) as one, owner(database, LATER) as two:
+        await one.add(items(40))
+        claims = await asyncio.gather(
+            *(journal.entries.claim(f"k{number}") for number in range(40) for journal in (one, two))
+        )
+        assert sum(isinstance(claim, str) for claim in claims) == 40
+        await asyncio.sleep(1.2 * LATER)
+        assert (await one.counts())[State.SENDING] == 40
+
+
+async def test_a_silent_owner(database: str) -> None:
+    """What a silent owner was sending becomes unknown, and is told to those who are there; nothing else does."""
+    async with owner(database) as silent, owner(database) as living:
+        await living.add(items(3))
+        await claimed(silent, "k0")
+        await claimed(living, "k1")
+        silence(silent)
+        await until(lambda: _is(living, "k0", State.UNKNOWN))
+        assert [row.key for row in await living.unknown()] == ["k0"]
+        assert await state_of(living, "k1") is State.SENDING
+        await until(lambda: _told(living))
+
+
+async def _is(journal: Journal, key: str, state: State) -> bool:
+    return await state_of(journal, key) is state
+
+
+async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
+    return condition
+
+
+async def _told(journal: Journal) -> bool:
+    return journal.take_interrupted() == ("k0",)
+
+
+async def test_late_answers(database: str) -> None:
+    """Whatever a stalled owner gets to know late is kept, though its rows have become unknown meanwhile."""
+    async with owner(database) as stalled, owner(database) as living:
+        await living.add(items(4))
+        claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
+        silence(stalled)
+        await until(lambda: _is(living, "k3", State.UNKNOWN))
+        assert await stalled.entries.mark_created("k0", JobRef("docs", "job_1"))
+        assert await stalled.entries.mark_rejected("k1", WHY, claim=claims["k1"])
+        assert await stalled.entries.release_claim("k2", WHY, claim=claims["k2"])
+        assert {row.key: str(row.state) async for row in living.rows()} == {
+            "k0": "created",
+            "k1": "rejected",
+            "k2": "planned",
+            "k3": "unknown",
+        }
+
+
+async def test_what_somebody_else_has_claimed_since(database: str) -> None:
+    """What a stalled owner gets to know does not touch the claim of another one."""
+    async with owner(database) as stalled, owner(database) as living:
+        await living.add(items(1))
+        old = await claimed(stalled, "k0")
+        silence(stalled)
+        await until(lambda: _is(living, "k0", State.UNKNOWN))
+        await living.resolve("k0", send_again=True)
+        await claimed(living, "k0")
+        assert not await stalled.entries.release_claim("k0", WHY, claim=old)
+        assert not await stalled.entries.mark_rejected("k0", WHY, claim=old)
+        assert not await stalled.entries.mark_unknown("k0", WHY, claim=old)
+        assert await state_of(living, "k0") is State.SENDING
+
+
+async def test_an_end_is_written_once(database: str) -> None:
+    """Of all who waited for one job, one writes its end."""
+    from agentjobs_async import AgentJob  # noqa: PLC0415 - only here
+
+    async with owner(database) as one, owner(database) as two:
+        await one.add(items(1))
+        await claimed(one, "k0")
+        await one.entries.mark_created("k0", JobRef("docs", "job_1"))
+        ends = [AgentJob("job_1", "docs", status) for status in ("completed", "failed")]
+        assert await one.entries.mark_ended("k0", ends[0])
+        assert not await two.entries.mark_ended("k0", ends[1])
+        assert await state_of(one, "k0") is State.COMPLETED
+
+
+async def test_an_owner_that_left(database: str) -> None:
+    """What an owner was sending when it left in good order becomes unknown as soon as somebody looks."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(1))
+        await claimed(journal, "k0")
+    async with Journal.open(database) as journal:
+        assert journal.take_interrupted() == ("k0",)
+
+
+async def test_a_server_that_was_down(database: str) -> None:
+    """After a start of the server nobody is taken for dead before he could give a sign of life."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(1))
+        await claimed(journal, "k0")
+        execute(database, "UPDATE agentjobs_owners SET seen_at = 0")
+        assert await journal.entries.orphaned(1e6) == ()
+        assert await journal.entries.orphaned(0.0) == ("k0",)
+
+
+async def test_beating_goes_on(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sign of life that could not be given is logged, and the next one is given."""
+    async with owner(database) as journal:
+
+        async def broken(patience: float) -> tuple[str, ...]:
+            raise JournalError(f"no answer in {patience} s", "io")
+
+        monkeypatch.setattr(journal.entries, "orphaned", broken)
+        await until(lambda: _holds("no answer" in caplog.text))
+        monkeypatch.undo()
+        execute(database, "DELETE FROM agentjobs_owners")
+        await until(lambda: _holds(bool(execute(database, "SELECT * FROM agentjobs_owners"))))
+
+
+async def test_leaving_a_broken_server(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An owner that can't say good-bye leaves all the same."""
+    async with owner(database) as journal:
+
+        async def broken(statement: object) -> None:
+            raise JournalError(f"no answer to {type(statement)}", "io")
+
+        assert journal._presence is not None
+        monkeypatch.setattr(journal._presence._database, "write", broken)
+    assert "no answer" in caplog.text
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("inf"), float("nan"), True])
+def test_wrong_timeouts(timeout: float) -> None:
+    """A timeout of owners that makes no sense is refused before anything happens."""
+    with pytest.raises(InvalidInputError, match="owner_timeout"):
+        Journal.open("run.db", owner_timeout=timeout)
+
+
+async def test_a_stalled_transaction(database: str) -> None:
+    """An owner that stalls within a transaction, with the lock of all claims, holds up the others for a while only."""
+    async with owner(database) as stalled, owner(database) as living:
+        await living.add(items(1))
+        await living.set_limits(FleetLimits(max_active=5))
+        assert stalled._database is not None
+        async with stalled._database._engine.connect() as connection:
+            await connection.exec_driver_sql("SELECT FROM agentjobs_fleet FOR UPDATE")
+            while isinstance(held := await living.entries.claim("k0"), NoRoom):
+                assert held.wait <= 1
+            assert isinstance(held, str)
+            await connection.invalidate()
+
+
+@asynccontextmanager
+async def locked(database: str, rows: str) -> AsyncIterator[None]:
+    """Hold rows of the database locked, as a transaction does that stalls."""
+    address = make_url(database).set(drivername="postgresql").render_as_string(hide_password=False)
+    async with await psycopg.AsyncConnection.connect(address) as connection:
+        await connection.execute(f"SELECT 1 FROM {rows} FOR UPDATE")  # noqa: S608 - a test's own words
+        yield
+
+
+def last_seen(database: str, journal: Journal) -> float:
+    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{journal.entries.owner}'")  # noqa: S608 - the name is our own, of this test
+    return float(seen)
+
+
+async def beats_on(database: str, journal: Journal) -> None:
+    """Wait until an owner has given signs of life for longer than the patience with it lasts."""
+    since = last_seen(database, journal)
+    async with asyncio.timeout(30):
+        await until(lambda: _holds(last_seen(database, journal) > since + 1.5 * SOON))
+
+
+async def test_signs_of_life_wait_for_no_claim(database: str) -> None:
+    """While claims wait for another owner's, signs of life are given, ids are kept, and nobody is taken for dead.
+
+    Such a claim is put off within a second or so.
+    """
+    async with owner(database) as living, owner(database):
+        await living.add(items(3))
+        await living.set_limits(FleetLimits(max_active=5))
+        await claimed(living, "k0")
+        await claimed(living, "k1")
+        async with locked(database, "agentjobs_fleet"):
+            waiting = asyncio.ensure_future(living.entries.claim("k2"))
+            assert await living.entries.mark_created("k1", JobRef("docs", "job_1"))
+            assert not waiting.done()
+            await beats_on(database, living)
+            assert await waiting == NoRoom(1.0)
+        await claimed(living, "k2")
+        assert await state_of(living, "k0") is State.SENDING
+
+
+async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
+    """While a row of a silent owner is locked, those who would make it unknown go on giving signs of life."""
+    async with owner(database) as silent, owner(database) as living:
+        await living.add(items(2))
+        await claimed(silent, "k0")
+        await claimed(living, "k1")
+        silence(silent)
+        async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
+            await beats_on(database, living)
+            await beats_on(database, living)
+        await until(lambda: _is(living, "k0", State.UNKNOWN))
+        assert await state_of(living, "k1") is State.SENDING
+
+
+async def test_a_sweep_that_had_to_wait(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looked for silent owners, and then had to wait for a row, takes nobody for dead who has lived meanwhile."""
+    async with owner(database, LATER) as silent, owner(database) as living:
+        monkeypatch.setattr(living.entries, "orphaned", _nothing)
+        await living.add(items(2))
+        await claimed(silent, "k0")
+        await claimed(living, "k1")
+        silence(silent)
+        execute(database, f"DELETE FROM agentjobs_owners WHERE owner = '{silent.entries.owner}'")  # noqa: S608 - the name is our own, of this test
+        async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
+            sweeping = asyncio.ensure_future(silent.entries.orphaned(SOON))
+            await beats_on(database, living)
+        assert await sweeping == ("k0",)
+        assert await state_of(living, "k1") is State.SENDING
+
+
+async def _nothing(_: float) -> tuple[str, ...]:
+    return ()
+
+
+async def test_a_claim_whose_answer_came_late(database: str) -> None:
+    """A claim whose answer comes after its owner was taken for dead is not sent: somebody else may have sent it."""
+    session = FakeSession()
+    async with wired(database) as wire, owner(wire.url) as slow, owner(database) as living:
+        await living.add(items(1))
+        async with BatchWorker(session.session, slow) as late, BatchWorker(session.session, living) as worker:
+            wire.mute_at(b"agentjobs_claim(")
+            sending = asyncio.ensure_future(late.run(["k0"]))
+            await until(lambda: _is(living, "k0", State.UNKNOWN))
+            assert session.sent == []
+            await living.resolve("k0", send_again=True)
+            assert await worker.run(["k0"]) == ()
+            wire.speak()
+            assert await sending == ()
+    assert session.agents == {"p0": 1}
+
+
+async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> None:
+    """What connects to the service for so long that its owner may be taken for dead is not sent, and claimed anew."""
+    session = FakeSession()
+    async with owner(database) as stalled, owner(database) as living:
+        await living.add(items(2))
+        async with BatchWorker(session.session, stalled) as late, BatchWorker(session.session, living) as worker:
+            connecting, connected = asyncio.Event(), asyncio.Event()
+
+            async def connect() -> None:
+                session.connect = real  # type: ignore[method-assign]  # only the first one is slow
+                connecting.set()
+                await connected.wait()
+
+            real, session.connect = session.connect, connect  # type: ignore[method-assign]  # it stalls there
+            sending = asyncio.ensure_future(late.run(["k0"]))
+            await connecting.wait()
+            silence(stalled)
+            await until(lambda: _is(living, "k0", State.UNKNOWN))
+            await living.resolve("k0", send_again=True)
+            assert await worker.run(["k0"]) == ()
+            connected.set()
+            assert await sending == ()
+    assert session.agents == {"p0": 1}
+
+
+@pytest.mark.parametrize("clock", ["_boot_time", "time.time"])
+async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
+    """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
+    async with owner(database, LATER) as journal:
+        lease = journal.entries.lease()
+        assert lease is not None
+        assert lease.holds()
+        name = f"agentjobs_async.batch._store.heartbeat.{clock}"
+        before = time.time() if clock == "time.time" else time.clock_gettime(time.CLOCK_BOOTTIME)
+        monkeypatch.setattr(name, lambda: before + 0.6 * LATER)
+        assert not lease.holds()
+
+
+async def test_an_owner_that_was_taken_for_dead(database: str) -> None:
+    """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
+    async with wired(database) as wire, owner(wire.url) as stalled:
+        presence = stalled._presence
+        assert presence is not None
+        before = stalled.entries.lease()
+        assert before is not None
+        wire.silence()
+        await until(lambda: _holds(not presence.is_sure))
+        wire.speak()
+        await until(lambda: _holds(presence.is_sure))
+        assert not before.holds()
+        after = stalled.entries.lease()
+        assert after is not None
+        assert after.holds()
+
+
+async def test_a_file_needs_no_lease(path: Path) -> None:
+    """In a file nobody takes another one's claim away, however long it takes to send it."""
+    async with Journal.open(path) as journal:
+        assert journal.entries.lease() is None
+
+
+async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal whose first sign of life could not be given is not opened, and leaves nothing behind."""
+
+    async def broken(entries: object, patience: float) -> tuple[str, ...]:
+        raise JournalError(f"{entries} gave no answer in {patience} s", "io")
+
+    monkeypatch.setattr(Entries, "orphaned", broken)
+    with pytest.raises(JournalError, match="gave no answer"):
+        await Journal.open(database).__aenter__()

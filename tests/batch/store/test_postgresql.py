@@ -1,0 +1,226 @@
+import asyncio
+import logging
+import sys
+import traceback
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch._store import postgresql as server
+from agentjobs_async.batch._store.address import server_address
+from agentjobs_async.cli._output.hints import resume_command
+from tests.batch.stage import items, rows_of, states
+from tests.postgresql import Server, execute
+
+SECRET = "hunter2-very-secret"
+NOBODY = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"mysql://user:{SECRET}@host/work",
+        f"postgresql+psycopg://user:{SECRET}@host:{SECRET}/work",
+        f"postgresql+psycopg://user:{SECRET}@host",
+        f"postgresql+asyncpg://user:{SECRET}@host/work",
+        f"://{SECRET}",
+    ],
+)
+def test_wrong_addresses(address: str) -> None:
+    """An address that is none of PostgreSQL is refused, without a word of what it holds."""
+    with pytest.raises(InvalidInputError, match="neither the path of a file nor like postgresql") as caught:
+        Journal.open(address)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("address", "setting"),
+    [
+        (NOBODY, "password"),
+        (f"postgresql://127.0.0.1:1/work?user=user&password={SECRET}", "password"),
+        (f"postgresql://user:{SECRET}1@127.0.0.1:1/work?password={SECRET}2&password={SECRET}", "password"),
+        (f"{NOBODY}?sslpassword={SECRET}", "sslpassword"),
+        (f"{NOBODY}?sslpassword={SECRET}1&sslpassword={SECRET}", "sslpassword"),
+        (f"{NOBODY}?oauth_client_secret={SECRET}", "oauth_client_secret"),
+        (f"{NOBODY}?scram_client_key={SECRET}", "scram_client_key"),
+    ],
+)
+async def test_no_credentials_are_shown(address: str, setting: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that can't be reached gives a JournalError; nothing that is shown holds a secret of the address."""
+    caplog.set_level(logging.DEBUG)
+    journal = Journal.open(f"{address}{'&' if '?' in address else '?'}sslmode=prefer")
+    with pytest.raises(JournalError) as caught:
+        await journal.__aenter__()
+    assert caught.value.reason == "io"
+    assert caught.value.__context__ is None
+    shown = [*traceback.format_exception(caught.value), repr(journal), repr(vars(journal)), journal.name, caplog.text]
+    assert SECRET not in "".join([*shown, journal.address, resume_command(journal.address, [])])
+    assert journal.name == "127.0.0.1/work"
+    assert "sslmode=prefer" in journal.address
+    assert journal.connect_arguments()[setting] == SECRET
+
+
+async def test_secrets_reach_the_server(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept out of sight is still what every connection is opened with."""
+    settings: list[dict[str, Any]] = []
+    connect = psycopg.AsyncConnection.connect
+
+    async def seen(*arguments: Any, **given: Any) -> Any:
+        settings.append(given)
+        return await connect(*arguments, **given)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", seen)
+    async with Journal.open(f"{database}{'&' if '?' in database else '?'}sslpassword={SECRET}") as journal:
+        await journal.add(items(1))
+    assert {given["sslpassword"] for given in settings} == {SECRET}
+
+
+async def test_settings_of_the_address() -> None:
+    """What an address says about connecting wins over our own settings."""
+    address = server_address("postgresql+psycopg://host/work?connect_timeout=3")
+    assert address is not None
+    found = server.connect_arguments(address)
+    assert (found["connect_timeout"], found["host"], found["dbname"]) == ("3", "host", "work")
+
+
+async def test_looking_into_an_empty_database(database: str) -> None:
+    """Who only looks makes nothing, and is told that there is no journal."""
+    with pytest.raises(JournalError, match="there is none in this database") as caught:
+        await rows_of(database)
+    assert caught.value.reason == "io"
+    assert execute(database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+
+
+async def test_another_version(database: str) -> None:
+    """A journal of another version is refused, and stays as it is."""
+    async with Journal.open(database):
+        pass
+    execute(database, "UPDATE agentjobs_fleet SET version = 3")
+    with pytest.raises(JournalError, match="it has version 3") as caught:
+        await Journal.open(database).__aenter__()
+    assert caught.value.reason == "version"
+
+
+async def test_many_begin_at_once(database: str) -> None:
+    """Of many who open an empty database at once, all find one journal."""
+    journals = [Journal.open(database) for _ in range(5)]
+    await asyncio.gather(*(journal.__aenter__() for journal in journals))
+    await asyncio.gather(*(journal.add(items(20)) for journal in journals))
+    assert (await journals[0].counts())[State.PLANNED] == 20
+    for journal in journals:
+        await journal.aclose()
+
+
+async def test_only_looking(database: str) -> None:
+    """Who only looks can't write, and is no owner."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(1))
+    async with Journal.open(database, read_only=True) as journal:
+        with pytest.raises(JournalError) as caught:
+            await journal.add(items(2))
+        assert caught.value.reason == "read_only"
+    assert states(await rows_of(database)) == {"k0": "planned"}
+    assert execute(database, "SELECT * FROM agentjobs_owners") == []
+
+
+async def test_any_text(database: str) -> None:
+    """A prompt with characters that the server can't store comes back as it was."""
+    prompts = ["a\0b", "\x1a", "\x1a0\0\x1a1", "plain"]
+    async with Journal.open(database) as journal:
+        await journal.add([BatchItem(str(number), prompt) for number, prompt in enumerate(prompts)])
+        assert [row.prompt async for row in journal.rows()] == prompts
+
+
+async def test_durability(database: str) -> None:
+    """A commit is durable, even where the server's own setting is that it need not be."""
+    name = make_url(database).database
+    execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    async with Journal.open(database) as journal:
+        assert journal._database is not None
+        async with journal._database._engine.connect() as connection:
+            assert (await connection.exec_driver_sql("SHOW synchronous_commit")).scalar() == "on"
+
+
+async def test_no_prompt_in_errors(database: str) -> None:
+    """An error of the server shows nothing of a prompt."""
+    async with Journal.open(database) as journal:
+        execute(database, "ALTER TABLE agentjobs_entries ADD CONSTRAINT short CHECK (length(prompt) < 5)")
+        with pytest.raises(JournalError, match="short") as caught:
+            await journal.add([BatchItem("a", "a very private prompt")])
+    assert "private" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+async def test_a_restarted_server(postgresql: Server, database: str) -> None:
+    """Reads and writes ride out a restart of the server, with the connection that they had before."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(50))
+        await asyncio.to_thread(postgresql.restart)
+        claims = await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(50)))
+        assert all(isinstance(claim, str) for claim in claims)
+        await asyncio.to_thread(postgresql.restart)
+        assert (await journal.counts())[State.SENDING] == 50
+        for number in range(50):
+            await journal.entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
+
+
+async def test_a_claim_whose_answer_was_lost(database: str) -> None:
+    """A claim that was carried out before its connection broke is given when it is told again, and to nobody else."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(1))
+        write = journal.entries._database.write
+        told: list[Any] = []
+
+        async def twice(statement: Any, **settings: Any) -> Any:
+            told.append(statement)
+            await write(statement, **settings)
+            return await write(statement, **settings)
+
+        journal.entries._database.write = twice  # type: ignore[method-assign]  # as a broken connection makes it
+        claim = await journal.entries.claim("k0")
+        assert isinstance(claim, str)
+        assert await journal.entries.claim("k0") is None
+        assert len(told) == 2
+        assert not await journal.entries.release_claim("k0", ValueError("not mine"), claim="another")
+        assert await journal.entries.release_claim("k0", ValueError("mine"), claim=claim) is False
+    assert states(await rows_of(database)) == {"k0": "planned"}
+
+
+async def test_a_server_that_stays_away(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is gone for longer than the patience gives a JournalError."""
+    async with Journal.open(database) as journal:
+        journal.entries._database._patience = 0.3
+        monkeypatch.setattr(journal.entries._database.backend.engine.sync_engine, "connect", _gone(journal))
+        with pytest.raises(JournalError) as caught:
+            await journal.counts()
+        assert caught.value.reason == "io"
+        monkeypatch.undo()
+
+
+def _gone(journal: Journal) -> Any:
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - only here
+
+    del journal
+
+    def connect() -> Any:
+        raise OperationalError("", {}, ConnectionError("nobody listens"))
+
+    return connect
+
+
+def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg, who asks for PostgreSQL is told what to install."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InvalidInputError, match=r"pip install 'psycopg\[binary\]'"):
+        asyncio.run(_opened(NOBODY))
+
+
+async def _opened(address: str) -> None:
+    async with Journal.open(address):
+        pass

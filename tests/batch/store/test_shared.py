@@ -1,0 +1,254 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async.batch import FleetLimits, Journal, Rate, State
+from agentjobs_async.batch._store.entries import NoRoom
+from tests.batch.stage import FakeSession, items, outcomes, run, unknown
+from tests.postgresql import execute
+
+
+def plain(database: str) -> str:
+    """Return the address as psycopg takes it."""
+    return make_url(database).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@asynccontextmanager
+async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list[Journal]]:
+    """Open a journal of forty items so many times, with limits."""
+    journals = [Journal.open(database) for _ in range(count)]
+    for journal in journals:
+        await journal.__aenter__()
+    await journals[0].add(items(40))
+    await journals[0].set_limits(FleetLimits(**limits))
+    try:
+        yield journals
+    finally:
+        for journal in journals:
+            await journal.aclose()
+
+
+async def claim_all(journals: list[Journal]) -> list[str]:
+    """Claim every item through every owner at once, and give the keys that were claimed."""
+    keys = [f"k{number}" for number in range(40)]
+    claims = await asyncio.gather(*(journal.entries.claim(key, "docs") for key in keys for journal in journals))
+    pairs = zip((key for key in keys for _ in journals), claims, strict=True)
+    return [key for key, claim in pairs if isinstance(claim, str)]
+
+
+async def test_most_active(database: str) -> None:
+    """No more items are active than all owners together may have; the end of one makes room for one."""
+    async with owners(database, 3, max_active=7) as journals:
+        first = await claim_all(journals)
+        assert len(first) == len(set(first)) == 7
+        assert await journals[1].entries.claim("k39", "docs") == NoRoom(0.5)
+        entries = journals[2].entries
+        await entries.mark_created(first[0], JobRef("docs", "job_1"))
+        assert isinstance(await journals[1].entries.claim("k39", "docs"), NoRoom)
+        await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"))
+        assert len(await claim_all(journals)) == 1
+
+
+async def test_rate(database: str) -> None:
+    """No more creates go in a window than all owners together may send, and who is held back is told for how long."""
+    async with owners(database, 3, create_rate=Rate(5, per=1000)) as journals:
+        first = await claim_all(journals)
+        assert len(first) == 5
+        for number, key in enumerate(first):
+            await journals[0].entries.mark_created(key, JobRef("docs", f"job_{number}"))
+        held = await journals[1].entries.claim("k39", "docs")
+        assert isinstance(held, NoRoom)
+        assert 990 < held.wait <= 1000
+        execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
+        assert len(await claim_all(journals)) == 1
+
+
+async def test_creates_under_way_count(database: str) -> None:
+    """A create under way is within the window, however long ago it was claimed."""
+    async with owners(database, 1, create_rate=Rate(1, per=10)) as journals:
+        assert len(await claim_all(journals)) == 1
+        execute(database, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
+        assert await journals[0].entries.claim("k39", "docs") == NoRoom(0.5, "docs")
+
+
+async def test_a_rate_of_each_project(database: str) -> None:
+    """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
+    async with owners(database, 1, create_rate=Rate(1, per=1000)) as (journal,):
+        entries = journal.entries
+        assert isinstance(await entries.claim("k0", "docs"), str)
+        assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
+        assert isinstance(await entries.claim("k1", "web"), str)
+        await entries.mark_created("k1", JobRef("web", "job_1"))
+        await entries.mark_unknown("k0", ValueError("broke"))
+        await journal.resolve("k0", send_again=True)
+        await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
+        assert isinstance(await entries.claim("k0", "docs"), str)
+        await entries.mark_created("k0", JobRef("docs", "job_0"))
+        held = await entries.claim("k2", "docs")
+        assert isinstance(held, NoRoom)
+        assert held.project_id == "docs"
+        assert 990 < held.wait <= 1000
+        assert isinstance(await entries.claim("k2", "web"), str)
+        await journal.set_limits(FleetLimits(create_rate=Rate(4, per=1000, scope="all")))
+        of_all = await entries.claim("k3", "new")
+        assert isinstance(of_all, NoRoom)
+        assert of_all.project_id is None
+        assert (await journal.limits()).create_rate == Rate(4, per=1000, scope="all")
+
+
+async def test_pauses(database: str) -> None:
+    """A pause that one worker records holds the creates of its project back for all workers, and no others."""
+    async with owners(database, 2) as (one, two):
+        await one.entries.pause(100, "docs")
+        held = await two.entries.claim("k0", "docs")
+        assert isinstance(held, NoRoom)
+        assert held.project_id == "docs"
+        assert 90 < held.wait <= 100
+        assert isinstance(await two.entries.claim("k0", "web"), str)
+        execute(database, "UPDATE agentjobs_pauses SET until = until - 100")
+        assert isinstance(await two.entries.claim("k1", "docs"), str)
+
+
+async def test_a_wrong_clock(database: str) -> None:
+    """What was recorded by a clock that was ahead holds nothing back."""
+    async with owners(database, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
+        await journal.entries.pause(100, "docs")
+        assert isinstance(await journal.entries.claim("k0", "web"), str)
+        await journal.entries.mark_unknown("k0", ValueError("broke"))
+        execute(database, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
+        execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
+        for key, project in (("k1", "docs"), ("k2", "web")):
+            assert isinstance(await journal.entries.claim(key, project), str)
+
+
+async def test_repeatable_read(database: str) -> None:
+    """Limits hold where the database's own isolation level would let no claim see those that it waited for."""
+    name = make_url(database).database
+    execute(database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    async with owners(database, 4, max_active=5, create_rate=Rate(6, per=1000)) as journals:
+        assert len(await claim_all(journals)) == 5
+        assert journals[0]._database is not None
+        async with journals[0]._database._engine.connect() as connection:
+            level = await connection.exec_driver_sql("SHOW transaction_isolation")
+            assert level.scalar() == "read committed"
+
+
+async def test_a_claim_of_another_level(database: str) -> None:
+    """A claim that could not see those before it is refused by the database itself."""
+    async with Journal.open(database):
+        pass
+    with (
+        psycopg.connect(plain(database), options="-c default_transaction_isolation=serializable") as connection,
+        pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="read committed"),
+    ):
+        connection.execute("SELECT agentjobs_claim('k0', 'c', 'o', 'docs', NULL)")
+
+
+async def test_a_claim_that_is_told_again(database: str) -> None:
+    """A claim whose answer was lost is given when it is told again, though its row became unknown; no other one is."""
+    async with owners(database, 1, max_active=1) as (journal,):
+        claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', 'docs', NULL)"
+        assert execute(database, claim.format("mine")) == [(1,)]
+        execute(database, "UPDATE agentjobs_entries SET state = 'unknown' WHERE key = 'k0'")
+        assert execute(database, claim.format("another")) == [(0,)]
+        assert execute(database, claim.format("mine")) == [(1,)]
+        assert (await journal.counts())[State.SENDING] == 1
+
+
+COUNT = 20_000
+
+
+def grow(database: str) -> None:
+    """Fill a journal with ended rows, 97 of them sent within an hour; its statistics say that all are active."""
+    with psycopg.connect(plain(database), autocommit=True) as connection:
+        connection.execute("ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
+        connection.execute(
+            "INSERT INTO agentjobs_entries (key, prompt, state, job_id, project_id, sent_at, updated_at)"
+            " SELECT 'old' || n, 'p', 'created', 'job' || n, 'docs', date_part('epoch', now()) - 37 * n, 0"
+            " FROM generate_series(1, %s) AS n",
+            [COUNT],
+        )
+        connection.execute("ANALYZE agentjobs_entries")
+        connection.execute("UPDATE agentjobs_entries SET state = 'completed'")
+        connection.execute(
+            "INSERT INTO agentjobs_entries (key, prompt, state, updated_at)"
+            " SELECT 'k' || n, 'p', 'planned', 0 FROM generate_series(0, 39) AS n"
+        )
+
+
+@pytest.mark.parametrize("scope", ["project", "all"])
+@pytest.mark.parametrize("unknown_for", [None, 600.0])
+async def test_a_claim_reads_what_it_counts(
+    database: str, scope: Literal["project", "all"], unknown_for: float | None
+) -> None:
+    """However many rows there are, a claim reads no more of them than its limits say, and never all."""
+    async with Journal.open(database) as journal:
+        await journal.set_limits(FleetLimits(5, Rate(100, per=3600, scope=scope), unknown_for))
+    grow(database)
+    with psycopg.connect(plain(database)) as connection:
+        for number in range(10):  # the database makes its plans for good after the fifth
+            claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', 'docs', NULL)"
+            assert connection.execute(claim, [f"k{number}", f"c{number}"]).fetchone() == (int(number < 3),)
+        read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agentjobs_entries'"
+        sequential, fetched = connection.execute(read).fetchone() or (None, None)
+        assert sequential == 0
+        assert isinstance(fetched, int)
+        assert fetched <= 10 * 2 * (100 + 5)  # each looks twice: without the lock, and with it
+
+
+async def test_the_unknown_count(database: str) -> None:
+    """What is unknown counts as active, as long as the limits say."""
+    async with owners(database, 1, max_active=1, unknown_for=60.0) as journals:
+        (key,) = await claim_all(journals)
+        await journals[0].entries.mark_unknown(key, ValueError("broke"))
+        assert await claim_all(journals) == []
+        execute(database, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
+        assert len(await claim_all(journals)) == 1
+        await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=None))
+        assert await claim_all(journals) == []
+
+
+async def test_without_limits(database: str) -> None:
+    """Without limits every item goes; limits are read as they were set."""
+    rate = Rate(3, per=2.5)
+    async with owners(database, 2, max_active=4, create_rate=rate, unknown_for=None) as journals:
+        assert await journals[1].limits() == FleetLimits(4, rate, None)
+        await journals[1].set_limits(FleetLimits())
+        assert await journals[0].limits() == FleetLimits()
+        assert len(await claim_all(journals)) == 40
+
+
+async def test_a_batch_within_the_limits(database: str) -> None:
+    """A run that is held back by the limits goes on as soon as there is room."""
+    async with owners(database, 1, max_active=2) as journals:
+        session = FakeSession(duration=0.05)
+        session.answers = {"p3": [unknown()]}
+        await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=0.1))
+        results = await run(session, (), journals[0], max_active=5, limit=6)
+        assert sorted(outcomes(results).values()) == [*["completed"] * 5, "unknown"]
+        assert session.most_under_way <= 2
+        assert (await journals[0].counts())[State.PLANNED] == 34
+
+
+async def test_a_file_has_none(file_journal: Journal) -> None:
+    """The limits of many are none of a file's, which has one owner."""
+    assert await file_journal.limits() == FleetLimits()
+    with pytest.raises(InvalidInputError, match="one owner"):
+        await file_journal.set_limits(FleetLimits(max_active=1))
+    with pytest.raises(InvalidInputError, match="the journal is a file"):
+        file_journal.connect_arguments()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_active": 0}, {"create_rate": 100}, {"unknown_for": -1}, {"unknown_for": float("inf")}]
+)
+def test_wrong_limits(limits: dict[str, Any]) -> None:
+    """Limits that make no sense are refused."""
+    with pytest.raises(InvalidInputError, match=next(iter(limits))):
+        FleetLimits(**limits)

@@ -1,0 +1,161 @@
+"""Leaving a journal whose database is gone: within the stated bounds, whatever it does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from agentjobs_async import JobRef, JournalError
+from agentjobs_async.batch import BatchWorker, Journal, State, run_batch
+from tests.batch.stage import FOREVER, FakeSession, items
+from tests.batch.wire import Wire, wired
+from tests.postgresql import Server
+
+CLOSING = 10.0
+"""What a close may take at most, in seconds: 5 for what is being written, and the rest for a busy machine."""
+AT_ONCE = 3.0
+
+
+async def silent(wire: Wire) -> None:
+    wire.silence()
+
+
+OUTAGES: list[Callable[[Wire], Awaitable[None]]] = [silent, Wire.tear]
+
+
+def asking(journal: Journal) -> list[asyncio.Future[object]]:
+    """Ask for a lot at once: changes, claims and reads."""
+    entries = journal.entries
+    asked: list[Awaitable[object]] = [
+        *(entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
+        *(entries.claim(f"k{number}") for number in range(20, 25)),
+        *(journal.counts() for _ in range(20)),
+    ]
+    return [asyncio.ensure_future(one) for one in asked]
+
+
+async def failed(asked: list[asyncio.Future[object]]) -> bool:
+    """Return whether everybody who asked got a JournalError."""
+    return all(isinstance(found, JournalError) for found in await asyncio.gather(*asked, return_exceptions=True))
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_closing(database: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
+    """Closing a journal whose database is gone ends in time, and whoever waits for it gets an error."""
+    async with wired(database) as wire:
+        async with Journal.open(wire.url) as journal:
+            await journal.add(items(30))
+            await outage(wire)
+            asked = asking(journal)
+            await asyncio.sleep(0)
+            async with asyncio.timeout(CLOSING):
+                await journal.aclose()
+        assert await failed(asked)
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_a_cancellation(database: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
+    """A cancellation leaves the block of a journal whose database is gone soon, and the closing itself at once."""
+    async with wired(database) as wire:
+        for closing in (False, True):
+            entered = asyncio.Event()
+
+            async def stay(entered: asyncio.Event) -> None:
+                async with Journal.open(wire.url) as journal:
+                    asked = asking(journal)
+                    entered.set()
+                    await asyncio.gather(*asked)
+
+            staying = asyncio.create_task(stay(entered))
+            await entered.wait()
+            wire.silence()
+            staying.cancel()
+            if closing:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                staying.cancel()
+            async with asyncio.timeout(AT_ONCE):
+                await asyncio.wait([staying])
+            assert staying.cancelled()
+            wire.speak()
+        await outage(wire)
+
+
+async def test_a_cancelled_opening(database: str) -> None:
+    """Cancelling the opening of a journal whose database does not answer leaves at once."""
+    async with wired(database) as wire:
+        wire.silence()
+        opening = asyncio.ensure_future(Journal.open(wire.url).__aenter__())
+        async with asyncio.timeout(30):
+            while not wire.opened:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+        opening.cancel()
+        async with asyncio.timeout(AT_ONCE):
+            await asyncio.wait([opening])
+        assert opening.cancelled()
+
+
+async def test_a_frozen_server(postgresql: Server, database: str) -> None:
+    """A server whose processes are stopped keeps nobody from leaving, and no task is left that waits for it."""
+    async with Journal.open(database) as journal:
+        await journal.add(items(30))
+        with postgresql.frozen():
+            asked = asking(journal)
+            await asyncio.sleep(0)
+            async with asyncio.timeout(CLOSING):
+                await journal.aclose()
+            assert await failed(asked)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_a_batch(
+    database: str, outage: Callable[[Wire], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch whose database is gone is left in time; the ids that it could not take are logged and raised."""
+    session = FakeSession(duration=FOREVER)
+    async with wired(database) as wire:
+        with pytest.raises(JournalError) as caught:
+            async with Journal.open(wire.url) as journal, asyncio.timeout(3 * CLOSING):
+                async with run_batch(session.session, items(5), journal=journal, max_sending=5):
+                    session.answers = {f"p{number}": [1.0] for number in range(5)}
+                    await session.creates(5)
+                    await outage(wire)
+        assert len(caught.value.unrecorded) == 5
+    assert "job_4" in caplog.text
+
+
+async def test_a_cancelled_batch(database: str) -> None:
+    """Cancelling a batch whose database does not answer leaves soon."""
+    session = FakeSession(duration=FOREVER)
+    async with wired(database) as wire:
+
+        async def work() -> None:
+            async with Journal.open(wire.url) as journal:
+                async with run_batch(session.session, items(5), journal=journal) as results:
+                    async for _ in results:
+                        pass
+
+        working = asyncio.create_task(work())
+        await session.creates(5)
+        wire.silence()
+        working.cancel()
+        async with asyncio.timeout(AT_ONCE):
+            await asyncio.wait([working])
+        assert working.done()
+
+
+async def test_every_error_of_a_set_is_retrieved(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a set whose items all fail, one error comes out, and asyncio has none to complain of."""
+    session = FakeSession()
+    async with wired(database) as wire, Journal.open(wire.url) as journal:
+        await journal.add(items(10))
+        async with BatchWorker(session.session, journal, max_sending=10) as worker:
+            await wire.tear()
+            assert journal._database is not None
+            journal._database._patience = 0.0
+            with pytest.raises(JournalError):
+                await worker.run([item.key for item in items(10)])
+    async with Journal.open(database) as journal:
+        assert (await journal.counts())[State.PLANNED] == 10
+    assert "never retrieved" not in caplog.text

@@ -1,0 +1,337 @@
+"""What holds creates back, and whom: outages, refused keys, limits of a project."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
+from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Outcome, Rate, run_batch
+from tests.batch.stage import FOREVER, FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
+
+pytestmark = pytest.mark.looptime
+
+Answer = Callable[[str, str | None, float], AgentJobsError | None]
+
+
+class Service(FakeSession):
+    """A session whose service answers by what is asked, for which project, and when.
+
+    Attributes:
+        times: When creates were sent, by project.
+    """
+
+    def __init__(self, answer: Answer, *, takes: float = 0.1, duration: float = 0.0) -> None:
+        super().__init__(duration)
+        self.times: dict[str | None, list[float]] = {}
+        self._answered = answer
+        self._takes = takes
+        self._began = asyncio.get_running_loop().time()
+
+    async def _create(self, prompt: str, project_id: str | None) -> AgentJob:
+        now = asyncio.get_running_loop().time() - self._began
+        self.times.setdefault(project_id, []).append(now)
+        await asyncio.sleep(self._takes)
+        error = self._answered(prompt, project_id, now)
+        if error is not None:
+            raise error
+        return await super()._create(prompt, project_id)
+
+
+def gateway(status: int, retry_after: float | None = None) -> AgentJobsError:
+    return CreateOutcomeUnknownError(f"HTTP {status}", "response", status, retry_after)
+
+
+def of_projects(count: int, *names: str, blocks: bool = False) -> list[BatchItem]:
+    """Return items of some projects by turns, or all of the first one, then all of the second one, and so on."""
+    all_items = [BatchItem(f"{name}{number}", f"{name}{number}", name) for number in range(count) for name in names]
+    return sorted(all_items, key=lambda item: str(item.project_id)) if blocks else all_items
+
+
+@pytest.mark.parametrize("unknown_for", [600.0, 0.0])
+@pytest.mark.parametrize(("status", "retry_after"), [(503, 30.0), (504, None)])
+async def test_an_outage_costs_little(
+    file_journal: Journal, status: int, retry_after: float | None, unknown_for: float
+) -> None:
+    """Ten minutes of 503 or 504 leave some unknown items only, whether these keep their places or not; then all go."""
+    service = Service(lambda _, __, now: gateway(status, retry_after) if now < 600 else None)
+    results = await run(service, items(300), file_journal, max_active=5, max_sending=10, unknown_for=unknown_for)
+    counts = Counter(outcomes(results).values())
+    assert counts["unknown"] <= 10 + 20
+    assert counts["completed"] == 300 - counts["unknown"]
+    if unknown_for:
+        assert counts["unknown"] <= 10
+
+
+async def test_one_at_a_time(file_journal: Journal) -> None:
+    """After three unknown creates in a row one at a time goes, after 1 s doubling to 60 s, until one has its answer."""
+    service = Service(lambda _, __, now: gateway(504) if now < 400 else None, takes=0.0)
+    await run(service, items(40), file_journal, max_active=1, unknown_for=0.0)
+    times = service.times[None]
+    gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
+    assert gaps[:12] == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    assert set(gaps[14:]) == {0}
+
+
+async def test_as_the_server_asks(file_journal: Journal) -> None:
+    """While one create at a time goes, the next waits as long as the server asked, up to an hour."""
+    waits = iter([None, None, 90.0, 30.0, 86_400.0])
+    service = Service(lambda *_: gateway(503, wait) if (wait := next(waits, -1.0)) != -1.0 else None, takes=0.0)
+    await run(service, items(8), file_journal, max_active=1, unknown_for=0.0)
+    times = service.times[None]
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)][:5] == [
+        0,
+        0,
+        90,
+        30,
+        3600,
+    ]
+
+
+async def test_a_definite_answer_between(file_journal: Journal) -> None:
+    """Unknown creates with definite answers between them hold nothing back, be these refusals."""
+    faults = {number: rejected() if number % 3 == 2 else gateway(502) for number in range(30)}
+    service = Service(lambda prompt, *_: faults[int(prompt[1:])], takes=0.0)
+    await run(service, items(30), file_journal, max_active=1, unknown_for=0.0)
+    assert service.times[None][-1] < 1
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+async def test_an_outage_of_one_project(file_journal: Journal, *, blocks: bool) -> None:
+    """An outage behind one project leaves the others alone, in whatever order their items come."""
+    service = Service(lambda _, project, now: gateway(504) if project == "bad" and now < 300 else None)
+    todo = of_projects(50, "bad", "good", blocks=blocks)
+    results = await run(service, todo, file_journal, max_active=5, unknown_for=0.0)
+    assert {result.outcome for result in results if result.item.project_id == "good"} == {"completed"}
+    assert service.times["good"][-1] < 20
+    assert service.agents.total() >= 80
+
+
+async def test_unknown_items_keep_their_places(file_journal: Journal) -> None:
+    """An unknown item keeps its place of max_active for unknown_for seconds, since its agent may be at work."""
+    service = Service(lambda prompt, *_: gateway(504) if prompt in {"p0", "p1"} else None, takes=0.0)
+    await run(service, items(4), file_journal, max_active=2, unknown_for=100.0)
+    first, second, third, fourth = service.times[None]
+    assert second - first < 1
+    assert third - first >= 100
+    assert fourth - first < 102
+
+
+async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
+    """What became unknown in an earlier run keeps its place for the rest of its time; what has a job is followed."""
+    wall = asyncio.get_running_loop().time
+    file_journal.entries._clock = lambda: 1e6 + wall()
+    service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0)
+    await run(service, items(1), file_journal)
+    await asyncio.sleep(400)
+    await file_journal.add(items(2, first=1))
+    await file_journal.entries.claim("k1")
+    assert await file_journal.entries.mark_created("k1", (await service.create_job("p1", timeout=1.0, retry=False)).ref)
+    before = wall()
+    async with run_batch(service.session, (), journal=file_journal, max_active=1) as batch:
+        assert (await anext(batch)).item.key == "k1"
+        assert wall() - before < 1
+        assert batch.stats().next_create == pytest.approx(200, abs=2)
+        assert (await anext(batch)).item.key == "k2"
+        assert wall() - before == pytest.approx(200, abs=2)
+
+
+async def taken(batch: Batch) -> list[BatchResult]:
+    return [result async for result in batch]
+
+
+async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """The stats tell what holds the creates back all the time, and one warning does so once."""
+    service = Service(lambda _, __, now: gateway(503, 30.0) if now < 300 else None)
+    async with run_batch(service.session, items(30), journal=file_journal, max_active=1, unknown_for=0.0) as batch:
+        reading = asyncio.ensure_future(taken(batch))
+        reasons = []
+        for _ in range(20):
+            await asyncio.sleep(10)
+            reasons.append(batch.stats().paused_by)
+        assert {type(reason) for reason in reasons} == {CreateOutcomeUnknownError}
+        assert len(await reading) == 30
+        assert batch.stats().paused_by is None
+    warnings = [message for message in caplog.messages if "held back" in message]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        "all creates are held back, and one at a time goes until one is answered definitely: "
+    )
+    assert "HTTP 503" in warnings[0]
+
+
+async def test_a_worker_in_an_outage(file_journal: Journal) -> None:
+    """A worker sends one create at a time as well while an outage lasts."""
+    service = Service(lambda _, __, now: gateway(504) if now < 600 else None)
+    await file_journal.add(items(200))
+    async with BatchWorker(service.session, file_journal, max_sending=10) as worker:
+        assert await worker.run([item.key for item in items(200)]) == ()
+        assert worker.stats().outcomes[Outcome.UNKNOWN] <= 30
+        assert worker.stats().paused_by is None
+    assert service.agents.total() >= 170
+
+
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("blocks", [True, False])
+async def test_a_rate_for_each_project(file_journal: Journal, *, planned: bool, blocks: bool) -> None:
+    """Five projects take as long as one of them, in whatever order their items come; a rate for all five times that."""
+    names = ("a", "b", "c", "d", "e")
+    todo = of_projects(30, *names, blocks=blocks)
+    if planned:
+        await file_journal.add(todo)
+        todo = []
+    service = Service(lambda *_: None)
+    await run(service, todo, file_journal, max_active=4, create_rate=Rate(10, per=100))
+    assert all(len(times) == 30 for times in service.times.values())
+    assert max(times[-1] for times in service.times.values()) < 220
+    for times in service.times.values():
+        assert all(later - earlier >= 99 for earlier, later in zip(times, times[10:], strict=False))
+
+
+async def test_a_rate_for_all(file_journal: Journal) -> None:
+    """A rate for all counts the creates of all projects together."""
+    service = Service(lambda *_: None)
+    await run(service, of_projects(6, "a", "b", "c"), file_journal, create_rate=Rate(6, per=100, scope="all"))
+    times = sorted(time for found in service.times.values() for time in found)
+    assert all(later - earlier >= 99 for earlier, later in zip(times, times[6:], strict=False))
+    assert times[-1] < 220
+
+
+async def test_rates_over_restarts(file_journal: Journal) -> None:
+    """What earlier runs sent counts for its project only."""
+    wall = asyncio.get_running_loop().time
+    file_journal.entries._clock = lambda: 1e6 + wall()
+    service = Service(lambda *_: None)
+    await run(service, of_projects(3, "a"), file_journal, create_rate=Rate(3, per=1000))
+    await run(service, of_projects(4, "a", "b"), file_journal, create_rate=Rate(3, per=1000))
+    assert service.times["b"][2] < 5
+    assert service.times["a"][3] == pytest.approx(1000, abs=5)
+    assert service.times["b"][3] == pytest.approx(1000, abs=5)
+
+
+async def test_a_429_of_one_project(file_journal: Journal) -> None:
+    """A 429 holds its project back, over a restart too, and no other."""
+    wall = asyncio.get_running_loop().time
+    file_journal.entries._clock = lambda: 1e6 + wall()
+    wishes = {"a0": [rate_limited(500)]}
+    service = Service(lambda prompt, *_: wishes[prompt].pop() if wishes.get(prompt) else None)
+    async with run_batch(service.session, of_projects(3, "a"), journal=file_journal, max_active=1) as batch:
+        while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+    results = await run(service, of_projects(3, "a", "b", blocks=True), file_journal, max_active=1)
+    assert set(outcomes(results).values()) == {"completed"}
+    assert service.times["b"][-1] < 10
+    assert service.times["a"][1] == pytest.approx(500, abs=3)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("kind", ["list", "iterator", "async", "planned"])
+async def test_a_key_refused_for_one_project(file_journal: Journal, status: int, kind: str) -> None:
+    """Items of a project whose creates are refused stay planned; the others go on, and the error comes last of all."""
+    service = Service(lambda _, project, __: refused_key(status) if project == "a" else None, duration=50)
+    todo: Any = of_projects(20, "a", "b", blocks=True)
+    if kind == "planned":
+        await file_journal.add(todo)
+        todo = ()
+    elif kind == "iterator":
+        todo = iter(todo)
+    elif kind == "async":
+        todo = at_hand(todo)
+    results = []
+    with pytest.raises(AuthError):
+        async with run_batch(service.session, todo, journal=file_journal, max_active=3) as batch:
+            async for result in batch:
+                results.append(result)
+    assert outcomes(results) == {f"b{number}": "completed" for number in range(20)}
+    assert len(service.times["a"]) <= 3
+    assert {key: state for key, state in states(await file_journal.rows()).items() if key.startswith("a")} == {
+        f"a{number}": "planned" for number in range(20)
+    }
+
+
+async def at_hand(todo: list[BatchItem]) -> AsyncIterator[BatchItem]:
+    for item in todo:
+        yield item
+
+
+async def test_a_wrong_key_ends_an_endless_source(file_journal: Journal) -> None:
+    """A key that never worked ends a run of one project at once, also when its source never ends or is silent."""
+
+    def endless() -> Iterator[BatchItem]:
+        yield from (BatchItem(f"k{number}", "p") for number in range(10**9))
+
+    async def silent() -> AsyncIterator[BatchItem]:
+        yield BatchItem("s", "p")
+        await asyncio.Event().wait()
+
+    for source in (endless(), silent()):
+        service = Service(lambda *_: refused_key())
+        async with asyncio.timeout(60):
+            with pytest.raises(AuthError):
+                await run(service, source, file_journal, max_active=100, max_sending=1)
+        assert len(service.sent) == 1
+
+
+async def test_a_key_that_worked(file_journal: Journal) -> None:
+    """A 403 to one create of a key that works otherwise keeps no other item waiting that was under way beside it."""
+    service = Service(lambda prompt, *_: refused_key(403) if prompt == "p2" else None, duration=10)
+    results = []
+    with pytest.raises(AuthError):
+        async with run_batch(service.session, items(30), journal=file_journal, max_active=10) as batch:
+            async for result in batch:
+                results.append(result)
+    counts = Counter(states(await file_journal.rows()).values())
+    assert len(results) == counts["completed"] == 29 - counts["planned"] + 1
+    assert counts["planned"] < 3
+
+
+async def test_a_worker_whose_key_is_refused_for_one_project(file_journal: Journal) -> None:
+    """A worker goes on with other projects, gives back what stays planned, and tries that again after a while."""
+    allowed_from = 200.0
+    service = Service(lambda _, project, now: refused_key(403) if project == "a" and now < allowed_from else None)
+    await file_journal.add(of_projects(20, "a", "b"))
+    chunks = [[f"{name}{number}" for number in range(20)] for name in ("a", "b")]
+    async with BatchWorker(service.session, file_journal, max_sending=2) as worker:
+        refused, done = await asyncio.gather(*map(worker.run, chunks))
+        assert (len(refused), done) == (20, ())
+        for _ in range(20):
+            if not (refused := await worker.run(chunks[0])):
+                break
+            await asyncio.sleep(30)
+        assert refused == ()
+    assert len([time for time in service.times["a"] if time < allowed_from]) <= 6
+
+
+async def test_a_worker_whose_key_is_wrong(file_journal: Journal) -> None:
+    """A worker ends with the error when its key never worked and nothing else could go, not before that."""
+    service = Service(lambda *_: refused_key())
+    await file_journal.add(of_projects(3, "a", "b"))
+    async with BatchWorker(service.session, file_journal) as worker:
+        assert await worker.run(["a0", "a1"]) == ("a0", "a1")  # others are planned
+        with pytest.raises(AuthError):
+            await worker.run(["b0"])
+    assert set(states(await file_journal.rows()).values()) == {"planned"}
+
+
+async def test_a_place_of_a_long_job(file_journal: Journal) -> None:
+    """What waits for a place is begun when an item ends, and no more are active than allowed, over all projects."""
+    service = Service(lambda *_: None, duration=30)
+    most = 0
+    async with run_batch(service.session, of_projects(6, "a", "b", "c"), journal=file_journal, max_active=4) as batch:
+        async for _ in batch:
+            most = max(most, batch.stats().active)
+    assert most <= 4
+    assert service.agents.total() == 18
+
+
+async def test_leaving_while_held_back(file_journal: Journal) -> None:
+    """A run that is left while everything is held back leaves no task and no timer behind."""
+    service = Service(lambda *_: gateway(504), duration=FOREVER)
+    before = asyncio.all_tasks()
+    async with run_batch(service.session, of_projects(20, "a", "b"), journal=file_journal, max_active=4) as batch:
+        assert (await anext(batch)).outcome == "unknown"
+        await asyncio.sleep(50)
+    assert [task for task in asyncio.all_tasks() - before if "_write_all" not in repr(task)] == []

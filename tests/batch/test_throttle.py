@@ -1,0 +1,173 @@
+import asyncio
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch._throttle import CreateThrottle
+from agentjobs_async.batch.limits import Rate
+
+pytestmark = pytest.mark.looptime
+
+
+async def times(pace: CreateThrottle, count: int) -> list[float]:
+    """Let so many creates go, each answered at once, and give when they went."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    gone = []
+    for _ in range(count):
+        await pace.take()
+        gone.append(round(loop.time() - started, 3))
+        pace.spent()
+    return gone
+
+
+async def test_sliding_window() -> None:
+    """No span of time sees more creates than the rate allows."""
+    assert await times(CreateThrottle(Rate(3, per=10)), 7) == [0, 0, 0, 10, 10, 10, 20]
+
+
+async def test_earlier_creates_count() -> None:
+    """Creates of earlier runs count by their ages, too old ones not."""
+    assert await times(CreateThrottle(Rate(3, per=10), [1, 4, 12]), 3) == [0, 6, 9]
+
+
+async def test_more_earlier_creates_than_the_rate() -> None:
+    """More creates in the past than a lowered rate allows hold the next back until enough are forgotten."""
+    assert await times(CreateThrottle(Rate(2, per=10), [1, 2, 3, 4]), 2) == [8, 9]
+
+
+async def test_no_rate() -> None:
+    """Without a rate only a pause holds anything back."""
+    pace = CreateThrottle(None)
+    assert await times(pace, 100) == [0] * 100
+    pace.pause(5)
+    assert pace.next_at == asyncio.get_running_loop().time() + 5
+    assert await times(pace, 2) == [5, 5]
+
+
+async def test_a_create_counts_from_its_answer() -> None:
+    """One under way takes a place, and its span begins with its answer; one never sent gives its place back."""
+    pace = CreateThrottle(Rate(1, per=10))
+    await pace.take()
+    waiting = asyncio.ensure_future(times(pace, 1))
+    await asyncio.sleep(3)
+    assert pace.next_at is None
+    pace.spent()
+    assert await waiting == [13]
+    pace = CreateThrottle(Rate(1, per=10))
+    await pace.take()
+    waiting = asyncio.ensure_future(times(pace, 1))
+    await asyncio.sleep(3)
+    pace.refund()
+    assert await waiting == [3]
+
+
+async def test_a_longer_pause_stands() -> None:
+    """A pause does not shorten one that is longer, and one that comes while somebody waits holds that one, too."""
+    pace = CreateThrottle(None)
+    pace.pause(100)
+    pace.pause(5)
+    waiting = asyncio.ensure_future(times(pace, 1))
+    await asyncio.sleep(50)
+    pace.pause(80)
+    assert await waiting == [130]
+
+
+async def test_cancelled_waits_take_no_place() -> None:
+    """Who stops waiting takes nothing, and lets the next one through."""
+    pace = CreateThrottle(Rate(1, per=10))
+    await pace.take()
+    first, second = asyncio.ensure_future(pace.take()), asyncio.ensure_future(pace.take())
+    await asyncio.sleep(1)
+    first.cancel()
+    pace.refund()
+    await second
+    assert first.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("count", "per"),
+    [
+        *((count, 1) for count in (0, True, 1.5, 10**20, 10**10_000, "1", None, float("nan"))),
+        *((1, per) for per in (0, float("inf"), float("nan"), True, 1e-300, 1e300, 10**400, "1", None)),
+    ],
+    ids=lambda value: f"{value!s:.10}" if not isinstance(value, int) or value < 10**30 else "large",
+)
+async def test_senseless_rates(count: Any, per: Any) -> None:
+    """A rate that makes no sense, or is absurdly large, is refused."""
+    with pytest.raises(InvalidInputError, match="must be"):
+        Rate(count, per=per)
+
+
+async def test_the_scope_of_a_rate() -> None:
+    """A rate counts each project for itself, unless it is said to count all of them together."""
+    assert Rate(100, per=3600).scope == "project"
+    assert Rate(100, per=3600, scope="all").scope == "all"
+    assert Rate(100, 3600, scope="all") == Rate(100, per=3600, scope="all")
+    scopes: list[Any] = ["both", ["all"], {}]
+    for scope in scopes:
+        with pytest.raises(InvalidInputError, match="scope"):
+            Rate(100, per=3600, scope=scope)
+
+
+async def test_without_a_rate_nothing_is_kept() -> None:
+    """A pace without a rate keeps nothing of the creates that it let go, however many these are."""
+    pace = CreateThrottle(None)
+    await times(pace, 10)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20_000):
+            await pace.take()
+            pace.spent()
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+async def test_late_answers_of_an_outage() -> None:
+    """Creates that were under way when an outage was noticed don't lengthen the delay before the next one."""
+    pace, loop = CreateThrottle(None), asyncio.get_running_loop()
+    taken = [await pace.take() for _ in range(10)]
+    for number, holds in enumerate(taken):
+        pace.spent()
+        assert holds == 0
+        assert pace.unknown(holds, ValueError(), 0.0) is (number == 2)
+    assert pace.next_at == loop.time() + 1
+    assert await pace.take() == pace.holds
+    assert pace.next_at is None  # one at a time
+
+
+async def test_the_end_of_an_outage() -> None:
+    """A definite answer lets all creates go at once, but none before the time that the server asked for."""
+    pace = CreateThrottle(None)
+    for _ in range(3):
+        pace.unknown(0, ValueError(), 0.0)
+    pace.definite()
+    assert await times(pace, 3) == [0, 0, 0]
+    for _ in range(3):
+        pace.unknown(pace.holds, ValueError(), 40.0)
+    pace.definite()
+    assert pace.paused
+    assert await times(pace, 3) == [40, 40, 40]
+
+
+async def test_a_refusal() -> None:
+    """While creates are refused nobody waits; then one at a time goes; a success ends it early."""
+    pace, why = CreateThrottle(None), ValueError()
+    pace.pause(5)
+    waiting = asyncio.ensure_future(pace.take())
+    await asyncio.sleep(1)
+    pace.refuse(why, 60)
+    assert await waiting is None
+    assert (await pace.take(), pace.refused_by) == (None, why)
+    await asyncio.sleep(60)
+    assert await pace.take() == pace.holds
+    assert pace.next_at is None
+    pace.refuse(why, 60)
+    pace.accept()
+    pace.definite()
+    pace.spent()
+    assert await times(pace, 2) == [0, 0]

@@ -1,0 +1,165 @@
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.cli._output.screen import Screen, continued, shortened, styled_status
+from tests.cli.stage import Child, EmulatorThread
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+
+
+def screen_of(capsys: pytest.CaptureFixture[str]) -> Screen:
+    del capsys
+    return Screen(lambda error: pytest.fail(str(error)))
+
+
+def test_lines_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines hold no control character, and nothing in them is taken for markup, an emoji or a style."""
+    screen = screen_of(capsys)
+    screen.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
+    screen.notice("[bold]\x07")
+    screen.command("  wait [a]")
+    assert capsys.readouterr() == (
+        "[red]a[/red] :smile: \\x1b[31m\\r\\n\\u202e 'b' 12\n",
+        "[bold]\\x07\n  wait [a]\n",
+    )
+
+
+def test_lines_are_not_wrapped_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a log or a pipe one line is one line, however long."""
+    screen = screen_of(capsys)
+    screen.line("word " * 100)
+    screen.notice("word " * 100)
+    assert screen.width is None
+    assert [text.count("\n") for text in capsys.readouterr()] == [1, 1]
+
+
+def test_shortened() -> None:
+    """Text is cut to the columns it takes on a terminal, control characters escaped first."""
+    assert shortened("short", 10) == "short"
+    assert shortened("much too long", 10) == "much too …"
+    assert shortened("文档文档文档", 7) == "文档文…"
+    assert shortened("\x1b[31m", 5) == "\\x1b…"
+
+
+def test_styled_status() -> None:
+    """Known outcomes have a colour, any other status another one."""
+    assert styled_status("timed_out") == ("timed out", "yellow")
+    assert styled_status("completed") == ("completed", "green")
+
+
+def test_bar_and_colour_on_a_terminal() -> None:
+    """On a terminal there are a bar and colours, no line is wider than it, and the cursor is shown at the end."""
+    with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links", terminal=True) as child:
+        assert child.until("0 of 2 ended, 2 active").ended() == 0
+    assert COLOUR.search(child.stdout)
+    assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
+    assert max(len(line) for line in re.split("[\r\n]+", plain)) <= 80
+    assert "JOB              STATUS     PROMPT, PULL REQUEST" in plain
+    assert "2 completed" in plain
+
+
+def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
+    """NO_COLOR leaves the bar and takes the colours."""
+    with Child("run", "a", terminal=True, env=service.environment | {"NO_COLOR": "1"}) as child:
+        assert child.until("of 1 ended, ").ended() == 0
+    assert not COLOUR.search(child.stdout)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
+def test_dumb_terminal(term: str, service: EmulatorThread) -> None:
+    """A terminal that obeys no escape sequence, or that nobody has named, gets none."""
+    with Child("run", "a", terminal=True, env=service.environment | {"TERM": term}) as child:
+        assert child.ended() == 0
+    assert "\x1b" not in child.stdout
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_pipe(variable: str, service: EmulatorThread) -> None:
+    """A pipe gets neither a bar nor a colour, whatever the environment forces."""
+    with Child("run", "a", env=service.environment | {variable: "1"}) as child:
+        assert child.ended() == 0
+    assert "\x1b" not in child.stdout + child.stderr
+    assert "active" not in child.stdout
+
+
+def test_notices_above_the_bar(service: EmulatorThread) -> None:
+    """What has to be said while the bar is there is said above it."""
+    env = service.environment | {"AGENTJOBS_BASE_URL": "http://127.0.0.1:1"}
+    with Child("run", "a", env=env, terminal=True) as child:
+        assert child.until("so far; still trying.\r\n").send(signal.SIGINT).ended() == 130
+    assert "0 of 1 ended" in child.stdout
+
+
+def narrow(child: Child, columns: int = 40) -> str:
+    """Return what a terminal got, checked: no line is wider than it but for single words that can't be broken."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", re.sub(r"\x1b\[[0-9;]*m", "", child.stdout))
+    wide = [
+        line for line in re.split("[\r\n]+", plain) if len(line) > columns and len(line.removesuffix("\\").split()) > 1
+    ]
+    assert wide == []
+    return plain
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("run", "--help"), ("resolve", "--help"), ("run",), ("run", "--max-active", "0", "x"), ("get", "x")],
+)
+def test_help_and_errors_on_a_narrow_terminal(arguments: tuple[str, ...]) -> None:
+    """Help pages and errors are wrapped between words on a terminal of 40 columns."""
+    with Child(*arguments, terminal=True, columns=40) as child:
+        child.ended()
+    assert len(narrow(child)) > 40
+
+
+def test_a_run_on_a_narrow_terminal() -> None:
+    """A run's lines, its bar and its table are no wider than a terminal of 40 columns."""
+    prompts = ("Document the v2 endpoints of the whole service", "Fix the broken links")
+    with Child("run", "--emulator", *prompts, terminal=True, columns=40) as child:
+        assert child.until("0 of 2 ended, 2 active").ended() == 0
+    plain = narrow(child)
+    assert re.search(
+        r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the w", plain
+    )
+    assert "  https://code.example/acme/demo/pull/job_000001" in plain
+
+
+def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+    """A batch's board, its end, the command that goes on and its status are no wider than a terminal of 40 columns."""
+    service.live(duration=3600)
+    service.inject('422 error="it is all wrong, as far as anybody can tell"', prompt="bad")
+    tasks = tmp_path / "tasks"
+    tasks.write_text("".join(f'{{"key": "{name * 5}", "prompt": "{name}"}}\n' for name in ("task ", "bad", "c")))
+    arguments = ("--journal", str(tmp_path / "run.db"))
+    with Child(
+        *("run", "--file", str(tasks), *arguments, "--max-active", "2"),
+        env=service.environment | {"AGENTJOBS_PROJECT_ID": "docs"},
+        terminal=True,
+        columns=40,
+    ) as child:
+        child.until("2 active").until("rejected").until("created").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert " \\\n" in narrow(child).replace("\r", "")
+    with Child("status", *arguments, terminal=True, columns=40) as child:
+        assert child.ended() == 4
+    assert "STATE" in narrow(child)
+    with Child("status", *arguments, "--format", "markdown", terminal=True, columns=40) as child:
+        assert child.ended() == 4
+    assert "| key | state | job | pull request | error |" in child.stdout
+
+
+@pytest.mark.parametrize("columns", [10, 40, 60, 500])
+def test_continued(columns: int) -> None:
+    """A command is broken so that a shell puts it together; its lines fit where its words do."""
+    words = ["agentjobs", "wait", "--base-url", "https://api.example.com", "a 'quoted' word", "b~'", "--", "-docs/x"]
+    lines = continued(f"  {shlex.join(words)}", columns)
+    script = "\n".join(lines).strip()
+    said = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {script}"], capture_output=True, text=True, check=True)  # noqa: S603 - a shell is what takes it
+    assert said.stdout.split("\0")[:-1] == words
+    assert all(len(line) <= columns or line.strip().removesuffix(" \\") in map(shlex.quote, words) for line in lines)
+    assert (len(lines) == 1) is (columns == 500)

@@ -1,0 +1,166 @@
+import asyncio
+import json
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJob, JobCreated, JobPolled, JobRef, JournalError, NotFoundError, WaitEnded, WaitStarted
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Entries, Journal
+from agentjobs_async.cli.in_hand import JobsInHand
+from tests.cli.stage import Child, EmulatorThread
+from tests.cli.test_batches import db_has_jobs
+
+REF = JobRef("docs", "job_1")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """Where the journal is."""
+    return tmp_path / "run.db"
+
+
+@contextmanager
+def two_of_three(service: EmulatorThread, db: Path, *more: str) -> Iterator[Child]:
+    """Run three prompts, two at once, until both have their jobs; these take an hour."""
+    service.live(duration=3600)
+    arguments = ("run", "a", "b", "c", "--journal", str(db), "--max-active", "2", *more)
+    with Child(*arguments, env=service.environment) as child:
+        service.wait_for_requests(4)
+        yield child
+
+
+def remove(db: Path) -> None:
+    for file in db.parent.glob(f"{db.name}*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_journal_is_removed(service: EmulatorThread, db: Path, replaced: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """When the file is gone, the jobs in hand are told by a command that works, and no journal is offered or made."""
+    with two_of_three(service, db) as child:
+        remove(db)
+        if replaced:
+            db.write_text("something else")
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "The journal was moved, removed or replaced; 2 jobs go on remotely. Keep the ids; wait" in child.stderr
+    assert "resume" not in child.stderr
+    command = child.stderr.splitlines()[-1].split()
+    assert command[-2:] == ["docs/job_000001", "docs/job_000002"]
+    assert db.exists() is replaced
+    with Child(*command[command.index("wait") :], env=service.environment) as again:
+        again.until("docs/job_000001 active").until("docs/job_000002 active").send(signal.SIGINT)
+        assert again.ended() == 130
+
+
+def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) -> None:
+    """A create that would come next is not sent; the error and the jobs in hand are told."""
+    service.live(duration=3600)
+    service.live(prompt="a", duration=1.5)
+    arguments = ("run", "a", "b", "c", "--journal", str(db), "--max-active", "2", "--json")
+    with Child(*arguments, env=service.environment) as child:
+        child.until('"created"').until("job_000002")
+        remove(db)
+        assert child.ended() == 4
+    assert "moved, removed or replaced; 1 job goes on remotely" in child.stderr
+    assert " docs/job_000002\n" in child.stderr
+    assert "nothing more is sent" in child.stderr.splitlines()[-1]
+    assert json.loads(child.stdout.splitlines()[-1])["exit_code"] == 4
+    assert service.emulator.agents_started.total() == 2
+
+
+def test_a_log_that_is_gone(service: EmulatorThread, db: Path) -> None:
+    """Without its log a journal does not have all: it is not offered."""
+    with two_of_three(service, db) as child:
+        Path(f"{db}-wal").unlink()
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "resume" not in child.stderr
+    assert child.stderr.endswith(" docs/job_000001 docs/job_000002\n")
+
+
+def test_an_emulated_run(db: Path) -> None:
+    """An emulator's jobs end with it: no command is offered."""
+    with Child("run", "--emulator", "a", "--journal", str(db)) as child:
+        child.until_error("Emulator at")
+        while not db_has_jobs(str(db)):
+            pass
+        remove(db)
+        child.send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "The journal was moved, removed or replaced.\nThe emulator ends with this command" in child.stderr
+    assert " wait " not in child.stderr
+
+
+def test_a_second_signal_tells_ids(service: EmulatorThread, db: Path) -> None:
+    """When a second signal ends a run, the ids that its removed journal does not have are told first."""
+    service.inject("hang", prompt="b")
+    with two_of_three(service, db) as child:
+        remove(db)
+        child.send(signal.SIGINT)
+        child.until_error("Stopping: up to 10 s")
+        child.send(signal.SIGINT)
+        assert child.ended() == -signal.SIGINT
+    assert child.stderr.endswith("docs/job_000001 was created, and the journal may not have it: keep this.\n")
+
+
+def test_a_journal_that_can_not_be_read(
+    service: EmulatorThread, db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that can't be read at the end is offered for later, and the run's own error is told."""
+
+    async def gone(_: object) -> None:
+        await asyncio.sleep(0)
+        raise JournalError("the database is gone", "io")
+
+    async def broken(*_: object) -> bool:
+        await asyncio.sleep(0)
+        monkeypatch.setattr(Journal, "counts", gone)
+        raise JournalError("no room", "full")
+
+    monkeypatch.setattr(Entries, "mark_created", broken)
+    assert main(["run", "a", "--journal", str(db)]) == 4
+    told = capsys.readouterr().err
+    assert "The journal can't be read; 1 job goes on remotely." in told
+    assert "When the journal can be read again, go on with:" in told
+    assert "Error: no room; the job of '1' is docs/job_000001" in told.splitlines()[-1]
+    assert service.emulator.agents_started.total() == 1
+
+
+def test_in_place(db: Path) -> None:
+    """A journal knows whether its file is still where it was, a lock that is gone apart."""
+
+    async def places() -> list[bool]:
+        async with Journal.open(db) as journal:
+            found = [journal.is_in_place]
+            remove(Path(f"{db}.lock"))
+            found.append(journal.is_in_place)
+            await asyncio.to_thread(db.rename, f"{db}.old")
+            found.append(journal.is_in_place)
+            with closing(sqlite3.connect(db)):
+                found.append(journal.is_in_place)
+        return found
+
+    assert asyncio.run(places()) == [True, True, False, False]
+
+
+def test_jobs_in_hand() -> None:
+    """A job is in hand from its create on, recorded once it is waited for, until it is seen to end or to be gone."""
+    jobs, job = JobsInHand(), AgentJob("job_1", "docs", "active")
+    jobs(JobCreated(job, 0.1))
+    assert (jobs.all, jobs.unrecorded) == ([REF], [REF])
+    jobs(WaitStarted(REF))
+    jobs(JobPolled(job, 1))
+    assert (jobs.all, jobs.unrecorded) == ([REF], [])
+    jobs(WaitEnded(REF, None, TimeoutError(), 1, 1.0))
+    assert jobs.all == [REF]
+    jobs(WaitEnded(REF, None, NotFoundError(410), 1, 1.0))
+    assert jobs.all == []
+    jobs(WaitStarted(REF))
+    jobs(JobPolled(AgentJob("job_1", "docs", "failed"), 1))
+    assert jobs.all == []

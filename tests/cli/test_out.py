@@ -1,0 +1,166 @@
+import asyncio
+import json
+import os
+import resource
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJobsError, InvalidInputError
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli.out import Out
+from tests.cli.stage import Child, EmulatorThread
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A file of sixty prompts."""
+    file = tmp_path / "tasks"
+    file.write_text("".join(f"prompt {number}\n" for number in range(60)))
+    return file
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where results go."""
+    return tmp_path / "results.jsonl"
+
+
+def keys_of(out: Path) -> Counter[str]:
+    return Counter(json.loads(line)["key"] for line in out.read_text().splitlines())
+
+
+def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+    """However often a run is killed or stopped, the next one writes what is missing, and nothing twice."""
+    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out), "--max-active", "8"]
+    command = ["run", "--file", str(tasks)]
+    for number, kill in enumerate([signal.SIGKILL, signal.SIGINT] * 3):
+        with Child(*command, *arguments, env=service.environment) as child:
+            for _ in range(number):
+                child.until(" completed")
+                child.stdout = child.stdout.partition(" completed")[2]
+            child.send(kill)
+            child.ended()
+        if kill == signal.SIGKILL:
+            out.write_bytes(out.read_bytes()[: -number * 30 or None] if out.exists() else b"")  # as a disk may lose it
+    with Child("resume", *arguments, env=service.environment) as child:
+        assert child.ended() == (4 if "unknown" in child.stderr else 0)
+    assert keys_of(out) == Counter({str(number): 1 for number in range(1, 61)})
+
+
+def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+    """A file that is named for the first time gets the results of earlier runs, those that failed too."""
+    service.live("failed", prompt="prompt 3")
+    service.inject("422", prompt="prompt 4")
+    arguments = ["--journal", str(tmp_path / "run.db")]
+    assert main(["run", "--file", str(tasks), *arguments]) == 1
+    assert main(["resume", *arguments, "--out", str(out)]) == 1
+    ends = {end["key"]: end for end in map(json.loads, out.read_text().splitlines())}
+    assert len(ends) == 60
+    assert (ends["1"]["status"], ends["1"]["prompt"], ends["1"]["number"]) == ("completed", "prompt 0", 1)
+    assert ends["1"]["pr_link"].endswith(f"/pull/{ends['1']['job'].partition('/')[2]}")
+    assert (ends["4"]["outcome"], ends["4"]["status"]) == ("failed", "failed")
+    assert (ends["5"]["outcome"], ends["5"]["job"], ends["5"]["error"][:13]) == ("rejected", None, "RejectedError")
+
+
+def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+    """A full disk is named with the file, and leaves no torn line; the next run writes what is missing."""
+    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out)]
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+    out.write_text(f"{'x' * 998_999}\n")  # the journal has room
+    with Child("run", "--file", str(tasks), *arguments, env=service.environment, before=small) as child:
+        assert child.ended() == 4
+    words = f"Error: --out: {out} can't be written: File too large; resume with the same --out writes what is missing\n"
+    assert child.stderr.endswith(words)
+    assert out.read_bytes().endswith(b"}\n")
+    assert main(["resume", *arguments]) == 0
+    out.write_text(out.read_text().partition("\n")[2])
+    assert keys_of(out) == Counter({str(number): 1 for number in range(1, 61)})
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code"),
+    [
+        ("/dev/full", "--out: /dev/full can't be written: No space left on device", 4),
+        ("/nowhere/results", "--out: /nowhere/results can't be opened: No such file or directory", 2),
+    ],
+)
+def test_what_can_not_be_written(
+    name: str, words: str, code: int, service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What can't be opened is wrong usage, before anything is sent; what can't be written ends the run."""
+    assert main(["run", "x", "--journal", str(tmp_path / "run.db"), "--out", name]) == code
+    assert f"Error: {words}" in capsys.readouterr().err
+    assert len(service.emulator.agents_started) == (code == 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b"{}\n"),
+        (b'{"key": "a"}\n', b'{"key": "a"}\n{}\n'),
+        (b'{"key": "a"}\n{"key": "b', b'{"key": "a"}\n{}\n'),
+        (b'{"key": "' + b"x" * 200_000, b"{}\n"),
+        (b'{"key": "a"}', b'{"key": "a"}\n{}\n'),
+        (b"a note of mine", b"a note of mine\n{}\n"),
+        (b"a note\n{broken}\n", b"a note\n{broken}\n{}\n"),
+    ],
+)
+def test_last_line(before: bytes, after: bytes, out: Path) -> None:
+    """A torn last line of JSON is taken away, any other text is kept and its line ended."""
+    out.write_bytes(before)
+    with Out.opened(str(out)) as opened:
+        opened.write({})
+    assert out.read_bytes() == after
+
+
+def test_what_is_no_file() -> None:
+    """Into a pipe results are written as they come."""
+    reader, writer = os.pipe()
+    with Out.opened(f"/dev/fd/{writer}") as opened:
+        opened.write({"key": "a"})
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        assert stream.read() == '{"key": "a"}\n'
+
+
+def test_known_lines(out: Path) -> None:
+    """What is in the file already is not written again; lines of somebody else are passed over."""
+    ends: list[dict[str, object]] = [
+        {"key": "a", "outcome": "completed", "job": "p/1", "number": 1},
+        {"key": "a", "outcome": "unknown"},
+    ]
+    refusal: dict[str, object] = {
+        "key": None,
+        "outcome": "rejected",
+        "job": None,
+        "number": None,
+        "error": "line 3: no",
+    }
+    out.write_text("".join(f"{line}\n" for line in ["note", "[1]", '{"key": []}', *map(json.dumps, [*ends, refusal])]))
+    before = out.read_bytes()
+    with Out.opened(str(out)) as opened:
+        asyncio.run(opened.read())
+        for known in (*ends, refusal):
+            opened.write_once(known)
+        assert out.read_bytes() == before
+        for new in ({**ends[0], "job": "p/2"}, {**refusal, "error": "line 4: no"}):
+            for _ in range(2):
+                opened.write_once(new)
+    assert len(out.read_text().splitlines()) == 8
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    """A hostile name is shown escaped."""
+    with (
+        pytest.raises(InvalidInputError, match=r"^--out: .*\\x1b/x can't be opened: No such file or directory$"),
+        Out.opened(str(tmp_path / "\x1b" / "x")),
+    ):
+        pass
+    with pytest.raises(AgentJobsError, match=r"^--out: /dev/full can't be written"), Out.opened("/dev/full") as opened:
+        opened.write({})

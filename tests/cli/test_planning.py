@@ -1,0 +1,47 @@
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async.batch import BatchItem
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.planning import planned
+from tests.cli.stage import Child, EmulatorThread
+
+
+class SlowJournal:
+    """Takes two seconds for each page; refuses every thousandth item."""
+
+    async def add(self, items: list[BatchItem]) -> list[Any]:
+        await asyncio.sleep(2)
+        return [(item, ValueError("no")) for item in items if int(item.key) % 1000 == 0]
+
+
+def screen() -> Screen:
+    return Screen(lambda error: pytest.fail(str(error)))
+
+
+@pytest.mark.looptime
+async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
+    items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
+    journal: Any = SlowJournal()
+    assert [item.key for item, _ in await planned(screen(), journal, items)] == ["1000", "2000", "3000"]
+    assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
+
+
+def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path) -> None:
+    """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned and how to go on."""
+    tasks = tmp_path / "tasks"
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(40_000)))
+    arguments = ("run", "--file", str(tasks), "--journal", str(tmp_path / "run.db"))
+    with Child(*arguments, env=service.environment, terminal=True) as child:
+        child.until(" of 40,000 are planned").send(signal.SIGINT)
+        assert child.ended() == 130
+    words = " ".join(child.stdout.split())
+    assert "Nothing was sent; at least " in words
+    assert "The same command again plans the rest and goes on." in words
+    assert "resume" not in words
+    assert service.emulator.requests == ()

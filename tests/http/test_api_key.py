@@ -1,0 +1,204 @@
+"""The API key: checked, hidden, masked."""
+
+import copy
+import json
+import logging
+import pickle
+import traceback
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentjobs_async._http.api_key import MASK, ApiKey
+from agentjobs_async._http.responses import ResponseDecoder
+from agentjobs_async.errors import InvalidInputError
+
+KEY = "sk_Marma+lade/42?~"
+ALPHABET = "".join(map(chr, range(0x21, 0x7F)))
+KEYS = st.text(st.sampled_from(ALPHABET), min_size=8, max_size=40).filter(lambda key: set(key) - {"*"})
+
+
+@attrs.frozen
+class Holder:
+    key: ApiKey
+
+
+def percent_encoded(text: str) -> str:
+    return "".join(f"%{ord(character):02X}" for character in text)
+
+
+def json_escaped(text: str) -> str:
+    return "".join(f"\\u{ord(character):04x}" for character in text)
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "percent": lambda key: quote(key, safe=""),
+    "percent of all": percent_encoded,
+    "percent in lower case": lambda key: percent_encoded(key).lower(),
+    "percent twice": lambda key: quote(percent_encoded(key), safe=""),
+    "JSON": lambda key: json.dumps(key)[1:-1],
+    "JSON of all": json_escaped,
+    "JSON in upper case": lambda key: json_escaped(key).upper().replace("\\U", "\\u"),
+    "JSON in JSON": lambda key: json.dumps(json.dumps(json_escaped(key))),
+    "JSON with slashes": lambda key: json.dumps(key)[1:-1].replace("/", "\\/"),
+    "mixed": lambda key: percent_encoded(key[:4]) + json_escaped(key[4:6]) + key[6:],
+    "base64": lambda key: b64encode(key.encode()).decode(),
+    "base64 after one byte": lambda key: b64encode(b"x" + key.encode() + b"yz").decode(),
+    "base64 after two bytes": lambda key: b64encode(b"xy" + key.encode() + b"z").decode(),
+    "base64 of the header": lambda key: b64encode(f"Authorization: Bearer {key}".encode()).decode(),
+    "base64 for URLs": lambda key: urlsafe_b64encode(f"user:{key}".encode()).decode(),
+    "base64 in percent": lambda key: quote(b64encode(key.encode()).decode(), safe=""),
+    "base64 in JSON": lambda key: b64encode(key.encode()).decode().replace("/", "\\/"),
+}
+
+
+def recognisable(key: str, text: str) -> bool:
+    """Return whether eight characters of the key, or of what base64 makes of them, can be read in `text`."""
+    parts = [key]
+    for offset in range(3):
+        encoded = b64encode(bytes(offset) + key.encode()).decode()[4:-4]
+        parts += [encoded, encoded.translate(str.maketrans("+/", "-_"))]
+    return any(part[start : start + 8] in text for part in parts for start in range(len(part) - 7))
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@settings(max_examples=25)
+@given(key=KEYS)
+def test_masks(form: Callable[[str], str], key: str) -> None:
+    """The key is masked in every form that a server may echo, and the text around it stays."""
+    echoed = form(key)
+    masked = ApiKey(key).mask(f"before {echoed} after")
+    assert masked.startswith("before ")
+    assert masked.endswith(" after")
+    assert MASK in masked
+    assert not recognisable(key, masked)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@settings(max_examples=25)
+@given(key=KEYS)
+def test_never_overlooks(form: Callable[[str], str], key: str) -> None:
+    """Where the cheap look says that a body holds no key, there is nothing to mask."""
+    assert ApiKey(key).may_be_in(f"before {form(key)} after".encode())
+
+
+@pytest.mark.parametrize("piece", ["\\", "\\s", "%", "%25", "%5c", "25", "s", "u00"])
+def test_hostile_text(piece: str) -> None:
+    """Text made to be searched for long is searched in time proportional to its length: 300 kB must not take hours."""
+    text = "\\s%" + piece * 100_000
+    assert ApiKey("sk_\\%marmalade").mask(text) == text
+
+
+def test_cheap_look() -> None:
+    """A body without any form of the key is told apart without masking it."""
+    assert not ApiKey(KEY).may_be_in(b'{"id": "job_1"}')
+    assert ApiKey(KEY).mask('{"id": "job_1"}') == '{"id": "job_1"}'
+
+
+def test_many_times() -> None:
+    """Each occurrence is masked."""
+    assert ApiKey(KEY).mask(f"{KEY}{KEY} and {KEY}") == "****** and ***"
+
+
+def test_short_keys() -> None:
+    """A key of under eight characters is not masked: it would be found in ordinary words."""
+    assert ApiKey("active").mask("active") == "active"
+    assert not ApiKey("active").may_be_in(b"active")
+    assert ApiKey("activeOK").mask("activeOK") == MASK
+
+
+def test_header() -> None:
+    """The key is handed out as one request's header."""
+    assert ApiKey(KEY).authorization() == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("holder", [ApiKey(KEY), Holder(ApiKey(KEY)), ResponseDecoder(ApiKey(KEY), 100)], ids=repr)
+@pytest.mark.parametrize("shown", [repr, str, format, ascii, lambda value: f"{[value]}"])
+def test_not_shown(holder: object, shown: Callable[[object], str]) -> None:
+    """No way of writing out the key, or what holds it, shows it."""
+    assert "Marma" not in shown(holder)
+    assert MASK in shown(holder)
+
+
+def test_not_in_fields() -> None:
+    """Neither `vars`, nor `asdict`, nor the attributes' own texts hold the key."""
+    key = ApiKey(KEY)
+    with pytest.raises(TypeError):
+        vars(key)
+    assert "Marma" not in repr(attrs.asdict(Holder(key)))
+    hiding = key._hides
+    for owner in (key, hiding):
+        for name in type(owner).__slots__ if owner is not None else ():
+            assert "Marma" not in repr(getattr(owner, name))
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("holder", [ApiKey(KEY), Holder(ApiKey(KEY))], ids=repr)
+def test_not_copied(take: Callable[[object], object], holder: object) -> None:
+    """What holds a key is neither pickled nor deeply copied."""
+    if take is copy.copy and isinstance(holder, Holder):
+        assert copy.copy(holder) == holder
+        return
+    with pytest.raises(TypeError, match="never pickled or copied") as caught:
+        take(holder)
+    assert "Marma" not in str(caught.value)
+
+
+def test_not_in_tracebacks() -> None:
+    """A traceback with locals through the key's own frames does not show it."""
+    key = ApiKey(KEY)
+    with pytest.raises(TypeError) as caught:
+        key.mask(None)  # type: ignore[arg-type]  # fails inside of the masking
+    report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "Marma" not in "".join(report.format())
+
+
+def test_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Logging whatever holds a key does not show it."""
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger(__name__).info("%s %r", ApiKey(KEY), Holder(ApiKey(KEY)))
+    assert caplog.text
+    assert "Marma" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("", " ", "marma lade", "marmalade\n", "\rmarmalade", "marma\tlade", "marma\x00lade", "marmalade\x7f"),
+        "mármalade",
+        "Bearer marmalade",
+        "bearer marmalade",
+        "BEARER marmalade",
+        "Bearer marma lade",
+        "marmalade\u200b",
+        "marma\ud800",
+    ],
+    ids=repr,
+)
+def test_refused(key: str) -> None:
+    """Anything but visible ASCII is refused, by the parameter's name, saying what would be right, without quoting."""
+    with pytest.raises(InvalidInputError, match=r"^api_key must be (visible ASCII|the bare key)") as caught:
+        ApiKey(key)
+    assert "marma" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("key", [None, 7, b"marmalade", ["marmalade"], {"marmalade"}])
+def test_refused_type(key: object) -> None:
+    """A key is a string; anything else is named by its type only."""
+    with pytest.raises(InvalidInputError, match=r"^api_key must be a string, not \w+$") as caught:
+        ApiKey(key)
+    assert "marma" not in repr(caught.value)
+
+
+def test_pasted_header() -> None:
+    """A pasted `Bearer ` is named as what it is."""
+    with pytest.raises(InvalidInputError, match="leave out the word Bearer"):
+        ApiKey(f"Bearer {KEY}")
+    assert ApiKey("BearerOfNews").authorization() == "Bearer BearerOfNews"

@@ -1,0 +1,139 @@
+"""What is private of aiohttp: there it is, and does what it is used for; missing, a session says so."""
+
+import asyncio
+import gc
+import socket
+import weakref
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.client_proto import ResponseHandler
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, NotSentError, TransportError
+from agentjobs_async._http.connections import Pool, Resolver
+from tests.scripted import Reply, Scripted, job, session_of
+
+
+async def test_aiohttp_still_has_the_switch() -> None:
+    """The private attribute that keeps aiohttp from sending a read twice exists, and is on by default."""
+    async with aiohttp.ClientSession() as client:
+        assert client._retry_connection is True
+
+
+@pytest.mark.parametrize("then", ["fin", "reset"])
+async def test_without_the_switch(then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where aiohttp has no such switch any more, a read whose connection breaks goes out once all the same."""
+
+    def switched_on(_client: object, value: bool) -> None:  # noqa: FBT001 - a property's setter
+        """Take no notice: what is set has no effect."""
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_retry_connection", property(lambda _: 1, switched_on), raising=False)
+    async with Scripted(job(), Reply(then=then), job()) as server, server.session() as session:
+        await session.get_job("job_1")
+        with pytest.raises(TransportError, match=r"disconnected|reset"):
+            await session.get_job("job_1")
+        await session.get_job("job_1")
+        assert (await session.create_job("x")).id == "job_1"
+    assert [request.connection for request in server.requests] == [1, 1, 2, 3]
+
+
+async def test_without_the_switch_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way without the switch passes on what kept a connection from being made."""
+    monkeypatch.setattr(
+        aiohttp.ClientSession, "_retry_connection", property(lambda _: 1, lambda *_: None), raising=False
+    )
+    async with session_of(base_url="http://127.0.0.1:9") as session:
+        with pytest.raises(NotSentError) as caught:
+            await session.get_job("job_1")
+    assert caught.value.reason == "refused"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(aiohttp.TCPConnector, "_release"), (ResponseHandler, "abort"), (ResponseHandler, "close")]
+)
+async def test_missing_parts(owner: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session refuses to open, by name, where aiohttp lacks what keeps sockets from being left behind."""
+    for kind in owner.__mro__:
+        if name in vars(kind):
+            monkeypatch.delattr(kind, name)
+    session = session_of()
+    with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
+        await session.create_job("x")
+    await session.aclose()
+
+
+async def test_missing_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an object of aiohttp has only once it is made is looked for as well."""
+    plain = aiohttp.TCPConnector.__init__
+
+    def without_factory(self: Any, **options: Any) -> None:
+        plain(self, **options)
+        del self._factory
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "__init__", without_factory)
+    with pytest.raises(InvalidInputError, match=r"has no TCPConnector\._factory"):
+        await session_of().__aenter__()
+
+
+async def test_breaking_off() -> None:
+    """A pool knows its connections while they are open, and breaks them off within one call."""
+    async with Scripted(job()) as server:
+        pool = Pool(Resolver())
+        client = aiohttp.ClientSession(connector=pool)
+        await (await client.get(server.base_url)).read()
+        (connection,) = pool.open
+        assert connection.idle
+        client.detach()
+        pool.break_off()
+        assert connection.transport is None
+        lost = connection.closed
+        assert lost is not None
+        await lost
+        assert pool.open == set()
+        pool.break_off()
+
+
+async def test_names_serve_creates_and_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look-up serves the creates and the reads of a session."""
+    asked: list[str] = []
+    plain = socket.getaddrinfo
+
+    def counted(host: str, *arguments: Any, **options: Any) -> Any:
+        asked.append(host)
+        return plain(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", counted)
+    async with Scripted(job()) as server:
+        base_url = server.base_url.replace("127.0.0.1", "localhost")
+        async with AgentJobsSession(base_url, "0123456789", project_id="docs") as session:
+            for _ in range(3):
+                await session.get_job(await session.create_job("x"))
+    assert asked == ["localhost"]
+
+
+class Held:
+    """What only the context of a request holds."""
+
+
+@pytest.mark.looptime
+async def test_connections_outlive_their_requests() -> None:
+    """A connection that is kept, and the pool's timer, hold nothing of the requests that made or used it."""
+    variable = ContextVar[object]("variable")
+
+    async def request() -> "weakref.ref[Held]":
+        variable.set(held := Held())
+        await session.get_job("job_1")
+        return weakref.ref(held)
+
+    document = b'{"id": "job_1", "status": "active", "padding": "%s"}' % (b"x" * 100_000)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document)  # so many that reading pauses, and is taken up again
+    chunked = Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    async with Scripted(job(), chunked, job()) as server, server.session() as session:
+        held = [await asyncio.create_task(request()) for _ in range(2)]
+        await asyncio.sleep(40)  # the loop keeps the cancelled timers of a request until their time has come
+        gc.collect()
+        assert [one() for one in held] == [None, None]
+        await session.get_job("job_1")
+    assert [request.connection for request in server.requests] == [1, 1, 1]

@@ -1,0 +1,84 @@
+"""How long a server wishes to be left alone."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs_async._http.headers import retry_after
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SKEWED = NOW - timedelta(days=400)
+
+
+def http_date(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0),
+        ("120", 120),
+        (" 7\t", 7),
+        ("007", 7),
+        ("-1", 0),
+        ("-0", 0),
+        ("-99999999999", 0),
+        (http_date(NOW + timedelta(seconds=90)), 90),
+        (http_date(NOW - timedelta(seconds=90)), 0),
+        ((NOW + timedelta(seconds=90)).strftime("%A, %d-%b-%y %H:%M:%S GMT"), 90),
+        ((NOW + timedelta(seconds=90)).strftime("%a %b %d %H:%M:%S %Y"), 90),
+        ((NOW + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S"), 90),
+        ((NOW + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S -0000"), 90),
+        ((NOW.astimezone(timezone(timedelta(hours=2)))).strftime("%a, %d %b %Y %H:%M:%S +0200"), 0),
+    ],
+)
+def test_wish(value: str, seconds: float) -> None:
+    """ASCII digits are seconds, anything else a date; one without an offset is UTC; the past and negatives are 0."""
+    assert retry_after([value], None, NOW.timestamp()) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", " ", "soon", "1.5", "1e3", "+5", "0x10", "5 s", "5, 10", "--5", "\x00", "1_000", "inf", "nan"),
+        *("\u0663", "\uff15", "\u00b2"),
+        *("Wed, 99 Oct 2026 07:28:00 GMT", "Wed, 21 Foo 2026 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 GMT", "GMT"),
+    ],
+)
+def test_garbage(value: str) -> None:
+    """Garbage is no wish, and spoils no other header's."""
+    assert retry_after([value], None, 0.0) is None
+    assert retry_after([value, "3", value], None, 0.0) == 3
+
+
+def test_largest() -> None:
+    """Of several headers the largest valid one counts, whatever its form; none is no wish."""
+    dated = http_date(NOW + timedelta(seconds=50))
+    assert retry_after(["10", dated, "20"], None, NOW.timestamp()) == 50
+    assert retry_after(["10", dated, "70"], None, NOW.timestamp()) == 70
+    assert retry_after([], None, NOW.timestamp()) is None
+
+
+def test_own_date() -> None:
+    """A date counts from the response's own Date, so that a clock askew on either side cancels out."""
+    wish = http_date(SKEWED + timedelta(seconds=90))
+    assert retry_after([wish], http_date(SKEWED), NOW.timestamp()) == 90
+    assert retry_after([wish], None, NOW.timestamp()) == 0
+    assert retry_after(["30"], http_date(SKEWED), NOW.timestamp()) == 30
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Wed, 99 Oct 2026 07:28:00 GMT"])
+def test_broken_own_date(date: str) -> None:
+    """A Date that is none leaves the wall clock."""
+    assert retry_after([http_date(NOW + timedelta(seconds=9))], date, NOW.timestamp()) == 9
+
+
+@given(st.lists(st.text(max_size=40), max_size=3), st.none() | st.text(max_size=40))
+def test_any_text(values: list[str], date: str | None) -> None:
+    """Any headers give seconds from 0 on or no wish, never an exception."""
+    wish = retry_after(values, date, NOW.timestamp())
+    assert wish is None or wish >= 0

@@ -1,0 +1,416 @@
+"""Many waits through a tracker: their results as they come."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from agentjobs_async import (
+    AgentJob,
+    AuthError,
+    InvalidInputError,
+    JobRef,
+    JobStatus,
+    JobTracker,
+    NotFoundError,
+    PollBudget,
+    SessionClosedError,
+    WaitEnded,
+    WaitResult,
+    WaitTimeoutError,
+)
+from agentjobs_async._polling.as_completed import AHEAD
+from agentjobs_async.testing import Emulator, JobScript
+from tests.polled import (
+    ACTIVE,
+    DONE,
+    REF,
+    Polled,
+    assert_nothing_left,
+    clock,
+    every,
+    forbidden,
+    let_go,
+    living,
+    never,
+    refs,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+# Results.
+
+
+def test_result() -> None:
+    """A result gives its job, or raises its error; one with neither is nobody's."""
+    assert WaitResult(REF, DONE).result() is DONE
+    error = NotFoundError(404, None, None, "no")
+    with pytest.raises(NotFoundError) as caught:
+        WaitResult(REF, None, error).result()
+    assert caught.value is error
+    with pytest.raises(LookupError):
+        WaitResult(REF).result()
+
+
+# Results as they come.
+
+
+def as_list(jobs: list[JobRef]) -> object:
+    return jobs
+
+
+def as_generator(jobs: list[JobRef]) -> Iterator[JobRef]:
+    yield from jobs
+
+
+async def as_async_generator(jobs: list[JobRef]) -> AsyncIterator[JobRef]:
+    for job in jobs:
+        yield job
+        await asyncio.sleep(0)
+
+
+Source = Callable[[list[JobRef]], Any]
+
+
+@pytest.fixture(params=[as_list, tuple, as_generator, as_async_generator])
+def source(request: pytest.FixtureRequest) -> Source:
+    made: Source = request.param
+    return made
+
+
+async def test_in_order_of_completion(source: Source) -> None:
+    """Results come in the order in which the jobs end, whatever the source; then the iteration ends."""
+    get_job = living(job_0=50, job_1=10, job_2=30, job_3=0)
+    async with (
+        JobTracker(get_job, policy=every(1)) as tracker,
+        tracker.as_completed(source(refs(4))) as finished,
+    ):
+        results = [result async for result in finished]
+        assert [result.ref.job_id for result in results] == ["job_3", "job_1", "job_2", "job_0"]
+        assert all(result.job and result.error is None for result in results)
+        assert [result async for result in finished] == []
+        assert_nothing_left(tracker)
+
+
+async def test_no_jobs(source: Source) -> None:
+    """Without jobs the iteration ends at once."""
+    async with JobTracker(Polled()) as tracker, tracker.as_completed(source([])) as finished:
+        assert [result async for result in finished] == []
+
+
+async def test_failures_are_values(source: Source) -> None:
+    """A job that fails, in whatever way, disturbs no other: its error is a value."""
+    error = LookupError("mine")
+    steps: dict[str, Any] = {"job_0": [error], "job_1": [forbidden], "job_2": ["failed"], "job_3": ["active"]}
+    steps |= {"job_4": [asyncio.CancelledError()], "job_5": [never]}
+    get_job = Polled("completed", jobs=steps)
+    async with (
+        JobTracker(get_job, policy=every(1)) as tracker,
+        tracker.as_completed(source(refs(7)), timeout=5) as finished,
+    ):
+        results = {result.ref.job_id: result async for result in finished}
+    kinds = [type(results[ref.job_id].error) for ref in refs(7)]
+    assert kinds == [
+        *(LookupError, AuthError, type(None), WaitTimeoutError),
+        *(asyncio.CancelledError, WaitTimeoutError, type(None)),
+    ]
+    assert results["job_0"].error is error
+    assert results["job_2"].result().status is JobStatus.FAILED
+
+
+async def test_what_is_known_already() -> None:
+    """Jobs that have ended come first, without a poll, each told to the hooks; duplicates are waits of their own."""
+    events: list[Any] = []
+    get_job = Polled("active", "completed")
+    jobs: list[AgentJob | JobRef] = [REF, DONE, ACTIVE, REF, refs(1)[0], DONE]
+    async with (
+        JobTracker(get_job, policy=every(3), hooks=[events.append]) as tracker,
+        tracker.as_completed(jobs) as finished,
+    ):
+        results = [result async for result in finished]
+    assert [result.job for result in results[:2]] == [DONE, DONE]
+    assert [result.ref.job_id for result in results[2:]] == ["job_1", "job_1", "job_1", "job_0"]
+    assert get_job.at() == [0, 3]
+    assert sum(isinstance(event, WaitEnded) for event in events) == 6
+
+
+@pytest.mark.parametrize("leave", ["break", "raise", "cancel", "unread"])
+async def test_leaving_early(source: Source, leave: str) -> None:
+    """Leaving the block, however, stops its polling at once, and leaves nothing behind."""
+    get_job = living(job_1=3, **{f"job_{number}": 1000 for number in (0, *range(2, 30))})
+
+    async def use(tracker: JobTracker) -> None:
+        async with tracker.as_completed(source(refs(30))) as finished:
+            if leave == "unread":
+                await asyncio.sleep(5)
+                return
+            async for _ in finished:
+                if leave == "break":
+                    break
+                if leave == "raise":
+                    raise ZeroDivisionError
+
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
+        using = asyncio.ensure_future(use(tracker))
+        await asyncio.sleep(6)
+        using.cancel()
+        await asyncio.wait([using])
+        await let_go()
+        assert_nothing_left(tracker)
+        asked = len(get_job.asked)
+        await asyncio.sleep(60)
+        assert len(get_job.asked) == asked
+    assert using.cancelled() is (leave == "cancel")
+    if leave == "raise":
+        assert isinstance(using.exception(), ZeroDivisionError)
+
+
+async def test_endless_source() -> None:
+    """An async source without end is taken a bounded number ahead of the results, and closed at the end."""
+    taken, closed = 0, False
+
+    async def endless() -> AsyncIterator[JobRef]:
+        nonlocal taken, closed
+        try:
+            while True:
+                taken += 1
+                yield JobRef("docs", f"job_{taken}")
+        finally:
+            closed = True
+
+    async with JobTracker(Polled("completed")) as tracker:
+        async with tracker.as_completed(endless()) as finished:
+            await asyncio.sleep(10)
+            assert taken == AHEAD
+            for read in range(1, 2500):
+                await anext(finished)
+                assert taken <= AHEAD + read
+            await let_go()
+            assert taken == AHEAD + read
+        assert closed
+        assert_nothing_left(tracker)
+
+
+async def test_endless_generator() -> None:
+    """A generator without end is taken a bounded number ahead, too."""
+    taken = 0
+
+    def endless() -> Iterator[JobRef]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield JobRef("docs", f"job_{taken}")
+
+    async with JobTracker(Polled("completed")) as tracker:
+        async with tracker.as_completed(endless()) as finished:
+            assert taken == AHEAD
+            await asyncio.sleep(10)
+            assert taken == AHEAD
+            for _ in range(1500):
+                await anext(finished)
+            assert 1500 < taken <= AHEAD + 1500
+        assert_nothing_left(tracker)
+
+
+async def test_endless_generator_of_ended_jobs() -> None:
+    """Jobs that have ended already are taken a bounded number ahead, too, and given one after the other."""
+
+    def endless() -> Iterator[AgentJob]:
+        while True:
+            yield DONE
+
+    async with JobTracker(Polled()) as tracker, tracker.as_completed(endless()) as finished:
+        results = [await anext(finished) for _ in range(2 * AHEAD + 1)]
+    assert {result.job for result in results} == {DONE}
+
+
+async def test_source_that_trickles() -> None:
+    """Results come while the source is still to give more, and the timeout counts from when a job is taken."""
+    seen: list[tuple[float, str, bool]] = []
+
+    async def trickle() -> AsyncIterator[JobRef]:
+        for ref in refs(3):
+            await asyncio.sleep(10)
+            yield ref
+
+    get_job = Polled("completed", jobs={"job_1": ["active"]})
+    async with JobTracker(get_job, policy=every(1)) as tracker, tracker.as_completed(trickle(), timeout=15) as finished:
+        async for result in finished:
+            seen.append((round(clock(), 1), result.ref.job_id, result.error is None))
+    assert seen == [(10, "job_0", True), (30, "job_2", True), (35, "job_1", False)]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), asyncio.CancelledError("mine")])
+async def test_async_source_that_raises(error: BaseException) -> None:
+    """What an async source raises comes out of the iteration, once; what it gave before is still waited for."""
+
+    async def broken() -> AsyncIterator[JobRef]:
+        yield refs(1)[0]
+        yield REF
+        await asyncio.sleep(5)
+        raise error
+
+    async with (
+        JobTracker(living(job_0=2, job_1=9), policy=every(1)) as tracker,
+        tracker.as_completed(broken()) as finished,
+    ):
+        assert (await anext(finished)).ref == refs(1)[0]
+        with pytest.raises(type(error)) as caught:
+            await anext(finished)
+        assert caught.value is error
+        assert [result.ref async for result in finished] == [REF]
+    assert_nothing_left_of_loop()
+
+
+def assert_nothing_left_of_loop() -> None:
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_generator_that_raises() -> None:
+    """What a generator raises comes out of the iteration, once; what it gave before is still waited for."""
+    error = ZeroDivisionError("mine")
+
+    def broken() -> Iterator[JobRef]:
+        yield REF
+        raise error
+
+    async with JobTracker(Polled("completed")) as tracker, tracker.as_completed(broken()) as finished:
+        with pytest.raises(ZeroDivisionError) as caught:
+            await anext(finished)
+        assert caught.value is error
+        assert [result.ref async for result in finished] == [REF]
+
+
+@pytest.mark.parametrize("bad", ["job_1", None, 5])
+async def test_bad_item(bad: Any) -> None:
+    """An item that is no job is refused: in a list before anything begins, in another source when its turn comes."""
+    get_job = Polled("completed")
+    async with JobTracker(get_job) as tracker:
+        with pytest.raises(InvalidInputError, match="job must be"):
+            tracker.as_completed([REF, bad])
+        assert get_job.asked == []
+        for made in (as_generator, as_async_generator):
+            async with tracker.as_completed(made([REF, bad, REF])) as finished:
+                results = []
+                with pytest.raises(InvalidInputError, match="job must be"):
+                    results += [await anext(finished), await anext(finished)]
+                results += [result async for result in finished]
+        assert_nothing_left(tracker)
+
+
+@pytest.mark.parametrize("jobs", [None, 5, "job_1", b"job_1", REF])
+async def test_no_source(jobs: Any) -> None:
+    """What is no iterable of jobs is refused, a lone id among it."""
+    async with JobTracker(Polled()) as tracker:
+        with pytest.raises(InvalidInputError, match="jobs must be an iterable"):
+            tracker.as_completed(jobs)
+
+
+@pytest.mark.parametrize("made", [list, as_async_generator])
+async def test_iterated_outside_of_its_block(made: Source) -> None:
+    """To iterate without the block would leak, or hang: it is refused."""
+    async with JobTracker(Polled()) as tracker:
+        with pytest.raises(InvalidInputError, match="within the block"):
+            await anext(cast("Any", tracker.as_completed(made([REF]))))
+        with pytest.raises(InvalidInputError, match="within the block"):
+            await anext(cast("Any", tracker.updates(REF)))
+
+
+@pytest.mark.parametrize("face", ["as_completed", "updates"])
+async def test_used_twice(face: str) -> None:
+    """A block is entered once: to go through it again, another one is made."""
+    async with JobTracker(Polled("completed")) as tracker:
+        made: Any = tracker.as_completed([REF]) if face == "as_completed" else tracker.updates(REF)
+        async with made as results:
+            assert len([result async for result in results]) == 1
+        with pytest.raises(InvalidInputError, match=f"used already: call {face} again"):
+            await made.__aenter__()
+
+
+async def test_source_that_does_not_leave() -> None:
+    """A source that swallows its cancellation does not hold up leaving."""
+    released = asyncio.Event()
+
+    async def stubborn() -> AsyncIterator[JobRef]:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        yield REF
+
+    async with JobTracker(Polled("completed")) as tracker:
+        began = clock()
+        async with tracker.as_completed(stubborn()):
+            await asyncio.sleep(1)
+        assert clock() == began + 1
+        released.set()
+        await let_go()
+    assert_nothing_left_of_loop()
+
+
+async def test_async_iterable_that_is_no_generator() -> None:
+    """Any async iterable serves as a source, a queue's reader for one."""
+    queue: asyncio.Queue[JobRef] = asyncio.Queue()
+
+    class Reader:
+        def __aiter__(self) -> AsyncIterator[JobRef]:
+            return self
+
+        async def __anext__(self) -> JobRef:
+            return await queue.get()
+
+    async with JobTracker(Polled("completed")) as tracker:
+        async with tracker.as_completed(Reader()) as finished:
+            for ref in refs(3):
+                queue.put_nowait(ref)
+                assert (await anext(finished)).ref == ref
+        assert_nothing_left(tracker)
+
+
+@pytest.mark.parametrize("made", [list, as_generator, as_async_generator])
+async def test_tracker_closed_in_the_middle(made: Source) -> None:
+    """When the tracker is closed meanwhile, each wait's end is a value; a source that goes on gets the error."""
+    tracker = JobTracker(Polled(jobs={"job_0": ["completed"]}))
+    async with tracker.as_completed(made(refs(5))) as finished:
+        assert (await anext(finished)).job
+        await asyncio.sleep(1)
+        await tracker.aclose()
+        results = [result async for result in finished]
+    assert {type(result.error) for result in results} == {SessionClosedError}
+    assert len(results) == 4
+    with pytest.raises(SessionClosedError):
+        async with tracker.as_completed(made(refs(5))):
+            pass
+
+
+async def test_closed_while_a_source_goes_on() -> None:
+    """What a source gives after the tracker was closed is refused, and that comes out of the iteration."""
+
+    async def trickle() -> AsyncIterator[JobRef]:
+        for ref in refs(3):
+            yield ref
+            await asyncio.sleep(10)
+
+    tracker = JobTracker(Polled("completed"))
+    async with tracker.as_completed(trickle()) as finished:
+        assert (await anext(finished)).job
+        await tracker.aclose()
+        with pytest.raises(SessionClosedError):
+            await anext(finished)
+
+
+async def test_as_completed_over_http() -> None:
+    """Over HTTP, by bare ids too: results come in order, and leaving early asks no more."""
+    async with Emulator() as emulator, emulator.session(project_id="docs", policy=every(5)) as session:
+        for number in range(4):
+            emulator.script(JobScript(duration=20.0 * (4 - number)), prompt=f"Fix {number}")
+        created = [await session.create_job(f"Fix {number}") for number in range(4)]
+        async with session.as_completed([job.id for job in created]) as finished:
+            results = [await anext(finished) for _ in range(2)]
+        asked = len(emulator.requests)
+        await asyncio.sleep(100)
+        assert len(emulator.requests) == asked
+    assert [result.ref for result in results] == [created[3].ref, created[2].ref]

@@ -1,0 +1,127 @@
+"""When waits end by themselves: when each is told, and how many at a time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentjobs_async._polling.deadlines import Deadlines
+from agentjobs_async._polling.slices import WAITS_PER_TURN
+from tests.polled import clock
+
+pytestmark = pytest.mark.looptime
+
+
+class Wait:
+    """A wait that notes when it was told of its last poll, and of its end."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.tracked: Any = None
+        self.started = clock()
+        self.timeout = timeout
+        self.polls_before = 0
+        self.chunk: Any = None
+        self.told: list[tuple[str, float]] = []
+
+    def on_job(self, _job: object) -> None: ...
+
+    def on_end(self, _result: object) -> None: ...
+
+
+class Told:
+    """Deadlines that tell their waits, and note how many ended in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self.turns: list[int] = []
+        self._turn = 0
+        self.over: list[Wait] = []
+        loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(loop, self._near, self._over)
+
+    def _near(self, waiter: Any, now: float) -> None:
+        waiter.told.append(("near", round(now - waiter.started, 2)))
+
+    def _over(self, waiters: list[Any]) -> None:
+        if not self._turn:
+            self._turn = 1
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            self.turns.append(0)
+        self.turns[-1] += len(waiters)
+        self.over += waiters
+        for waiter in waiters:
+            waiter.told.append(("over", round(clock() - waiter.started, 2)))
+
+    def _next_turn(self) -> None:
+        self._turn = 0
+
+    def add(self, *timeouts: float | None) -> list[Wait]:
+        waits = [Wait(timeout) for timeout in timeouts]
+        for wait in waits:
+            self.deadlines.add(wait)
+        return waits
+
+
+async def test_each_wait_is_told_twice() -> None:
+    """A wait is told that its last poll is due, and then that its time is up; one without a timeout never."""
+    told = Told()
+    waits = told.add(5, 100, None, 5)
+    await asyncio.sleep(1000)
+    assert [wait.told for wait in waits] == [
+        [("near", 4.5), ("over", 5)],
+        [("near", 99), ("over", 100)],
+        [],
+        [("near", 4.5), ("over", 5)],
+    ]
+    assert (told.deadlines._chunks, told.deadlines._heap) == ({}, [])
+
+
+async def test_removed_waits() -> None:
+    """A wait that ends early is told nothing, and is not kept, wherever among very many it lies."""
+    told = Told()
+    waits = told.add(*[5.0] * 200)
+    for wait in [*waits[::2], *waits[1:100:2]]:
+        told.deadlines.remove(wait)
+        told.deadlines.remove(wait)
+    await asyncio.sleep(4.7)
+    for wait in waits[101:150:2]:
+        told.deadlines.remove(wait)
+    assert sum(map(len, told.deadlines._chunks.values())) <= 25
+    await asyncio.sleep(10)
+    assert told.over == waits[151::2]
+
+
+async def test_very_many_ended_early() -> None:
+    """Deadlines of waits that have ended leave nothing behind, however many different ones there were."""
+    told = Told()
+    for number in range(10_000):
+        (wait,) = told.add(100.0 + number)
+        told.deadlines.remove(wait)
+    assert told.deadlines._chunks == {}
+    assert len(told.deadlines._heap) <= 1024 + 1
+    (wait,) = told.add(1.0)
+    await asyncio.sleep(5)
+    assert wait.told[-1] == ("over", 1)
+
+
+async def test_one_deadline_for_very_many() -> None:
+    """Very many waits with one deadline are told in their order, a bounded number of them in each turn of the loop."""
+    told = Told()
+    waits = told.add(*[5.0] * 10_000)
+    early = told.add(2.0)
+    await asyncio.sleep(5)
+    await asyncio.sleep(0.01)
+    assert told.over == [*early, *waits]
+    assert max(told.turns) <= WAITS_PER_TURN + 64
+    assert sum(told.turns) == 10_001
+
+
+async def test_closing_amid_the_ends() -> None:
+    """Once they are closed, deadlines tell nothing more, in the middle of very many, too."""
+    told = Told()
+    told.add(*[5.0] * 10_000)
+    await asyncio.sleep(5)
+    ended = len(told.over)
+    assert 0 < ended < 10_000
+    told.deadlines.close()
+    await asyncio.sleep(10)
+    assert len(told.over) == ended

@@ -1,0 +1,1403 @@
+"""All polls of one tracker: their order, budget, deadlines and sharing, and what they do when a server suffers."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import pytest
+import tenacity
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AuthError,
+    HttpTimeouts,
+    InvalidInputError,
+    JobChanged,
+    JobPolled,
+    JobRef,
+    JobTracker,
+    NotFoundError,
+    NotSentError,
+    PollBudget,
+    PollFailed,
+    PollPolicy,
+    ProtocolError,
+    RateLimitedError,
+    ServerError,
+    SessionClosedError,
+    TransportError,
+    WaitEnded,
+    WaitStarted,
+    WaitTimeoutError,
+)
+from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async.testing import Emulator, JobScript
+from tests.polled import REF, Polled, clock, every, gaps, peak, refs, stand_still
+
+pytestmark = pytest.mark.looptime
+
+ACTIVE: Final = AgentJob("job_1", "docs", "active")
+CHANGED: Final = AgentJob("job_1", "docs", "active", model="m")
+DONE: Final = AgentJob("job_1", "docs", "completed")
+
+
+def scheduler_of(tracker: JobTracker) -> Scheduler:
+    return tracker._scheduler()
+
+
+def limited(seconds: float) -> RateLimitedError:
+    return RateLimitedError(429, None, seconds, "slow down")
+
+
+def failed(status: int, seconds: float | None = None) -> ServerError:
+    return ServerError(status, None, seconds, "no")
+
+
+async def missing(_ref: JobRef) -> object:
+    raise NotFoundError(404, None, None, "no such job")
+
+
+async def never(_ref: JobRef) -> object:
+    return await asyncio.Event().wait()
+
+
+async def swallows(_ref: JobRef) -> object:
+    """Take 100 s, whoever cancels it."""
+    began = clock()
+    while (left := began + 100 - clock()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            continue
+    return "completed"
+
+
+async def ended(*waits: asyncio.Future[AgentJob]) -> list[object]:
+    return await asyncio.gather(*waits, return_exceptions=True)
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+# Order and budget.
+
+
+async def test_first_come_first_served() -> None:
+    """With one place, jobs are polled in the order in which their waits began, and again in that of their answers."""
+    get_job = Polled(latency=1)
+    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
+        for ref in refs(4):
+            tracker.watch(ref).add_done_callback(asyncio.Future.cancelled)
+        await asyncio.sleep(12)
+        assert [job_id for _, job_id in get_job.asked[:12]] == ["job_0", "job_1", "job_2", "job_3"] * 3
+        assert get_job.times == list(range(12))
+        await cancel(tracker)
+
+
+async def cancel(tracker: JobTracker) -> None:
+    """Let all waits of a tracker leave."""
+    scheduler = scheduler_of(tracker)
+    for tracked in tuple(scheduler._jobs.values()):
+        for waiter in tracked.snapshot():
+            assert isinstance(waiter, asyncio.Future)
+            waiter.cancel()
+    await asyncio.sleep(0)
+
+
+async def test_places() -> None:
+    """No more polls are in flight than there are places, and all places are used."""
+    get_job = Polled("active", "completed", latency=1)
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=7)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(70)]
+        await asyncio.sleep(0.5)
+        assert (tracker.stats().in_flight, tracker.stats().due) == (7, 63)
+        await ended(*waits)
+    assert get_job.most == 7
+    assert clock() - get_job._made == pytest.approx(20, abs=0.2)
+
+
+@pytest.mark.parametrize("hanging", [1, 2, 3])
+async def test_polls_that_hang(hanging: int) -> None:
+    """Polls that never end don't stop the other jobs, though there are as many as places; each attempt is told."""
+    events: list[Any] = []
+    get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
+        stuck = [tracker.watch(ref, timeout=200) for ref in refs(hanging)]
+        waits = [tracker.watch(ref) for ref in refs(10)[hanging:]]
+        assert all(isinstance(result, AgentJob) for result in await ended(*waits))
+        assert clock() - get_job._made <= 18 + 30 * hanging
+        assert {type(error) for error in await ended(*stuck)} == {WaitTimeoutError}
+    assert len(get_job.asked) == kinds(events).count("JobPolled") + kinds(events).count("PollFailed")
+    assert get_job.doubled == set()
+
+
+async def test_polls_that_are_slow_for_all() -> None:
+    """A server that is slow for all is left its time: polls that wait for a place cut none of those in flight."""
+    events: list[Any] = []
+    get_job = Polled("completed", latency=25)
+    async with JobTracker(get_job, budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
+        await ended(*(tracker.watch(ref) for ref in refs(10)))
+    assert kinds(events) == ["WaitStarted"] * 10 + ["JobPolled", "WaitEnded"] * 10
+    assert 125 <= clock() - get_job._made <= 135
+
+
+def takes(seconds: float, status: str = "active") -> Callable[[JobRef], Any]:
+    async def read(_ref: JobRef) -> str:
+        await asyncio.sleep(seconds)
+        return status
+
+    return read
+
+
+SLOW: Final = [f"job_{number}" for number in range(0, 100, 10)]
+
+
+@pytest.mark.parametrize(("places", "seconds"), [(1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)])
+async def test_slow_jobs_are_seen(places: int, seconds: float) -> None:
+    """Jobs that are slow themselves are seen at saturation, the others go on meanwhile, and nothing is cut for ever."""
+    events: list[Any] = []
+    jobs: dict[str, list[object]] = {job_id: [takes(seconds)] * 2 + [takes(seconds, "completed")] for job_id in SLOW}
+    get_job = Polled(jobs=jobs, latency=0.1)
+    budget = PollBudget(in_flight=places)
+    async with JobTracker(get_job, policy=every(0.1), budget=budget, hooks=[events.append]) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
+        await asyncio.sleep(30)
+        before = len(get_job.asked)
+        await asyncio.sleep(10)
+        fast = [job_id for _, job_id in get_job.asked[before:] if job_id not in SLOW]
+        assert len(fast) >= 0.45 * 10 * places / 0.1 * (0.2 if places == 1 else 1)
+        await ended(*waits[::10])
+        assert clock() - get_job._made <= 500 / places + 60
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    cut = Counter(event.ref.job_id for event in events if isinstance(event, PollFailed) and "cut" in str(event.error))
+    assert set(cut) <= set(SLOW)
+    assert max(cut.values(), default=0) <= 3
+
+
+async def test_half_of_the_places() -> None:
+    """Of jobs whose polls were cut, no more are polled at once than half of the places, whatever is due."""
+    flying = Counter[str]()
+    most = 0
+
+    async def hangs(ref: JobRef) -> object:
+        nonlocal most
+        flying[ref.job_id] += 1
+        first = flying[ref.job_id] == 1
+        slow.update([ref.job_id] if not first else [])
+        most = max(most, slow.total())
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            slow.subtract([ref.job_id] if not first else [])
+
+    slow = Counter[str]()
+    get_job = Polled(jobs={key: [hangs] for key in [f"job_{number}" for number in range(0, 100, 4)]}, latency=0.1)
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=8)) as tracker:
+        waits = [tracker.watch(ref, timeout=100 + number) for number, ref in enumerate(refs(100))]
+        await asyncio.sleep(20)
+        before = len(get_job.asked)
+        await asyncio.sleep(60)
+        assert len([job_id for _, job_id in get_job.asked[before:]]) >= 0.9 * 60 * 4 / 0.1
+        assert tracker.stats().due >= 1
+        await ended(*waits)
+        assert scheduler_of(tracker)._queue._stale == 0
+        assert (tracker.stats().jobs, tracker.stats().due, tracker.stats().in_flight) == (0, 0, 0)
+    assert most == 4
+    assert min(flying.values()) >= 3
+
+
+async def test_patience_doubles() -> None:
+    """Each time that a poll is cut, the next of its job has twice the time, up to half a minute in a tracker."""
+    lasted: list[float] = []
+
+    async def hangs(_ref: JobRef) -> object:
+        began = clock()
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            lasted.append(clock() - began)
+
+    get_job = Polled(jobs={"job_0": [hangs]}, latency=0.1)
+    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=2)) as tracker:
+        waits = [tracker.watch(ref, timeout=150) for ref in refs(50)]
+        await ended(*waits)
+    allowed = [1, 2, 4, 8, 16, 30, 30]
+    assert [0 <= took + get_job.latency - least <= 1.1 for took, least in zip(lasted, allowed, strict=False)] == [
+        True
+    ] * len(allowed)
+
+
+async def test_job_that_is_fast_again() -> None:
+    """A job whose poll was cut, and that answers fast again, is like any other."""
+    get_job = Polled(jobs={"job_0": [takes(3), takes(3), takes(0.1), "active"]}, latency=0.1)
+    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=2)) as tracker:
+        waits = [tracker.watch(ref, timeout=60) for ref in refs(50)]
+        await asyncio.sleep(2)
+        (tracked,) = (tracked for ref, tracked in scheduler_of(tracker)._jobs.items() if ref.job_id == "job_0")
+        assert tracked.patience == 2
+        await asyncio.sleep(30)
+        assert tracked.patience == 0
+        assert scheduler_of(tracker)._workers._slow == 0
+        await ended(*waits)
+
+
+async def test_slow_jobs_among_themselves() -> None:
+    """When nothing else is due, slow jobs that hang still give their places to those that wait for one."""
+    back = asyncio.Event()
+
+    async def hangs(_ref: JobRef) -> object:
+        await back.wait()
+        return "completed"
+
+    get_job = Polled(jobs={ref.job_id: [hangs] for ref in refs(9)}, latency=0.1)
+    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=4)) as tracker:
+        slow = [tracker.watch(ref, timeout=None) for ref in refs(9)]
+        await ended(*(tracker.watch(ref, timeout=60) for ref in refs(60)[9:]))
+        before = len(get_job.asked)
+        await asyncio.sleep(600)
+        polls = Counter(job_id for _, job_id in get_job.asked[before:])
+        assert len(polls) >= 8
+        assert min(polls.values()) >= 3
+        back.set()
+        assert {type(end) for end in await ended(*slow)} == {AgentJob}
+
+
+@pytest.mark.parametrize(("own", "longest"), [(False, 7.0), (True, 30.0)])
+async def test_longest_patience_of_a_session(own: bool, longest: float) -> None:  # noqa: FBT001 - a parameter of the test
+    """A session's polls are cut no later than `timeouts.request`; those of a user's own get_job as a tracker's."""
+    settings: dict[str, Any] = {"get_job": never} if own else {}
+    async with Emulator() as emulator, emulator.session(timeouts=HttpTimeouts(request=7), **settings) as session:
+        assert session._scheduler()._workers._longest == longest
+
+
+@pytest.mark.parametrize("pace", [0.1, 5.0])
+async def test_rate(pace: float) -> None:
+    """No second has more polls than the budget allows, saturated or after a pause."""
+    get_job = Polled("active", "active", "active", "completed")
+    async with JobTracker(get_job, policy=every(pace), budget=PollBudget(per_second=10)) as tracker:
+        await ended(*(tracker.watch(ref) for ref in refs(50)))
+    assert len(get_job.asked) == 200
+    assert min(gaps(get_job.times)) >= 0.099
+    assert clock() - get_job._made == pytest.approx(20, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("budget", "latency", "rate"),
+    [
+        (PollBudget(per_second=15), 0.0, 15.0),
+        (PollBudget(in_flight=5), 0.3, 15.0),
+        (PollBudget(in_flight=8, per_second=15), 0.4, 15.0),
+    ],
+)
+async def test_nobody_starves(budget: PollBudget, latency: float, rate: float) -> None:
+    """When more is due than the budget allows, no job waits longer than twice its share, whatever others do."""
+    get_job = Polled(latency=latency)
+    paces = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
+    policy = PollPolicy(wait=lambda state: paces[state.outcome.result().id] if state.outcome else 1.0)
+    async with JobTracker(get_job, policy=policy, budget=budget) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(80)]
+        for number in range(20):  # comers and goers, deadlines among them
+            await asyncio.sleep(2)
+            waits.append(tracker.watch(refs(100)[80 + number], timeout=15 if number % 2 else None))
+            tracker.notify(refs(100)[number])
+        await asyncio.sleep(20)
+        end = clock() - get_job._made
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    worst = max(max(gaps([*get_job.at(ref.job_id), end])) for ref in refs(80))
+    assert worst <= 2 * 100 / rate
+
+
+async def test_equal_due_times_are_spread() -> None:
+    """A thousand jobs that are all asked at once are spread over their rhythm before long."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(10)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(1000)]
+        await asyncio.sleep(25)
+        assert len(get_job.within(0, 0.001)) == 1000
+        assert 1000 == len(get_job.within(9, 12)) == len(get_job.within(19, 25))
+        assert peak(get_job.within(9, 12), 0.1) <= 120
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+
+
+# Sharing.
+
+
+async def test_one_stream_for_a_thousand() -> None:
+    """A thousand waiters of one job cost the polls of one; each is told each change, and each gets the job."""
+    get_job = Polled("active", "active", "reviewing", "completed")
+    seen = Counter[str]()
+    async with JobTracker(get_job, policy=every(5)) as tracker:
+        waits = [
+            asyncio.ensure_future(tracker.wait_for_job(REF, on_update=lambda job: seen.update([job.status])))
+            for _ in range(1000)
+        ]
+        results = await ended(*waits)
+    assert get_job.at() == [0, 5, 10, 15]
+    assert seen == {"active": 1000, "reviewing": 1000, "completed": 1000}
+    assert len(set(map(id, results))) == 1
+
+
+async def test_each_its_own_deadline() -> None:
+    """Waiters of one job time out each at its own deadline, each with the polls that served it."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(4)) as tracker:
+        waits = [tracker.watch(REF, timeout=seconds) for seconds in (5, 10, 20.5)]
+        await asyncio.sleep(7)
+        waits.append(tracker.watch(REF, timeout=10))
+        errors: list[Any] = await ended(*waits)
+    assert [type(error) for error in errors] == [WaitTimeoutError] * 4
+    assert [error.elapsed for error in errors] == pytest.approx([5, 10, 20.5, 10], abs=0.02)
+    assert get_job.at() == pytest.approx([0, 4, 4.5, 8.5, 9, 13, 16, 19.5], abs=0.03)  # last polls among them
+    assert [error.polls for error in errors] == [3, 5, 8, 4]
+
+
+async def test_leaving_touches_nobody_else() -> None:
+    """A waiter that leaves is gone at once; the others of its job, and other jobs, notice nothing."""
+    get_job = Polled("active", "active", "completed", latency=2)
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        waits = [tracker.watch(ref) for ref in [REF] * 5 + refs(1)]
+        await asyncio.sleep(1)  # amid a poll
+        waits[0].cancel()
+        await asyncio.sleep(2)  # between polls
+        waits[3].cancel()
+        assert [wait.done() for wait in waits] == [True, False, False, True, False, False]
+        results = await ended(*waits)
+    assert [type(result) for result in results] == [
+        *(asyncio.CancelledError, AgentJob, AgentJob),
+        *(asyncio.CancelledError, AgentJob, AgentJob),
+    ]
+    assert get_job.at() == pytest.approx([0, 5, 10], abs=0.02)
+    assert get_job.at("job_0") == pytest.approx([0, 5, 10], abs=0.02)
+
+
+@pytest.mark.parametrize("amid", [True, False])
+async def test_last_one_leaving_stops_the_polls(amid: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """When the last waiter leaves, the poll in flight is cut and nothing more is asked; nothing stays behind."""
+    get_job = Polled(latency=2)
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(3), hooks=[events.append]) as tracker:
+        waits = [tracker.watch(REF) for _ in range(3)]
+        await asyncio.sleep(1 if amid else 3)
+        for wait in waits:
+            wait.cancel()
+        assert (tracker.stats().jobs, tracker.stats().in_flight, tracker.stats().due) == (0, 0, 0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await asyncio.sleep(100)
+    assert get_job.at() == [0]
+    started, ends = events[:3], [event for event in events[3:] if not isinstance(event, JobPolled)]
+    assert started == [WaitStarted(REF)] * 3
+    assert kinds(ends) == ["WaitEnded"] * 2 + ["PollFailed"] * amid + ["WaitEnded"]
+    assert [type(event.error) for event in ends] == [asyncio.CancelledError] * (3 + amid)
+
+
+async def test_comes_back() -> None:
+    """Who comes after the last one left is polled at once, and gets the whole of its own time and grace."""
+    get_job = Polled("active", missing, "completed")
+    async with JobTracker(get_job, policy=every(20)) as tracker:
+        tracker.watch(REF).cancel()
+        await asyncio.sleep(40)
+        await asyncio.sleep(0)
+        first = tracker.watch(REF)
+        await asyncio.sleep(5)
+        first.cancel()
+        second = tracker.watch(REF)
+        assert (await second).succeeded
+    assert get_job.at() == [40, 45, 65]
+
+
+async def test_forgotten_after_its_end() -> None:
+    """A job that has ended is forgotten: who asks for it later has it read again."""
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=every(5)) as tracker:
+        assert (await tracker.wait_for_job(REF)).succeeded
+        assert (tracker.stats().jobs, tracker.stats().polls) == (0, 2)
+        await asyncio.sleep(10)
+        assert (await tracker.wait_for_job(REF)).succeeded
+    assert get_job.at() == [0, 5, 15]
+
+
+async def test_nothing_is_asked_after_the_end() -> None:
+    """A terminal answer ends the polls of its job, though somebody asked for one more meanwhile."""
+    get_job = Polled("completed", latency=1)
+    async with JobTracker(get_job, policy=every(5)) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(0.5)
+        tracker.notify(REF)
+        await wait
+        await asyncio.sleep(60)
+    assert get_job.at() == [0]
+
+
+# Deadlines.
+
+
+async def test_last_polls_under_saturation() -> None:
+    """Though far more is due than goes out, each wait has its last poll within the last second before its deadline."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(per_second=20)) as tracker:
+        crowd = [tracker.watch(ref, timeout=None) for ref in refs(500)]
+        waits = []
+        for number in range(15):
+            await asyncio.sleep(0.7)
+            waits.append(tracker.watch(JobRef("docs", f"urgent_{number}"), timeout=12 + number))
+        deadlines = {f"urgent_{number}": 0.7 * (number + 1) + 12 + number for number in range(15)}
+        errors = await ended(*waits)
+        for wait in crowd:
+            wait.cancel()
+        await ended(*crowd)
+    assert {type(error) for error in errors} == {WaitTimeoutError}
+    for job_id, deadline in deadlines.items():
+        assert deadline - 1.001 <= get_job.at(job_id)[-1] <= deadline - 0.5
+
+
+async def test_last_poll_finds_the_end_under_saturation() -> None:
+    """An end that only the last poll can see is seen, with all places taken again and again."""
+    get_job = Polled(latency=0.1)
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
+        crowd = [tracker.watch(ref, timeout=None) for ref in refs(300)]
+
+        async def by_time(_ref: JobRef) -> str:
+            return "completed" if clock() - get_job._made >= 29 else "active"
+
+        get_job.jobs["job_1000"] = [by_time]
+        assert (await tracker.wait_for_job(JobRef("docs", "job_1000"), timeout=30)).succeeded
+        for wait in crowd:
+            wait.cancel()
+        await ended(*crowd)
+
+
+async def test_cut_at_the_deadline() -> None:
+    """A poll in flight at the last deadline of its job is cut; while others still wait for the job it goes on."""
+    get_job = Polled("active", never)
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(2), hooks=[events.append]) as tracker:
+        first, second = tracker.watch(REF, timeout=5), tracker.watch(REF, timeout=7.5)
+        (error,) = await ended(first)
+        assert (tracker.stats().in_flight, clock() - get_job._made) == (1, 5)
+        (last_error,) = await ended(second)
+        assert (tracker.stats().in_flight, clock() - get_job._made) == (0, 7.5)
+        await asyncio.sleep(0)
+    for given in (error, last_error):
+        assert isinstance(given, WaitTimeoutError)
+        assert (given.polls, given.last_job, type(given.last_error)) == (2, ACTIVE, TransportError)
+    assert kinds(events) == ["WaitStarted", "WaitStarted", "JobPolled", "WaitEnded", "PollFailed", "WaitEnded"]
+    assert [event.error for event in events[3::2]] == [error, last_error]
+
+
+@pytest.mark.parametrize("answer", ["completed", "active"])
+async def test_answer_in_hand(answer: str) -> None:
+    """An end that was in hand when the loop stood still over the deadline is given; no other answer is."""
+
+    async def while_the_loop_stands(_ref: JobRef) -> str:
+        asyncio.get_running_loop().call_later(1, stand_still, 60)
+        await asyncio.sleep(2)
+        return answer
+
+    get_job = Polled("active", while_the_loop_stands, "completed")
+    async with JobTracker(get_job, policy=every(2)) as tracker:
+        waits = [tracker.watch(REF, timeout=seconds) for seconds in (10, 20, 200)]
+        results = await ended(*waits)
+    expected: list[type] = [AgentJob] * 3 if answer == "completed" else [WaitTimeoutError, WaitTimeoutError, AgentJob]
+    assert [type(result) for result in results] == expected
+
+
+async def test_deadlines_that_no_clock_shows() -> None:
+    """A deadline that falls between two ticks of the loop's clock, by a rounding, ends its wait."""
+    async with JobTracker(Polled(), policy=every(1)) as tracker:
+        await asyncio.sleep(0.1)
+        began = clock()
+        with pytest.raises(WaitTimeoutError):
+            await tracker.wait_for_job(REF, timeout=0.2)  # 0.1 + 0.2 > 0.3
+        assert clock() - began == pytest.approx(0.2)
+
+
+async def test_one_poll_per_job_after_the_loop_stood_still() -> None:
+    """A loop that stood still for long polls each job once when it goes on, not once for each poll it missed."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(2)) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]
+        await asyncio.sleep(5)
+        before = len(get_job.asked)
+        stand_still(30)
+        await asyncio.sleep(1)
+        assert Counter(job_id for _, job_id in get_job.asked[before:]) == {ref.job_id: 1 for ref in refs(50)}
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+
+
+async def test_finished_waits_of_long_deadlines() -> None:
+    """Memory does not grow with waits that ended long before their deadlines, or timed out."""
+    get_job = Polled("completed")
+    async with JobTracker(get_job) as tracker:
+        scheduler = scheduler_of(tracker)
+        living = tracker.watch(JobRef("docs", "living"), timeout=100_000)
+        get_job.jobs["living"] = ["active"]
+        for round_ in range(25):
+            await ended(*(tracker.watch(ref, timeout=10_000 + round_) for ref in refs(100)))
+            for ref in refs(20):
+                tracker.watch(ref, timeout=5_000).cancel()
+        deadlines = scheduler._deadlines
+        assert sum(map(len, deadlines._chunks.values())) == 1
+        assert len(deadlines._heap) <= 1024 + 2
+        assert len(scheduler._queue._ready) <= 2 * 64
+        with pytest.raises(WaitTimeoutError):
+            await living
+        assert (deadlines._chunks, list(deadlines._due)) == ({}, [])
+
+
+# A server that suffers.
+
+
+@pytest.mark.parametrize(
+    "suffering", [{"job_0": limited(7)}, {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}], ids=["429", "503"]
+)
+async def test_wish_holds_for_all(suffering: dict[str, AgentJobsError]) -> None:
+    """A 429's wish keeps every job of its project back, as do two jobs' 503s; the release is spread."""
+    get_job = Polled(jobs={job_id: ["active", wish, "active"] for job_id, wish in suffering.items()})
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        waits = [tracker.watch(refs(1)[0], timeout=None)]
+        await asyncio.sleep(0.5)
+        for ref in refs(200)[1:]:
+            waits.append(tracker.watch(ref, timeout=None))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(20)
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    assert get_job.at("job_0")[1] == 3
+    assert [at for at in get_job.within(3.001, 10) if at not in get_job.at("job_1")] == []
+    assert len(get_job.within(10, 14)) >= 200
+    assert peak(get_job.within(10, 20), 0.5) <= 2 * peak(get_job.within(0.5, 3), 0.5)
+
+
+async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict[str, float]:
+    """Wait for all of `jobs`; return when each of those that completed did, in seconds from `began`."""
+    ends: dict[str, float] = {}
+
+    async def wait(ref: JobRef) -> None:
+        result = await tracker.wait_for_job(ref, timeout=25)
+        assert result.succeeded
+        ends[ref.job_id] = clock() - began
+
+    await asyncio.gather(*map(wait, jobs), return_exceptions=True)
+    return ends
+
+
+async def test_wish_of_one_job() -> None:
+    """A 503's wish holds for its job alone: all others are polled as if nothing were, new ones too."""
+    get_job = Polled("active", "completed", jobs={"job_0": ["active", failed(503, 60)]})
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        began = clock()
+        waits = asyncio.ensure_future(ends_of(tracker, refs(100), began))
+        await asyncio.sleep(4)
+        late = await ends_of(tracker, [JobRef("docs", "late")], clock())
+        ends = await waits
+    assert get_job.at("job_0") == pytest.approx([0, 3], abs=0.1)
+    assert set(ends) == {ref.job_id for ref in refs(100)[1:]}
+    assert max(*ends.values(), *late.values()) <= 3.5
+
+
+@pytest.mark.parametrize("asked", [limited(60), failed(503, 60)], ids=["429", "503"])
+async def test_wishes_with_answers_between(asked: AgentJobsError) -> None:
+    """Many jobs or projects that wish to be left alone concern no others, as long as good answers come between."""
+    get_job = Polled("active", "completed", jobs={f"job_{number}": [asked] for number in range(0, 100, 5)})
+    jobs = [JobRef("docs" if number % 5 else f"limited_{number}", f"job_{number}") for number in range(100)]
+    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
+        ends = await ends_of(tracker, jobs, clock())
+    assert set(ends) == {ref.job_id for ref in jobs if ref.project_id == "docs"}
+    assert max(ends.values()) <= 3.5
+    assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
+
+
+async def test_answer_of_a_poll_in_flight_lifts_what_two_wished() -> None:
+    """When two jobs have kept all others back, a good answer of a poll in flight shows that this was not for all."""
+    get_job = Polled("active", "completed", jobs={"job_0": [failed(503, 60)], "job_1": [failed(503, 60)]}, latency=1)
+    slow = JobRef("docs", "slow")
+
+    async def later(_ref: JobRef) -> str:
+        await asyncio.sleep(4)
+        return "active"
+
+    get_job.jobs["slow"] = [later, "completed"]
+    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=3)) as tracker:
+        began = clock()
+        ends = await ends_of(tracker, [*refs(2), slow, *refs(20)[2:]], began)
+    assert set(ends) == {"slow", *(ref.job_id for ref in refs(20)[2:])}
+    assert [at for at in get_job.times if at] == [at for at in get_job.times if at >= 5]
+    assert len(get_job.at("job_0")) == len(get_job.at("job_1")) == 1
+
+
+PROJECTS: Final = [JobRef(f"project_{number % 3}", f"job_{number}") for number in range(30)]
+
+
+async def test_wish_of_one_project() -> None:
+    """A 429's wish keeps back the jobs of its project, new ones and deadlines too, and no job of another project."""
+    get_job = Polled("active", "active", "active", "completed", jobs={"job_0": ["active", limited(9), "completed"]})
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        began = clock()
+        waits = asyncio.ensure_future(ends_of(tracker, PROJECTS, began))
+        await asyncio.sleep(5)
+        more = [tracker.watch(JobRef(f"project_{number}", f"more_{number}"), timeout=5) for number in range(3)]
+        await ended(*more)
+        ends = await waits
+    of_0 = {ref.job_id for ref in PROJECTS if ref.project_id == "project_0"} | {"more_0"}
+    kept_back = [at for at, job_id in get_job.asked if job_id in of_0 and 3 <= at < 12]
+    assert kept_back == [at for at, job_id in get_job.asked if job_id in of_0 and 3 <= at < 3.1]
+    assert len(kept_back) <= 10
+    assert set(ends) == {ref.job_id for ref in PROJECTS}
+    assert max(seconds for job_id, seconds in ends.items() if job_id not in of_0) <= 9.5
+    assert min(seconds for job_id, seconds in ends.items() if job_id in of_0) >= 12
+    assert [len(get_job.at(f"more_{number}")) for number in range(3)] == [0, 3, 3]
+
+
+async def test_wishes_of_two_projects() -> None:
+    """When two projects are limited with no good answer between, all are kept back."""
+    get_job = Polled(jobs={"job_0": ["active", limited(9), "active"], "job_1": ["active", limited(9), "active"]})
+    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
+        waits = [tracker.watch(ref, timeout=30) for ref in PROJECTS]
+        await ended(*waits)
+    assert [job_id for at, job_id in get_job.asked if 3 <= at < 12] == ["job_0", "job_1"]
+    assert len(get_job.within(12, 16)) >= 30
+
+
+async def test_wish_of_a_project_is_released_evenly() -> None:
+    """What a 429 keeps back, backlog included, does not go out all at once when its time is over."""
+    get_job = Polled(jobs={"job_0": [limited(20), "active"]}, latency=0.01)
+    async with JobTracker(get_job, policy=every(9), budget=PollBudget(in_flight=1)) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(900)]
+        await asyncio.sleep(60)
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    assert get_job.within(0.1, 20) == []
+    assert len({job_id for at, job_id in get_job.asked if at < 31}) == 900
+    assert peak(get_job.within(20, 60)) <= 101
+
+
+@pytest.mark.parametrize("seconds", [1, 5])
+async def test_short_wish_of_a_project(seconds: float) -> None:
+    """After a pause shorter than the delays, what it kept back comes on top of what is due, and is no spike."""
+    get_job = Polled(jobs={"job_0": ["active", "active", limited(seconds), "active"]})
+    async with JobTracker(get_job, policy=every(9)) as tracker:
+        waits = []
+        for ref in refs(450):
+            waits.append(tracker.watch(ref, timeout=None))
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(40)
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    healthy = peak(get_job.within(0, 18))
+    assert len(get_job.within(18.001, 18 + seconds)) == 0
+    assert peak(get_job.within(18, 45)) <= 2 * healthy
+
+
+@pytest.mark.parametrize(
+    ("fault", "gap"),
+    [
+        (limited(0), 3),
+        (RateLimitedError(429, None, None, "x"), 3),
+        (failed(503), 3),
+        (failed(500, 7), 7),
+        (failed(502, 7), 7),
+        (ProtocolError("bad_json", "x", 7), 7),
+    ],
+)
+async def test_no_wish_for_all(fault: AgentJobsError, gap: float) -> None:
+    """Any other fault, and a wish beside it, concerns its own job: the others go on."""
+    get_job = Polled(jobs={"job_0": [fault, "completed"]})
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        waits = [tracker.watch(ref, timeout=20) for ref in refs(5)]
+        await ended(*waits)
+    assert get_job.at("job_0") == pytest.approx([0, gap], abs=0.02)
+    assert get_job.at("job_3") == pytest.approx([0, 3, 6, 9, 12, 15, 18, 19], abs=0.1)
+
+
+async def test_wish_keeps_last_polls_back() -> None:
+    """What the server does not wish is not asked for a deadline either, of no job."""
+    get_job = Polled(jobs={"job_0": ["active", limited(20)]})
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        waits = [tracker.watch(ref, timeout=10) for ref in refs(5)]
+        errors: list[Any] = await ended(*waits)
+    assert get_job.times[:5] == [0] * 5
+    assert get_job.at("job_0") == pytest.approx([0, 3])
+    assert max(get_job.times) <= 3.001
+    assert isinstance(errors[0].last_error, RateLimitedError)
+    assert [error.last_error for error in errors[1:]] == [None] * 4
+
+
+async def test_wish_outlives_its_wait() -> None:
+    """What the server wished of a job still holds for who waits for it next."""
+    get_job = Polled("active", failed(500, 50), "completed")
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        await ended(tracker.watch(REF, timeout=10))
+        assert (await tracker.wait_for_job(REF)).succeeded
+    assert get_job.at() == pytest.approx([0, 3, 53], abs=0.02)
+
+
+async def test_wishes_do_not_fill_the_memory() -> None:
+    """Of wishes that outlive their waits a bounded number is kept, and none that is over when there is no room."""
+    get_job = Polled(failed(500, 50))
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        for start in (0, 100):
+            waits = [tracker.watch(JobRef("docs", f"job_{start}_{number}")) for number in range(1100)]
+            await asyncio.sleep(1)
+            for wait in waits:
+                wait.cancel()
+            kept = scheduler_of(tracker)._wishes
+            assert len(kept) == 1024
+            assert {ref.job_id.split("_")[1] for ref in kept} == {str(start)}
+            await asyncio.sleep(100)
+
+
+@pytest.mark.parametrize("wish", [40, 600])
+async def test_capped_wish(wish: float) -> None:
+    """A wish beyond the policy's cap is cut to it, for all jobs."""
+    get_job = Polled(jobs={"job_0": [limited(wish), "completed"]}, latency=0.1)
+    async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
+        await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
+    assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
+
+
+class Suffering(Polled):
+    """A get-job callable whose jobs all fail while there is a `fault`."""
+
+    fault: BaseException | None = None
+
+    async def __call__(self, ref: JobRef) -> Any:
+        self.steps = ("active",) if self.fault is None else (self.fault,)
+        return await super().__call__(ref)
+
+
+async def _suffered(fault: BaseException | None, count: int) -> Suffering:
+    """Let jobs be watched for 20 s of health, 60 s of `fault`, and 60 s of health."""
+    get_job = Suffering(latency=0.05)
+    async with JobTracker(get_job, policy=every(3)) as tracker:
+        waits = []
+        for ref in refs(count):
+            waits.append(tracker.watch(ref, timeout=None))
+            await asyncio.sleep(5 / count)
+        await asyncio.sleep(get_job._made + 20 - clock())
+        get_job.fault = fault
+        await asyncio.sleep(60)
+        get_job.fault = None
+        await asyncio.sleep(60)
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    return get_job
+
+
+_HEALTHY: Final[dict[int, Suffering]] = {}
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        NotSentError("refused"),
+        TransportError("reset"),
+        OSError("mine"),
+        failed(500),
+        failed(503, 1.0),
+        limited(7.0),
+        limited(40.0),
+    ],
+    ids=lambda fault: f"{type(fault).__name__}-{getattr(fault, 'retry_after', None)}",
+)
+async def test_failure_never_makes_it_faster(fault: BaseException, count: int) -> None:
+    """An outage has no more polls than health over the same time, and no second of it or after it stands out."""
+    healthy = _HEALTHY.get(count) or await _suffered(None, count)
+    _HEALTHY[count] = healthy
+    suffering = await _suffered(fault, count)
+    assert 0 < len(suffering.within(20, 80)) <= 1.1 * len(healthy.within(20, 80))
+    assert peak(suffering.within(20, 81)) <= 1.1 * peak(healthy.within(20, 81)) + 1
+    assert peak(suffering.within(80, 140)) <= 2 * peak(healthy.within(80, 140)) + 1
+    released = 80 + (getattr(fault, "retry_after", None) or 0) + 20
+    assert len(suffering.within(released, 140)) >= 0.9 * len(healthy.within(released, 140)) - 1
+    assert suffering.most <= healthy.most + 10
+
+
+async def test_outage_is_probed_for_all() -> None:
+    """When nobody listens, one poll asks for all jobs, at a job's own pace; all are polled when it is over."""
+    suffering = await _suffered(NotSentError("refused"), 40)
+    probes = suffering.within(21, 80)
+    assert 15 <= len(probes) <= 21
+    assert min(gaps(probes)) >= 2.9
+    assert len({job_id for at, job_id in suffering.asked if at >= 80}) == 40
+
+
+@pytest.mark.parametrize("silent", [3, 40])
+async def test_after_a_silence(silent: float) -> None:
+    """What had no place while the server was silent is not all polled at once when it answers again."""
+    end = clock() + silent
+
+    async def state(_ref: JobRef) -> str:
+        await asyncio.sleep(end - clock())
+        return "active"
+
+    get_job = Polled(state)
+    async with JobTracker(get_job, policy=every(6), budget=PollBudget(in_flight=5)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(60)]
+        await asyncio.sleep(silent + 30)
+        for wait in waits:
+            wait.cancel()
+        await ended(*waits)
+    assert len({job_id for at, job_id in get_job.asked if at < silent + 12}) == 60
+    assert peak(get_job.within(silent, silent + 30)) <= 25
+
+
+async def test_errors_of_one_job_are_its_own() -> None:
+    """A job that always fails does not slow the others, nor do ten per cent of a thousand."""
+    broken: dict[str, list[object]] = {
+        f"job_{number}": [failed(500) if number % 20 else TransportError("reset")] for number in range(0, 1000, 10)
+    }
+    get_job = Polled("active", "active", "completed", jobs=broken, latency=0.01)
+    async with JobTracker(get_job, policy=every(2)) as tracker:
+        results = await ended(*(tracker.watch(ref, timeout=20) for ref in refs(1000)))
+    good = [result for number, result in enumerate(results) if number % 10]
+    assert all(isinstance(result, AgentJob) for result in good)
+    assert {type(result) for result in results[::10]} == {WaitTimeoutError}
+    assert max(get_job.at("job_999")) <= 4 + 2 * 0.2 + 0.2
+    assert len(get_job.asked) == pytest.approx(900 * 3 + 100 * 11, abs=110)
+
+
+async def test_outage_over_http() -> None:
+    """A server that refuses connections is tried by one poll at a time, and every job is found when it is back."""
+    events: list[Any] = []
+    settings: dict[str, Any] = {"policy": every(5), "timeouts": HttpTimeouts(connect=2), "hooks": [events.append]}
+    async with (
+        Emulator(script=JobScript(duration=100)) as emulator,
+        emulator.session(project_id="docs", **settings) as session,
+    ):
+        created = [await session.create_job(f"Fix {number}") for number in range(30)]
+        events.clear()  # only the polls are counted
+        waits = [session.watch(job) for job in created]
+        await asyncio.sleep(7)
+        polls = len(events)
+        async with emulator.refusing():
+            await asyncio.sleep(60)
+        assert len(events) - polls <= 30 + 60 / 5
+        results = await ended(*waits)
+    assert all(isinstance(result, AgentJob) and result.succeeded for result in results)
+
+
+# Somebody says that something happened.
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+async def test_notify(times: int) -> None:
+    """A hint brings one poll, soon, however often it comes; the pace goes on from there."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(60)) as tracker:
+        wait = tracker.watch(REF, timeout=None)
+        await asyncio.sleep(10)
+        for _ in range(times):
+            tracker.notify(REF)
+        await asyncio.sleep(100)
+        wait.cancel()
+    assert get_job.at() == pytest.approx([0, 10, 70], abs=0.02)
+
+
+async def test_notify_in_flight() -> None:
+    """A hint that comes while a poll is in flight brings one more after it: the answer may be older than the hint."""
+    get_job = Polled("active", "completed", latency=2)
+    async with JobTracker(get_job, policy=every(60)) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(1)
+        for _ in range(5):
+            tracker.notify(ACTIVE)
+        await wait
+    assert get_job.at() == pytest.approx([0, 2], abs=0.3)
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.05])
+async def test_notify_storm(latency: float) -> None:
+    """Hints without end bring no more than four polls a second."""
+    get_job = Polled(latency=latency)
+    async with JobTracker(get_job, policy=every(60)) as tracker:
+        wait = tracker.watch(REF)
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            tracker.notify(REF)
+        wait.cancel()
+    assert 10 <= len(get_job.asked) <= 41
+
+
+async def test_notify_of_others() -> None:
+    """A hint for a job that nobody waits for, or that is to be polled anyway, does nothing."""
+    get_job = Polled(latency=1)
+    async with JobTracker(get_job, policy=every(2), budget=PollBudget(in_flight=1)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(2)]
+        for ref in [REF, *refs(3)]:
+            tracker.notify(ref)
+        assert tracker.stats().jobs == 2
+        await asyncio.sleep(1.5)
+        assert get_job.asked == [(0, "job_0"), (1, "job_1")]
+        for wait in waits:
+            wait.cancel()
+    assert get_job.at("job_2") == []
+
+
+async def test_notify_does_not_break_a_wish() -> None:
+    """A hint is no reason to ask before the server wishes it."""
+    get_job = Polled(limited(20), "completed")
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(1)
+        tracker.notify(REF)
+        await wait
+    assert get_job.at() == pytest.approx([0, 20], abs=0.02)
+
+
+# What answers mean for waits that share them.
+
+
+async def test_grace_of_each_waiter() -> None:
+    """A 404 is ridden out for each waiter's own grace, though others of the same job came earlier."""
+    async with JobTracker(Polled(missing), policy=every(2, not_found_grace=9)) as tracker:
+        waits, ends, began = [], list[float](), clock()
+        for start in (0, 3, 5, 15.5):
+            await asyncio.sleep(began + start - clock())
+            waits.append(tracker.watch(REF))
+            waits[-1].add_done_callback(lambda _: ends.append(clock() - began))
+        errors = await ended(*waits)
+    assert all(isinstance(error, NotFoundError) for error in errors)
+    assert len(set(map(id, errors))) == len(errors)
+    assert ends == pytest.approx([10, 12, 14, 25.5], abs=0.2)
+
+
+async def test_grace_after_an_answer() -> None:
+    """The grace counts from the last answer that showed the job; a waiter that comes after it has its own."""
+    get_job = Polled("active", "active", missing)
+    async with JobTracker(get_job, policy=every(2, not_found_grace=5, answer_grace=0)) as tracker:
+        first = tracker.watch(REF)
+        await asyncio.sleep(4.5)
+        second = tracker.watch(REF)
+        await ended(first)
+        assert clock() - get_job._made == pytest.approx(8, abs=0.05)
+        await ended(second)
+        assert clock() - get_job._made == pytest.approx(10, abs=0.05)
+
+
+async def test_gone_at_once() -> None:
+    """A 410 has no grace for any waiter."""
+    gone = NotFoundError(410, None, None, "gone")
+    async with JobTracker(Polled(gone), policy=every(2)) as tracker:
+        errors = await ended(tracker.watch(REF), tracker.watch(REF))
+    assert [type(error) for error in errors] == [NotFoundError] * 2
+    assert errors[0] is gone
+    assert errors[1] is not gone
+
+
+async def test_bad_answers_in_a_row() -> None:
+    """So many unusable answers in a row end the waits; a good one between them, or a transient one, starts anew."""
+    bad = ProtocolError("bad_json", "x")
+    get_job = Polled(bad, bad, failed(500), bad, bad, bad, "completed")
+    async with JobTracker(get_job, policy=every(1, max_bad_answers=3)) as tracker:
+        errors = await ended(tracker.watch(REF), tracker.watch(REF))
+    assert errors[0] is bad
+    assert isinstance(errors[1], ProtocolError)
+    assert errors[1] is not bad
+    assert len(get_job.asked) == 6
+
+
+@pytest.mark.parametrize("refusal", [AuthError(401), NotFoundError(410), ProtocolError("bad_json", "x")], ids=repr)
+async def test_first_sight_is_each_waiters_own(refusal: AgentJobsError) -> None:
+    """Who joins a job that others have seen, and sees it refused only, is told so; the others ride it out."""
+    get_job = Polled("active", *[refusal] * 5, "active", "completed")
+    events: list[Any] = []
+    policy = every(2, max_bad_answers=2)
+    async with JobTracker(get_job, policy=policy, hooks=[events.append]) as tracker:
+        seeing = [tracker.watch(REF), tracker.watch(REF)]
+        await asyncio.sleep(3)
+        joining = [tracker.watch(ACTIVE), tracker.watch(REF)]
+        errors = await ended(*joining)
+        assert clock() - get_job._made == pytest.approx(6 if isinstance(refusal, ProtocolError) else 4, abs=0.1)
+        assert all(isinstance(result, AgentJob) for result in await ended(*seeing))
+    assert [type(error) for error in errors] == [type(refusal)] * 2
+    assert errors[0] is not errors[1]
+    assert [event.error for event in events if isinstance(event, WaitEnded)][:2] == errors
+
+
+async def test_seen_since_it_joined() -> None:
+    """Who joins while a poll is in flight has seen the job by its answer, and rides out what comes then."""
+    get_job = Polled("active", "active", AuthError(401), "completed", latency=1)
+    async with JobTracker(get_job, policy=every(2)) as tracker:
+        first = tracker.watch(REF)
+        await asyncio.sleep(3.5)
+        assert all(isinstance(result, AgentJob) for result in await ended(first, tracker.watch(REF)))
+
+
+async def test_young_waiter_outlives_the_others() -> None:
+    """When the grace of those who have seen the job is over, one that joined late still has its own for a 404."""
+    get_job = Polled("active", missing)
+    async with JobTracker(get_job, policy=every(2, not_found_grace=9, answer_grace=8)) as tracker:
+        waits, ends = [tracker.watch(REF)], list[float]()
+        for seconds in (3.0, 3.0):
+            await asyncio.sleep(seconds)
+            waits.append(tracker.watch(REF))
+        for wait in waits:
+            wait.add_done_callback(lambda _: ends.append(clock() - get_job._made))
+        results = await ended(*waits)
+    assert [type(result) for result in results] == [NotFoundError, NotFoundError, NotFoundError]
+    assert ends == pytest.approx([10, 12, 16], abs=0.2)
+
+
+async def test_many_waiters_of_a_refused_job() -> None:
+    """Thousands that join a job, and see it refused only, end by one poll, in their order; the others stay."""
+    get_job = Polled("active", AuthError(401), "completed")
+    ends: list[asyncio.Future[AgentJob]] = []
+    async with JobTracker(get_job, policy=every(2)) as tracker:
+        seeing = [tracker.watch(REF) for _ in range(1000)]
+        await asyncio.sleep(1)
+        joining = [tracker.watch(REF) for _ in range(2000)]
+        for wait in joining:
+            wait.add_done_callback(ends.append)
+        assert {type(result) for result in await ended(*joining)} == {AuthError}
+        assert {type(result) for result in await ended(*seeing)} == {AgentJob}
+    assert ends == joining
+
+
+# Callables of the user's.
+
+
+async def test_same_exception_for_all() -> None:
+    """What the callable raises, and the policy does not accept, comes out of all its job's waits: the object itself."""
+    error = LookupError("mine")
+    get_job = Polled(jobs={"job_1": ["active", error], "job_0": ["active", "active", "completed"]})
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        results = await ended(tracker.watch(REF), tracker.watch(refs(1)[0]), tracker.watch(REF))
+    assert results[0] is results[2] is error
+    assert isinstance(results[1], AgentJob)
+
+
+async def test_cancelled_by_the_callable() -> None:
+    """A CancelledError of the callable's own cancels the waits of its job, and no others."""
+    get_job = Polled(jobs={"job_1": ["active", asyncio.CancelledError("mine")], "job_0": ["active"] * 3 + ["failed"]})
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1), hooks=[events.append]) as tracker:
+        waits = [tracker.watch(REF), tracker.watch(refs(1)[0]), tracker.watch(REF)]
+        results = await ended(*waits)
+    assert [wait.cancelled() for wait in waits] == [True, False, True]
+    assert isinstance(results[1], AgentJob)
+    of_it = [event for event in events if getattr(event, "ref", None) == REF or getattr(event, "job", None) == ACTIVE]
+    assert kinds(of_it) == ["WaitStarted", "WaitStarted", "JobPolled", "PollFailed", "WaitEnded", "WaitEnded"]
+
+
+@pytest.mark.parametrize(
+    ("first", "policy", "kind"),
+    [
+        ("active", PollPolicy(wait=lambda _: float("nan")), InvalidInputError),
+        (OSError(), PollPolicy(wait=lambda _: -1), InvalidInputError),
+        ("active", PollPolicy(wait=lambda state: 1 / (state.attempt_number - 1)), ZeroDivisionError),
+        (LookupError(), every(1, retry=lambda state: state.attempt_number / 0), ZeroDivisionError),
+    ],
+)
+async def test_strategies_that_fail(first: object, policy: PollPolicy, kind: type[Exception]) -> None:
+    """A strategy that raises or gives no delay ends the waits of the job that it was asked for, and no others."""
+    get_job = Polled("completed", jobs={"job_1": [first]})
+    async with JobTracker(get_job, policy=policy) as tracker:
+        results = await ended(*(tracker.watch(ref) for ref in (REF, REF, *refs(1))))
+        assert tracker.stats().jobs == 0
+    assert isinstance(results[0], kind)
+    assert isinstance(results[1], kind)
+    assert isinstance(results[2], AgentJob)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+async def test_strategy_that_leaves(raises: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A strategy may cancel the waits that it is asked for: nothing more is polled, and the next wait is served."""
+    waits: list[asyncio.Future[AgentJob]] = []
+
+    def leave(_state: object) -> float:
+        for wait in waits:
+            wait.cancel()
+        return 1 / 0 if raises else 1
+
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=PollPolicy(wait=leave)) as tracker:
+        waits += [tracker.watch(REF), tracker.watch(REF)]
+        await ended(*waits)
+        await asyncio.sleep(10)
+        assert (get_job.at(), tracker.stats().jobs) == ([0], 0)
+        assert (await tracker.wait_for_job(REF)).succeeded
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program(error: type[BaseException]) -> None:
+    """A callable that raises what ends the program ends it."""
+
+    async def leave(_ref: JobRef) -> AgentJob:
+        raise error
+
+    async def use() -> None:
+        async with JobTracker(leave) as tracker:
+            await tracker.wait_for_job(REF)
+
+    with pytest.raises(error):
+        asyncio.run(use())
+
+
+async def test_swallowed_cancellation() -> None:
+    """A poll that swallows its cancellation holds up no other job, and no second poll of its own job is in flight."""
+    get_job = Polled("active", "active", "completed", jobs={"job_1": [swallows, "completed"]})
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1), hooks=[events.append]) as tracker:
+        stuck = tracker.watch(REF, timeout=5)
+        other = tracker.watch(refs(1)[0])
+        (error,) = await ended(stuck)
+        assert isinstance(error, WaitTimeoutError)
+        assert clock() - get_job._made == pytest.approx(5, abs=0.02)
+        (result,) = await ended(other)
+        assert isinstance(result, AgentJob)
+        assert clock() - get_job._made == pytest.approx(7, abs=0.1)
+        again = [tracker.watch(REF, timeout=seconds) for seconds in (10, None)]
+        await ended(again[0])
+        tracker.notify(REF)
+        assert tracker.stats().in_flight == 0
+        assert (await again[1]).succeeded
+        assert clock() - get_job._made == pytest.approx(100, abs=0.1)
+    assert get_job.at() == [0, 100]
+    assert get_job.doubled == set()
+    of_it = [event for event in events if getattr(event, "ref", REF) == REF and getattr(event, "job", DONE) == DONE]
+    assert kinds([event for event in of_it if not isinstance(event, WaitStarted | WaitEnded)]) == [
+        "PollFailed",
+        "JobPolled",
+    ]
+
+
+async def test_swallowed_cancellation_while_waits_come_and_go() -> None:
+    """Waits for a job whose cut poll does not leave come and go without a second poll; the last one gets it."""
+    get_job = Polled(swallows, "completed")
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        for _ in range(3):
+            wait = tracker.watch(REF)
+            await asyncio.sleep(10)
+            wait.cancel()
+            tracker.notify(REF)
+        assert (await tracker.wait_for_job(REF)).succeeded
+    assert get_job.at() == [0, 100]
+
+
+async def test_hanging_poll_that_swallows_its_cut() -> None:
+    """A poll that is cut to make room, and swallows that, is followed by the next when it has ended, not before."""
+    get_job = Polled("completed", latency=0.1, jobs={"job_1": [swallows]})
+    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1)) as tracker:
+        stuck = tracker.watch(REF, timeout=110)
+        await asyncio.sleep(1)
+        await ended(*(tracker.watch(ref) for ref in refs(1)))
+        assert clock() - get_job._made < 40
+        await ended(stuck)
+    assert get_job.at() == pytest.approx([0, 100.1], abs=0.2)
+    assert get_job.doubled == set()
+
+
+async def test_closing_with_swallowed_cancellation() -> None:
+    """A poll that swallows its cancellation does not hold up the closing."""
+    get_job = Polled(swallows)
+    tracker = JobTracker(get_job)
+    waits = [tracker.watch(ref) for ref in refs(3)]
+    await asyncio.sleep(1)
+    waits[0].cancel()
+    began = clock()
+    await tracker.aclose()
+    assert clock() == began
+    assert [type(result) for result in await ended(*waits)] == [asyncio.CancelledError] + [SessionClosedError] * 2
+    await asyncio.sleep(100)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(get_job.asked) == 3
+
+
+async def test_all_tasks_of_the_loop_are_cancelled() -> None:
+    """When somebody cancels the tasks that poll, the waits they served are cancelled; the tracker goes on."""
+    get_job = Polled(never, "completed")
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(1)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await ended(wait)
+        assert wait.cancelled()
+        assert (tracker.stats().in_flight, clock() - get_job._made) == (0, 1)
+        assert (await tracker.wait_for_job(REF)).succeeded
+    assert kinds(events) == ["WaitStarted", "PollFailed", "WaitEnded", "WaitStarted", "JobPolled", "WaitEnded"]
+
+
+async def test_callable_that_leaves_its_own_wait() -> None:
+    """A callable may cancel the wait that it works for; its poll is cut, and the next wait has its own."""
+    waits: list[asyncio.Future[AgentJob]] = []
+
+    async def leaves(_ref: JobRef) -> str:
+        waits[0].cancel()
+        return "completed"
+
+    get_job = Polled(leaves, "completed")
+    async with JobTracker(get_job) as tracker:
+        waits.append(tracker.watch(REF))
+        await ended(*waits)
+        assert waits[0].cancelled()
+        assert (await tracker.wait_for_job(REF)).succeeded
+        assert (tracker.stats().in_flight, tracker.stats().polls) == (0, 1)
+
+
+# Hooks.
+
+
+async def test_hooks() -> None:
+    """Each attempt is one event, each change one more, each wait two, the last with the polls that served it."""
+    events: list[Any] = []
+    get_job = Polled("active", failed(500), "active", "reviewing", "completed")
+    async with JobTracker(get_job, policy=every(2), hooks=[events.append]) as tracker:
+        first = tracker.watch(REF)
+        await asyncio.sleep(3)
+        second = tracker.watch(REF)
+        third = tracker.watch(REF)
+        await asyncio.sleep(2)
+        third.cancel()
+        done = await first
+        await second
+    reviewing = AgentJob("job_1", "docs", "reviewing")
+    fault, left, *ends = [cast("Any", event) for event in events if isinstance(event, PollFailed | WaitEnded)]
+    assert (type(fault.error), fault.polls) == (ServerError, 2)
+    assert (type(left.error), left.polls, left.elapsed) == (asyncio.CancelledError, 1, 2)
+    assert [event for event in events if event not in (fault, left)] == [
+        WaitStarted(REF),
+        JobPolled(ACTIVE, 1),
+        WaitStarted(REF),
+        WaitStarted(REF),
+        JobPolled(ACTIVE, 3),
+        JobPolled(reviewing, 4),
+        JobChanged(reviewing, ACTIVE),
+        JobPolled(done, 5),
+        JobChanged(done, reviewing),
+        *ends,
+    ]
+    assert [(event.job, event.error, event.polls) for event in ends] == [(done, None, 5), (done, None, 3)]
+    assert [event.elapsed for event in ends] == pytest.approx([8, 5], abs=0.05)
+
+
+async def test_attempts_and_events() -> None:
+    """Whatever happens to polls, each that was begun is told exactly once."""
+    events: list[Any] = []
+    steps = ["active", failed(500), OSError(), never]
+    get_job = Polled(*steps, latency=0.3)
+    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
+        waits = [tracker.watch(ref, timeout=3 + number / 10) for number, ref in enumerate(refs(40))]
+        await asyncio.sleep(5)
+        for wait in waits[::3]:
+            wait.cancel()
+        await asyncio.sleep(1)
+    await ended(*waits)
+    told = Counter(
+        event.ref.job_id if isinstance(event, PollFailed) else event.job.id
+        for event in events
+        if isinstance(event, PollFailed | JobPolled)
+    )
+    assert told == Counter(job_id for _, job_id in get_job.asked)
+    assert Counter(event.ref for event in events if isinstance(event, WaitEnded)) == dict.fromkeys(refs(40), 1)
+
+
+async def test_hooks_that_raise(caplog: pytest.LogCaptureFixture) -> None:
+    """A hook that raises is logged once, and neither polls nor waits nor the other hooks notice."""
+    events: list[Any] = []
+
+    def faulty(_event: object) -> None:
+        raise ZeroDivisionError
+
+    get_job = Polled("active", failed(500), "active", "completed")
+    async with JobTracker(get_job, policy=every(1), hooks=[faulty, events.append]) as tracker:
+        results = await ended(*(tracker.watch(ref) for ref in refs(5)))
+    assert all(isinstance(result, AgentJob) for result in results)
+    assert len(events) == 5 * (1 + 4 + 1 + 1)
+    assert [record.message.split(";")[0] for record in caplog.records] == ["a hook raised ZeroDivisionError"]
+
+
+async def test_unknown_status_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown status is no end, and is warned about once in all the waits of a tracker."""
+    get_job = Polled("reviewing", "reviewing", "completed")
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        await ended(*(tracker.watch(ref) for ref in refs(5)))
+    assert ["unknown status reviewing" in record.message for record in caplog.records] == [True]
+
+
+Act = Callable[[list[asyncio.Future[AgentJob]]], object]
+
+
+@pytest.mark.parametrize("event", [WaitStarted, JobPolled, JobChanged, PollFailed, WaitEnded])
+@pytest.mark.parametrize("whom", [slice(None), slice(0, 1), slice(1, None)])
+async def test_hooks_that_cancel(event: type, whom: slice, caplog: pytest.LogCaptureFixture) -> None:
+    """A hook may cancel any wait at any event; what is left goes on, and nothing stays behind."""
+    waits: list[asyncio.Future[AgentJob]] = []
+    ends: list[WaitEnded] = []
+
+    def cancels(told: object) -> None:
+        if isinstance(told, WaitEnded):
+            ends.append(told)
+        if isinstance(told, event):
+            for wait in waits[whom]:
+                wait.cancel()
+
+    get_job = Polled("active", failed(500), CHANGED, "completed")
+    async with JobTracker(get_job, policy=every(1), hooks=[cancels]) as tracker:
+        waits += [tracker.watch(REF) for _ in range(3)]
+        results = await ended(*waits)
+        assert tracker.stats().jobs == tracker.stats().in_flight == tracker.stats().due == 0
+        assert scheduler_of(tracker)._jobs == {}
+        assert (await tracker.wait_for_job(REF)).succeeded
+    assert len(ends) == 4
+    assert {type(result) for result in results} <= {AgentJob, asyncio.CancelledError}
+    assert [isinstance(result, AgentJob) for result in results[whom]].count(False) >= 1 or event in (
+        WaitStarted,
+        WaitEnded,
+    )
+    assert caplog.records == []
+
+
+async def test_hook_that_begins_a_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """A hook that is told an end may wait for the same job at once: it is read again."""
+    more: list[asyncio.Future[AgentJob]] = []
+
+    def begins(event: object) -> None:
+        if isinstance(event, WaitEnded) and len(more) < 3:
+            more.append(tracker.watch(REF))
+
+    get_job = Polled("completed")
+    async with JobTracker(get_job, hooks=[begins]) as tracker:
+        results = await ended(tracker.watch(REF), tracker.watch(REF))
+        while not all(wait.done() for wait in more):  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+    assert all(isinstance(result, AgentJob) for result in results)
+    assert len(more) == 3
+    assert get_job.doubled == set()
+    assert caplog.records == []
+
+
+async def test_retry_state_of_a_shared_stream() -> None:
+    """Strategies see the poll stream of the job: its start, and its attempts, whoever joined meanwhile."""
+    seen: list[tuple[int, float, float | None]] = []
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        seen.append((state.attempt_number, state.start_time, state.outcome_timestamp))
+        return 2
+
+    began = clock()
+    get_job = Polled("active", "active", "active", "completed")
+    async with JobTracker(get_job, policy=PollPolicy(wait=wait)) as tracker:
+        first = tracker.watch(REF)
+        await asyncio.sleep(3)
+        await ended(first, tracker.watch(REF))
+    assert seen == [(1, began, began), (2, began, began + 2), (3, began, began + 4)]

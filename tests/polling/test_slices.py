@@ -1,0 +1,30 @@
+"""What a turn of the loop may do of one kind of work."""
+
+import asyncio
+
+import pytest
+
+from agentjobs_async._polling.slices import WAITS_PER_TURN, Slice
+from tests.polled import stand_still
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_room_by_number() -> None:
+    """A turn has room for a number of waits, give or take one look at the clock."""
+    turn, taken = Slice(asyncio.get_running_loop()), 0
+    while turn.has_room():
+        turn.take()
+        taken += 1
+    assert WAITS_PER_TURN <= taken < WAITS_PER_TURN + 64
+
+
+async def test_room_by_time() -> None:
+    """A turn in which each wait takes long has room for few."""
+    turn, taken = Slice(asyncio.get_running_loop()), 0
+    while turn.has_room():
+        turn.take()
+        stand_still(0.001)
+        taken += 1
+    assert taken <= 64
+    assert not turn.has_room()

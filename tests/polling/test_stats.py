@@ -1,0 +1,79 @@
+"""What a tracker counts as it goes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs_async._polling.stats import Counters
+
+
+def test_nothing_yet() -> None:
+    """Before anything was counted, all is zero."""
+    counters = Counters()
+    assert (counters.polls, counters.errors, counters.rate(100), counters.oldest(100)) == (0, 0, 0, 0)
+
+
+def test_rate() -> None:
+    """The rate is that of the last 10 s; before that of all the time, a second at least; and 0 after a silence."""
+    counters = Counters()
+    for tenth in range(1000, 1006):
+        counters.count_poll(tenth / 10)
+    assert counters.rate(100.6) == 6
+    for tenth in range(1006, 1050):
+        counters.count_poll(tenth / 10)
+    assert counters.rate(105) == pytest.approx(50 / 5)
+    for tenth in range(1050, 1400):
+        counters.count_poll(tenth / 10)
+    assert counters.rate(140) == pytest.approx(10)
+    assert counters.rate(145) == pytest.approx(5, abs=1)
+    assert counters.rate(151) == 0
+    counters.count_poll(200)
+    assert counters.rate(200) == pytest.approx(0.1)
+    assert counters.polls == 401
+
+
+def test_oldest() -> None:
+    """The job that was not seen for longest tells, to the second, until it is seen or left."""
+    counters = Counters()
+    old, young = counters.begin(100.5), counters.begin(103.2)
+    assert counters.oldest(110) == 9
+    counters.count_poll(110)
+    old = counters.move(old)
+    assert counters.oldest(110) == 6
+    counters.end(young)
+    assert counters.oldest(110.5) == 0
+    assert counters.oldest(115) == 4
+    assert counters.move(old) == old
+    counters.end(old)
+    assert counters.oldest(200) == 0
+
+
+def test_memory() -> None:
+    """Neither polls that failed nor jobs that ended leave anything behind for each second of a long life."""
+    counters = Counters()
+    observed = counters.begin(0)
+    for second in range(5000):
+        counters.count_poll(second)
+        if second % 100 == 50:
+            observed = counters.move(observed)
+        counters.end(counters.begin(second))
+    assert len(counters._observed) <= 2
+    assert len(counters._recent) <= 12
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 4), st.booleans())))
+def test_oldest_of_any_history(history: list[tuple[float, int, bool]]) -> None:
+    """In any history of jobs that come, are seen and go, the oldest is right to the second."""
+    counters, now = Counters(), 1000.0
+    jobs: dict[int, tuple[int, float]] = {}
+    for step, job, goes in history:
+        now += step
+        counters.count_poll(now)
+        if job not in jobs:
+            jobs[job] = counters.begin(now), now
+        elif goes:
+            counters.end(jobs.pop(job)[0])
+        else:
+            jobs[job] = counters.move(jobs[job][0]), now
+        oldest = max((now - seen for _, seen in jobs.values()), default=0.0)
+        assert oldest - 1.001 <= counters.oldest(now) <= oldest

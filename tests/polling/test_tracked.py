@@ -1,0 +1,109 @@
+"""What is kept of one job, and who waits for it."""
+
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob
+from agentjobs_async._polling.tracked import Tracked, Waiter
+from tests.polled import REF
+
+
+class Waits:
+    """A waiter that only counts what it is told."""
+
+    def __init__(self) -> None:
+        self.tracked: Tracked | None = None
+        self.started = 0.0
+        self.timeout: float | None = None
+        self.polls_before = 0
+        self.chunk: Any = None
+
+    def on_job(self, job: AgentJob) -> None: ...
+
+    def on_end(self, result: AgentJob | BaseException) -> None: ...
+
+
+@pytest.fixture
+def tracked() -> Tracked:
+    return Tracked(REF, None, 7.0, 7)
+
+
+def test_beginning(tracked: Tracked) -> None:
+    """A job that is new has no polls, no waiters and no place; its grace begins now, and so may its first poll."""
+    assert (tracked.ref, tracked.job, tracked.error, tracked.worker) == (REF, None, None, None)
+    assert (tracked.started, tracked.seen, tracked.not_before, tracked.seen_second) == (7, 7, 7, 7)
+    assert (tracked.polls, tracked.bad_answers, tracked.bucket) == (0, 0, Tracked.NOWHERE)
+    assert tracked.snapshot() == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("order", [1, -1])
+def test_come_and_go(tracked: Tracked, count: int, order: int) -> None:
+    """Waiters come in order and leave in any; the last to leave is told so."""
+    waiters: list[Waiter] = [Waits() for _ in range(count)]
+    for waiter in waiters:
+        tracked.join(waiter)
+        assert waiter.tracked is tracked
+    assert tracked.snapshot() == tuple(waiters)
+    leaving = waiters[::order]
+    assert [tracked.leave(waiter) for waiter in leaving] == [False] * (count - 1) + [True]
+    assert {waiter.tracked for waiter in waiters} == {None}
+    assert (tracked.snapshot(), tracked.waiters) == ((), None)
+
+
+def test_back_to_one(tracked: Tracked) -> None:
+    """When all but one have left, the one goes on, and others may join it."""
+    first, second, third = Waits(), Waits(), Waits()
+    for waiter in (first, second):
+        tracked.join(waiter)
+    tracked.leave(first)
+    assert tracked.snapshot() == (second,)
+    tracked.join(third)
+    assert tracked.snapshot() == (second, third)
+
+
+def test_lone_waiter_costs_nothing_more(tracked: Tracked) -> None:
+    """A lone waiter is kept inline, without a container."""
+    waiter: Any = Waits()
+    tracked.join(waiter)
+    assert tracked.waiters is waiter
+
+
+def test_trouble(tracked: Tracked) -> None:
+    """A healthy job keeps no record of trouble; a good answer ends the record, but for that the job is slow."""
+    assert tracked.trouble is None
+    assert (tracked.error, tracked.bad_answers, tracked.refused_since, tracked.patience) == (None, 0, None, 0.0)
+    trouble = tracked.in_trouble()
+    trouble.error, trouble.bad_answers, trouble.refused_since = OSError(), 3, 7.0
+    assert (tracked.error, tracked.bad_answers, tracked.refused_since) == (trouble.error, 3, 7.0)
+    tracked.recover()
+    assert tracked.trouble is None
+    tracked.in_trouble().patience = 4.0
+    tracked.in_trouble().error = OSError()
+    tracked.recover()
+    assert (tracked.error, tracked.patience) == (None, 4.0)
+
+
+def test_unseen(tracked: Tracked) -> None:
+    """The waiters that no poll has shown the job are those that joined after the last one that did."""
+    waiters: list[Waiter] = [Waits() for _ in range(5)]
+    for waiter in waiters[:2]:
+        tracked.join(waiter)
+    assert tracked.unseen() == waiters[:2]
+    tracked.polls = tracked.shown = 1
+    assert tracked.unseen() == []
+    for waiter in waiters[2:]:
+        tracked.join(waiter)
+    assert tracked.unseen() == waiters[2:]
+    tracked.polls = 4
+    tracked.restart(waiters[2])
+    assert tracked.unseen() == waiters
+
+
+def test_polls_before(tracked: Tracked) -> None:
+    """A waiter that joins late remembers how many polls there were without it."""
+    tracked.polls = 5
+    late = Waits()
+    tracked.join(late)
+    assert late.polls_before == 5

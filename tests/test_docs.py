@@ -1,0 +1,81 @@
+"""The pages agree with each other and with the code: links, anchors, tables, commands."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.batch.states import MOVES, State
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code blocks."""
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts make them."""
+    titles = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(prose(page)))
+    return {title.replace(" ", "-") for title in titles}
+
+
+def relative_links() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for link in LINK.findall(prose(page)):
+            if not re.match(r"[a-z]+:", link):
+                yield page, link
+
+
+@pytest.mark.parametrize(("page", "link"), [pytest.param(p, x, id=f"{p.name}-{x}") for p, x in relative_links()])
+def test_links(page: Path, link: str) -> None:
+    """A relative link leads to a file of the repository, and its anchor to a heading of that page."""
+    name, _, anchor = link.partition("#")
+    target = page if not name else (page.parent / name).resolve()
+    assert target.exists()
+    assert target.is_relative_to(ROOT)
+    if anchor:
+        assert anchor in anchors(target)
+
+
+def table_below(page: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, without its head."""
+    text = page.read_text(encoding="utf-8").split(f"# {heading}\n", 1)[1]
+    lines = [line for line in text.splitlines() if line.startswith(("|", "#"))]
+    table = lines[: next((number for number, line in enumerate(lines) if line.startswith("#")), len(lines))]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+
+def test_states_of_an_item() -> None:
+    """The architecture page names every state of an item, and every state that may come after it."""
+    rows = table_below(ARCHITECTURE, "The states of an item")
+    shown = {state: row for row in rows for state in re.findall(r"`([a-z]+)`", row[0])}
+    assert set(shown) == set(State)
+    for state, targets in MOVES.items():
+        assert set(re.findall(r"`([a-z]+)`", shown[state][2])) == set(targets), state
+
+
+def test_places_of_a_tracked_job() -> None:
+    """The architecture page names every place of a tracked job that the code does."""
+    rows = table_below(ARCHITECTURE, "Where a tracked job is")
+    named = {row[0].strip("`") for row in rows} - {">= 0"}
+    assert named == {name for name, value in vars(Tracked).items() if name.isupper() and isinstance(value, int)}
+
+
+def test_commands_of_contributing() -> None:
+    """Every part of `.ci/run` that the contributing page names is one that the script knows."""
+    text = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    parts = set(re.findall(r"`\.ci/run ([a-z]+)`", text)) | {"types", "test", "docs"}
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    known = set(re.search(r"^    ([a-z |]+)\) part ", script, re.MULTILINE)[1].split(" | "))  # type: ignore[index]  # it is there, or this test fails
+    assert parts == known
