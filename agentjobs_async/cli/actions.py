@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import AgentJob, HttpTimeouts, JobSource
-from agentjobs_async.cli._output.hints import tell_leftovers
+from agentjobs_async.cli._output.hints import show_leftovers
 from agentjobs_async.cli._output.reports import JsonReport, PlainReport, Report, job_document
 from agentjobs_async.cli._output.screen import styled_status
 from agentjobs_async.cli.outcomes import ExitCode, Result, exit_code
@@ -105,7 +105,7 @@ def _summed_up(context: Context, order: Options, report: Report, results: Sequen
     stopped_with = context.interruption.exit_code
     code = exit_code(results) if stopped_with is None else stopped_with
     report.summed_up(results, code)
-    tell_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
+    show_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
     return code
 
 

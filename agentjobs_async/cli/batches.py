@@ -12,7 +12,7 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import Batch, Journal, JournalRow, Refusals, State, check_items, run_batch
 from agentjobs_async.cli._output.listing import markdown_lines, table_lines
 from agentjobs_async.cli._output.live import PollCounts
-from agentjobs_async.cli._output.progress import LostIds, Progress
+from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
 from agentjobs_async.cli._output.screen import Screen, shortened
 from agentjobs_async.cli.documents import refusal_event
 from agentjobs_async.cli.ending import BatchOptions, Ending, exit_code_of_counts, tally
@@ -45,7 +45,7 @@ async def run_tasks(context: Context, order: BatchOptions, tasks: Tasks) -> int:
     polls, in_hand = PollCounts(), JobsInHand()
     events = JobEvents(lambda document: screen.raw_line(json.dumps(document))) if order.order.machine else None
     with ExitStack() as stack:
-        stack.enter_context(LostIds(screen).shown())
+        stack.enter_context(UnrecordedIds(screen).shown())
         out = None if order.out is None else stack.enter_context(Out.opened(order.out))
         async with (
             order.order.service.session(
@@ -59,10 +59,10 @@ async def run_tasks(context: Context, order: BatchOptions, tasks: Tasks) -> int:
                 await _plan_again(journal)
             ending = Ending(context, order, journal, in_hand)
             context.interruption.last_words.append(ending.last_words)
-            progress = Progress(screen, journal, polls, out, order.create_rate, events)
+            display = RunDisplay(screen, journal, polls, out, order.create_rate, events)
             fault: Exception | None = None
             try:
-                await _run(context, run_batch(session, (), **order.settings(journal)), progress, out)
+                await _run(context, run_batch(session, (), **order.settings(journal)), display, out)
             except Exception as error:  # noqa: BLE001 - whatever it is, what the journal holds is said before
                 fault = error
             return await ending.summed_up(refusals, fault)
@@ -91,20 +91,20 @@ async def _write_what_is_known(
         screen.raw_line(json.dumps(document))
 
 
-async def _run(context: Context, batch: Batch, progress: Progress, out: Out | None) -> None:
+async def _run(context: Context, batch: Batch, display: RunDisplay, out: Out | None) -> None:
     async with AsyncExitStack() as stack:
         if out is not None:
-            await stack.enter_async_context(out.filled_at_a_fault(progress.journal))
+            await stack.enter_async_context(out.filled_at_a_fault(display.journal))
         await stack.enter_async_context(batch)
-        await stack.enter_async_context(progress.shown(batch))
-        await context.interruption.run_until_stop(_take(batch, progress), lambda: _stop(batch, context.screen))
+        await stack.enter_async_context(display.shown(batch))
+        await context.interruption.run_until_stop(_take(batch, display), lambda: _stop(batch, context.screen))
     if out is not None and context.interruption.exit_code is not None:
-        await out.fill_soon(progress.journal)
+        await out.fill_soon(display.journal)
 
 
-async def _take(batch: Batch, progress: Progress) -> None:
+async def _take(batch: Batch, display: RunDisplay) -> None:
     async for result in batch:
-        await progress.tell(result, batch)
+        await display.show_result(result, batch)
 
 
 async def _stop(batch: Batch, screen: Screen) -> None:

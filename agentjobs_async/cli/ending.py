@@ -110,7 +110,7 @@ class Ending:
     def last_words(self) -> None:
         """Tell, before a second signal ends the process, the jobs that no journal has."""
         for ref in self._in_hand.unrecorded if self._journal.is_in_place else self._in_hand.all:
-            self._screen.last_word(f"{ref.to_token()} was created, and the journal may not have it: keep this.")
+            self._screen.write_unbuffered(f"{ref.to_token()} was created, and the journal may not have it: keep this.")
 
     async def _sum_up(self) -> Mapping[State, int] | None:
         """Show all but the summary; return the journal's counts, `None` where it can't be read."""
@@ -124,7 +124,7 @@ class Ending:
                 self._offer("When the journal can be read again, go on with:")
             return None
         self._screen.notice(tally(counts))
-        self._tell_unknown(unknown)
+        self._show_unknown(unknown)
         if not self._journal.is_in_place:
             self._tell_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
@@ -137,7 +137,7 @@ class Ending:
         self._screen.notice(words)
         self._screen.command(f"  {resume_command(self._journal.address, self._order.options())}")
 
-    def _tell_unknown(self, rows: Sequence[JournalRow]) -> None:
+    def _show_unknown(self, rows: Sequence[JournalRow]) -> None:
         if rows:
             self._screen.notice("May have started an agent, and nobody can tell; look, then use agentjobs resolve:")
         for row in rows[:_MOST_UNSURE]:

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
 from agentjobs_async.cli._output.live import PollCounts
-from agentjobs_async.cli._output.progress import LostIds, Progress
+from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
 from agentjobs_async.cli.actions import Options
 from agentjobs_async.cli.job_events import JobEvents
 from agentjobs_async.cli.out import Out
@@ -81,7 +81,7 @@ async def work(context: Context, order: WorkerOrder) -> int:
         stop.set()
 
     with ExitStack() as stack:
-        stack.enter_context(LostIds(context.screen).shown())
+        stack.enter_context(UnrecordedIds(context.screen).shown())
         out = None if order.out is None else stack.enter_context(Out.opened(order.out))
         events = JobEvents(lambda document: context.screen.raw_line(json.dumps(document)))
         hooks = [polls, *[events] * order.order.machine]
@@ -91,7 +91,7 @@ async def work(context: Context, order: WorkerOrder) -> int:
         ):
             limits = await journal.limits()
             told_to = events if order.order.machine else None
-            progress = Progress(context.screen, journal, polls, out, limits.create_rate, told_to)
+            display = RunDisplay(context.screen, journal, polls, out, limits.create_rate, told_to)
             results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
             context.screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
             worker = BatchWorker(
@@ -101,8 +101,8 @@ async def work(context: Context, order: WorkerOrder) -> int:
                 timeout=order.order.timeout,
                 on_result=results.put_nowait,
             )
-            async with worker, progress.shown(worker):
-                telling = asyncio.create_task(_tell(results, progress, worker))
+            async with worker, display.shown(worker):
+                telling = asyncio.create_task(_tell(results, display, worker))
                 telling.add_done_callback(lambda _: stop.set())  # a file for results that can't be written ends it
                 try:
                     await context.interruption.run_until_stop(
@@ -116,9 +116,9 @@ async def work(context: Context, order: WorkerOrder) -> int:
     return ExitCode.COMPLETED
 
 
-async def _tell(results: asyncio.Queue[BatchResult | None], progress: Progress, worker: BatchWorker) -> None:
+async def _tell(results: asyncio.Queue[BatchResult | None], display: RunDisplay, worker: BatchWorker) -> None:
     while (result := await results.get()) is not None:
-        await progress.tell(result, worker)
+        await display.show_result(result, worker)
 
 
 async def hand_out(journal: Journal, key: str) -> None:

@@ -14,7 +14,7 @@ _QUIET_SECONDS: Final = 5.0  # a log gets no more lines than these
 
 
 async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem]) -> Refusals:
-    """Plan all items and return the refused ones; how far it is stands on the screen, in a log every 5 s.
+    """Plan all items and return the refused ones; shows its progress on a terminal, else in a line every 5 s.
 
     Raises:
         CancelledError: It was stopped, and has said how far it came.
@@ -22,7 +22,7 @@ async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem]) 
     progress = _Progress(screen, len(items))
     refused: Refusals = []
     try:
-        async with screen.board(progress.lines):
+        async with screen.live_view(progress.lines):
             for at in range(0, len(items), _AT_ONCE):
                 refused += await journal.add(items[at : at + _AT_ONCE])
                 progress.came_to(min(at + _AT_ONCE, len(items)))
@@ -48,7 +48,7 @@ class _Progress:
 
     def came_to(self, done: int) -> None:
         self._done = done
-        if not self._screen.has_board and self._clock() - self._said >= _QUIET_SECONDS:
+        if not self._screen.shows_live_view and self._clock() - self._said >= _QUIET_SECONDS:
             self._said = self._clock()
             self._screen.notice(f"{self.words} …")
 

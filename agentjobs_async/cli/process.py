@@ -129,7 +129,7 @@ def run_action(action: Callable[[Context], Awaitable[int]]) -> int:
 async def _run_action(action: Callable[[Context], Awaitable[int]]) -> int:
     with Interruption() as interruption:
         screen = Screen(lambda error: _output_failed(screen, interruption, error))
-        interruption.last_words.append(screen.give_back)
+        interruption.last_words.append(screen.restore_terminal)
         try:
             code = await interruption.over(action(Context(screen, interruption)))
         except asyncio.CancelledError:

@@ -360,7 +360,7 @@ def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
 
 
 def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
-    """A second signal takes away the board, and shows the cursor again."""
+    """A second signal clears the live view, and shows the cursor again."""
     service.inject("hang forever")
     with Child("run", "a", "--journal", db, env=service.environment, terminal=True) as child:
         child.until("\x1b[?25l").until("1 active")
@@ -372,8 +372,8 @@ def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
     assert child.stdout.endswith("\x1b[2K\x1b[?25h")
 
 
-def test_board_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """The board goes at the end of the run, and leaves the lines of what ended."""
+def test_live_view_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """The live view disappears at the end of the run; the lines of the ended items stay."""
     service.live(duration=1.5)
     arguments = ["run", "--file", str(tasks), "--journal", db]
     with Child(*arguments, env=service.environment, terminal=True) as child:
@@ -383,8 +383,8 @@ def test_board_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> N
     assert "3 completed" in child.stdout.splitlines()[-1]
 
 
-def test_board_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """On a terminal of 80 columns a board shows the items under way, and goes when the run is stopped."""
+def test_live_view_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """On a terminal of 80 columns a live view shows the items under way, and disappears when the run is stopped."""
     service.live(duration=3600)
     arguments = ["run", "--file", str(tasks), "--journal", db, "--max-active", "2"]
     with Child(*arguments, env=service.environment, terminal=True) as child:

@@ -102,7 +102,7 @@ def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: 
     assert service.emulator.agents_started.total() == 3
 
 
-def test_the_board(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
+def test_live_view(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
     """On a terminal a worker shows the items under way; results go to a file as well."""
     service.live(duration=3600)
     service.live("failed", prompt="p0")

@@ -208,6 +208,11 @@ class Entries:
         found = await self._database.read(tables.planned_projects(until))
         return _legible(lambda: [(_text_or_none(row.project_id), row.first) for row in found])
 
+    async def planned_counts(self) -> dict[str | None, int]:
+        """Return the number of planned rows of each project; `None` stands for rows that name none."""
+        found = await self._database.read(tables.planned_counts())
+        return _legible(lambda: {_text_or_none(project): number for project, number in map(tuple, found)})
+
     async def last_number(self) -> int:
         """Return the number of the last row; 0 without any."""
         return (await self._database.read(tables.last_number()))[0][0] or 0

@@ -65,6 +65,7 @@ __all__ = [
     "page",
     "paused_for",
     "paused_until",
+    "planned_counts",
     "planned_projects",
     "record_error",
     "sent_ages",
@@ -276,6 +277,11 @@ def planned_projects(until: int) -> Select[Any]:
     first = func.min(_ROW.number).label("first")
     planned = select(_ROW.project_id, first).where(_ROW.state == State.PLANNED, _ROW.number <= until)
     return planned.group_by(_ROW.project_id).order_by(first)
+
+
+def planned_counts() -> Select[Any]:
+    """Count the planned rows of each project."""
+    return select(_ROW.project_id, func.count()).where(_ROW.state == State.PLANNED).group_by(_ROW.project_id)
 
 
 def with_keys(keys: Collection[str]) -> Select[Any]:

@@ -1,1 +1,1 @@
-"""What the command line writes: lines, tables, the live view."""
+"""The output of the command line: lines, tables and the live view."""

@@ -1,4 +1,4 @@
-"""What is left over when a command ends, and the command that takes up the wait again."""
+"""Notices at the end of a command: jobs that continue, unknown creates, and the command that resumes the wait."""
 
 import shlex
 import shutil
@@ -9,23 +9,24 @@ from pathlib import Path
 from agentjobs_async.cli._output.screen import Screen, shortened
 from agentjobs_async.cli.outcomes import Outcome, Result
 
-__all__ = ["resume_command", "tell_leftovers", "wait_command"]
+__all__ = ["resume_command", "show_leftovers", "wait_command"]
 
-_SHOWN = 60
+_PROMPT_COLUMNS = 60
 
 
-def tell_leftovers(screen: Screen, results: Sequence[Result], options: Sequence[str] | None, *, stopped: bool) -> None:
-    """Show which jobs go on without the command, which creates are unknown, and how many were not sent.
+def show_leftovers(screen: Screen, results: Sequence[Result], options: Sequence[str] | None, *, stopped: bool) -> None:
+    """Show which jobs continue remotely, which creates are unknown, and how many prompts were not sent.
 
     Args:
-        screen: Where to.
-        results: What became of each prompt or job.
-        options: Options of `agentjobs wait` for the same service; `None` when the service ends with the command.
-        stopped: Whether the command was told to stop.
+        screen: The screen to write to.
+        results: The result of each prompt or job.
+        options: The options with which `agentjobs wait` reaches the same service; `None` for the emulator, which ends
+            with the command.
+        stopped: Whether a signal stopped the command.
     """
     if stopped:
         screen.notice("Stopped watching.")
-    _tell_unknown(screen, [result for result in results if result.outcome is Outcome.UNKNOWN])
+    _show_unknown(screen, [result for result in results if result.outcome is Outcome.UNKNOWN])
     unsent = sum(result.outcome is Outcome.NOT_SENT for result in results)
     if unsent:
         screen.notice(f"{_counted(unsent, 'prompt was', 'prompts were')} not sent.")
@@ -39,7 +40,7 @@ def tell_leftovers(screen: Screen, results: Sequence[Result], options: Sequence[
 
 
 def _program() -> str:
-    """Return the words that started this program, as a shell takes them."""
+    """Return the start of a shell command that runs this program again."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m agentjobs_async"
@@ -53,14 +54,14 @@ def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
     return f"{_program()} wait {shlex.join([*options, *end_of_options, *tokens])}"
 
 
-def _tell_unknown(screen: Screen, results: Sequence[Result]) -> None:
+def _show_unknown(screen: Screen, results: Sequence[Result]) -> None:
     if results:
         screen.notice(
             f"{_counted(len(results), 'create', 'creates')} may have started an agent, and nobody can tell;"
             " look at the project before creating again:"
         )
     for result in results:
-        screen.notice(f"  prompt {result.number}: {shortened(result.prompt or '', _SHOWN)}")
+        screen.notice(f"  prompt {result.number}: {shortened(result.prompt or '', _PROMPT_COLUMNS)}")
 
 
 def _counted(number: int, one: str, many: str) -> str:
@@ -68,5 +69,5 @@ def _counted(number: int, one: str, many: str) -> str:
 
 
 def resume_command(journal: str, options: Sequence[str]) -> str:
-    """Return the command that goes on with a journal."""
+    """Return the command that resumes a journal."""
     return f"{_program()} resume {shlex.join(['--journal', journal, *options])}"

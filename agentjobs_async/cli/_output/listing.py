@@ -11,31 +11,31 @@ __all__ = ["markdown_lines", "table_lines"]
 
 Line = tuple[Styled, ...]
 
-_STATE: Final = 11
+_STATE_COLUMNS: Final = 11
+_KEY_COLUMNS: Final = 40  # the widest key, with a gap of 2
 _LINK: Final = re.compile(r"(https?://\S+)")
 _MARKUP: Final = "\\|`*_<>[]"
-_MARKUP_IN_LINKS: Final = (
-    "\\|`*<>[]"  # an underscore is none: it is common in links, and Markdown leaves it alone there
-)
+_MARKUP_IN_LINKS: Final = "\\|`*<>[]"  # no underscore: it is common in links, where Markdown does not read it as markup
 
 
 def table_lines(rows: Sequence[JournalRow], width: int | None = None) -> Iterator[Line]:
-    """Return the lines of a table for people: the widest key decides, up to 38 columns; no link or error is cut.
+    """Return the lines of a table for people. Keys are cut to 38 columns; links and errors are never cut.
 
     Args:
-        rows: Its rows.
-        width: Columns of the terminal; `None` without one. What does not fit into it gets a line of its own.
+        rows: The rows of a journal.
+        width: The columns of the terminal; `None` without one. A last cell that does not fit is put on the next line.
     """
-    most = 40 if width is None else max(min(40, width - _STATE), len("KEY") + 2)
+    most = _KEY_COLUMNS if width is None else max(min(_KEY_COLUMNS, width - _STATE_COLUMNS), len("KEY") + 2)
     wide = min(max(len("KEY"), *(len(row.key) for row in rows), 0) + 2, most)
-    yield from _fitted((f"{'KEY':<{wide}}", f"{'STATE':<{_STATE}}"), "PULL REQUEST, JOB OR ERROR", width, "bold")
+    header = (f"{'KEY':<{wide}}", f"{'STATE':<{_STATE_COLUMNS}}")
+    yield from _fitted(header, "PULL REQUEST, JOB OR ERROR", width, "bold")
     for row in rows:
         detail = f"{row.pr_link or row.error or row.job_id or '-'}"
         yield from _fitted((f"{padded(row.key, wide - 2)}  ", _state_cell(row)), detail, width)
 
 
 def _fitted(cells: Line, last: str, width: int | None, style: str = "") -> Iterator[Line]:
-    """Return a line of cells, or two where the last one fits beneath only."""
+    """Return one line of all cells, or two if the last cell does not fit beside the others."""
     if style:
         cells = tuple((str(cell), style) for cell in cells)
     beside = sum(len(cell if isinstance(cell, str) else cell[0]) for cell in cells)
@@ -48,11 +48,11 @@ def _fitted(cells: Line, last: str, width: int | None, style: str = "") -> Itera
 
 def _state_cell(row: JournalRow) -> tuple[str, str]:
     word, style = styled_status(row.state)
-    return f"{word:<{_STATE}}", style
+    return f"{word:<{_STATE_COLUMNS}}", style
 
 
 def markdown_lines(rows: Sequence[JournalRow]) -> Iterator[Line]:
-    """Return a table in Markdown, in which no text of a row is markup."""
+    """Return a table in Markdown, with the markup in every text escaped."""
     yield ("| key | state | job | pull request | error |",)
     yield ("| --- | --- | --- | --- | --- |",)
     for row in rows:
@@ -70,5 +70,5 @@ def _plain(text: str) -> str:
 
 
 def _link(address: str) -> str:
-    """Return a bare link in which a backslash would be part of the address: what is markup there is percent-encoded."""
+    """Return a bare link whose markup is percent-encoded: a backslash would become part of the address."""
     return "".join(f"%{ord(letter):02X}" if letter in _MARKUP_IN_LINKS else letter for letter in address)

@@ -1,10 +1,10 @@
-"""The live view of a batch: what it is at, what is active, and how long it will take."""
+"""The live view of a batch: its counts, when the next create may go, its probable end, and the active items."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
 from attrs import frozen
 
@@ -13,35 +13,27 @@ from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
 from agentjobs_async.cli._output.screen import Styled, padded, shortened, styled_status
 from agentjobs_async.cli.outcomes import described
 
-__all__ = ["PollCounts", "View", "board_lines"]
+__all__ = ["PollCounts", "View", "live_lines"]
 
 Line = tuple[Styled, ...]
 
 _NONE: Final = "-"
-_STATE, _AGE, _POLLS = 9, 7, 6
-_SHORTEST_KEY, _LONGEST_KEY = 3, 24
+_STATE, _AGE, _POLLS = 9, 7, 6  # widths in columns
+_SHORTEST_KEY, _LONGEST_KEY = 3, 24  # columns
 _BESIDE_THE_KEY: Final = 1 + _STATE + 1 + _AGE + 1 + _POLLS + 2
-_MINUTE, _HOUR = 60, 3600
+_MINUTE, _HOUR = 60, 3600  # seconds
 _HEADER_LINES: Final = 4
 _FAILED: Final = (State.FAILED, State.REJECTED)
 
 
-class Polled(Protocol):
-    """What is known of a job's polls."""
-
-    def __getitem__(self, ref: JobRef | None, /) -> tuple[int, str | None]:
-        """Return how many there were, and the pull request."""
-        ...
-
-
 class PollCounts:
-    """A hook that counts the polls of each job under way, and keeps its pull request."""
+    """A hook that records the number of polls and the pull request of each watched job."""
 
     def __init__(self) -> None:
         self._polls: dict[JobRef, tuple[int, str | None]] = {}
 
     def __call__(self, event: Event, /) -> None:
-        """Record a poll, or forget a job that ended."""
+        """Record a poll, or drop a job whose wait ended."""
         match event:
             case JobPolled(job, polls):
                 self._polls[job.ref] = polls, job.pr_link
@@ -49,6 +41,7 @@ class PollCounts:
                 self._polls.pop(ref, None)
 
     def __getitem__(self, ref: JobRef | None, /) -> tuple[int, str | None]:
+        """Return the number of polls of a job and its pull request."""
         return (0, None) if ref is None else self._polls.get(ref, (0, None))
 
 
@@ -57,15 +50,19 @@ class View:
     """A batch at one moment.
 
     Attributes:
-        counts: How many rows the journal has of each state.
+        counts: The number of items in each state.
+        queue: The planned items that share one limit of the rate: those of the project with the most of them if the
+            rate is per project, else all.
+        stats: The counts of the run.
         active: The items under way.
         elapsed: Seconds since the run began.
-        ended: How many items have ended in this run.
-        rate: The limit of creates.
+        ended: The number of items that have ended in this run.
+        rate: The rate limit of creates; `None` without one.
         now: The wall clock, in seconds since the epoch.
     """
 
     counts: Mapping[State, int]
+    queue: int
     stats: BatchStats
     active: Sequence[ActiveItem]
     elapsed: float
@@ -75,18 +72,20 @@ class View:
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate of the seconds until the end; `None` while nothing tells."""
-        planned = self.counts[State.PLANNED]
-        left = planned + self.counts[State.SENDING] + self.counts[State.CREATED]
+        """An estimate of the seconds until the end: by the throughput so far, but no earlier than the rate allows.
+
+        `None` if no item has ended and the rate allows all creates at once.
+        """
+        left = sum(self.counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED))
         by_throughput = self.elapsed / self.ended * left if self.ended else None
-        if self.rate is None or planned <= self.rate.count:
+        if self.rate is None or self.queue <= self.rate.count:
             return by_throughput
-        spans = ceil(planned / self.rate.count) - 1
+        spans = ceil(self.queue / self.rate.count) - 1
         return max(by_throughput or 0.0, spans * self.rate.per + (self.stats.next_create or 0.0))
 
 
-def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator[Line]:
-    """Return at most `height` lines of at most `width` columns."""
+def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterator[Line]:
+    """Return at most `height` lines of at most `width` columns; the oldest items come first."""
     yield from _head(view, width)
     room = height - _HEADER_LINES
     shown = sorted((item for item in view.active if item.state is not State.PLANNED), key=lambda item: -item.age)
@@ -97,7 +96,7 @@ def board_lines(view: View, polled: Polled, width: int, height: int) -> Iterator
         header = f"{'KEY':<{key}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
         yield ((header[:width], "bold"),)
     for item in shown[:cut]:
-        yield _row(item, polled, key, width)
+        yield _row(item, polls, key, width)
     if len(shown) > cut and room > 0:
         yield (shortened(f"… and {len(shown) - cut} more", width),)
 
@@ -120,7 +119,7 @@ def _head(view: View, width: int) -> Iterator[Line]:
 
 
 def _cut(parts: Sequence[tuple[str, str] | str], width: int) -> Iterator[Styled]:
-    """Return as much of the parts as fits."""
+    """Return as many of the parts as fit, the last one shortened."""
     for part in parts:
         text, style = (part, "") if isinstance(part, str) else part
         yield shortened(text, width) if width < len(text) else text, style
@@ -144,9 +143,9 @@ def _outlook(view: View) -> str:
     return wait if left is None else f"{wait}; end about {_clock(view.now + left)}, in {_span(left)}"
 
 
-def _row(item: ActiveItem, polled: Polled, key: int, width: int) -> Line:
-    polls, link = polled[item.ref]
-    rest = f"{_span(item.age):>{_AGE}} {polls:>{_POLLS}}  {link or _NONE}"
+def _row(item: ActiveItem, polls: PollCounts, key: int, width: int) -> Line:
+    number, link = polls[item.ref]
+    rest = f"{_span(item.age):>{_AGE}} {number:>{_POLLS}}  {link or _NONE}"
     room = width - key - _STATE - 2
     return (
         f"{padded(item.key, key)} ",

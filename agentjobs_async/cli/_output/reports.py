@@ -1,4 +1,4 @@
-"""What a command tells while it runs: lines for people, or JSON lines for machines."""
+"""The output of a command while it runs: lines for people, or JSON lines for programs."""
 
 import json
 from collections import Counter
@@ -13,15 +13,15 @@ from agentjobs_async.cli.outcomes import Outcome, Result, described
 
 __all__ = ["JsonReport", "PlainReport", "Report", "job_document"]
 
-_LONGEST_LINE: Final = 200
-_LEAST_PROMPT: Final = 24
+_LONGEST_LINE: Final = 200  # columns, where there is no terminal
+_LEAST_PROMPT: Final = 24  # columns
 
 
 class Report(Protocol):
-    """Is told what happens to each prompt or job; `number` is its place among them, from 1."""
+    """Shows what happens to each prompt or job; `number` is its position among them, from 1."""
 
     def running(self, total: int) -> AbstractAsyncContextManager[None]:
-        """Cover the time in which the prompts or jobs run."""
+        """Return a block that surrounds the run of all prompts or jobs."""
         ...
 
     def created(self, number: int, prompt: str, job: AgentJob) -> None:
@@ -29,11 +29,11 @@ class Report(Protocol):
         ...
 
     def changed(self, number: int, job: AgentJob) -> None:
-        """Show a job's first known status, and each change of it."""
+        """Show the first known status of a job, and each later one."""
         ...
 
     def troubled(self, ref: JobRef, error: Exception) -> None:
-        """Show that a job can't be read for the time being."""
+        """Show that polls of a job currently fail."""
         ...
 
     def ended(self, result: Result) -> None:
@@ -67,17 +67,17 @@ class PlainReport:
         self._moved(active=number)
 
     def changed(self, number: int, job: AgentJob) -> None:
-        """Write the status; that of a job which has ended comes with `ended`."""
+        """Write the status, unless it is terminal: `ended` shows that one."""
         if not job.is_terminal:
             self._screen.line(job.ref.to_token(), " ", styled_status(job.shown_status))
             self._moved(active=number)
 
     def troubled(self, ref: JobRef, error: Exception) -> None:
-        """Write what keeps the job from being read."""
-        self._screen.line(ref.to_token(), " ", ("no news", "yellow"), f", asking on: {described(error)}")
+        """Write the error of the last poll."""
+        self._screen.line(ref.to_token(), " ", ("no news", "yellow"), f", still polling: {described(error)}")
 
     def ended(self, result: Result) -> None:
-        """Write the end and the pull request, or the error; a job whose wait was only stopped stands in the table."""
+        """Write the outcome with the pull request or the error; a wait that was stopped appears in the table only."""
         self._ended += 1
         self._active.discard(result.number)
         self._moved()
@@ -99,7 +99,7 @@ class PlainReport:
 
 
 class JsonReport:
-    """One JSON object per line and event, in ASCII."""
+    """One line of ASCII JSON per event."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -146,7 +146,7 @@ class JsonReport:
 
 
 def job_document(job: AgentJob) -> dict[str, Any]:
-    """Return a job as a document for machines: the service's documented fields, and the token."""
+    """Return the documented fields of a job and its token, for JSON."""
     return {
         "job": job.ref.to_token(),
         "project_id": job.project_id,

@@ -1,7 +1,7 @@
-"""Lines and a progress bar; the only module that knows rich.
+"""Lines, a progress bar and a live view; the only module that imports rich.
 
-Colour, the bar and the width count on a terminal only. Whatever is shown is escaped here, so that no text from outside
-is obeyed by a terminal or read as markup.
+Colours, the bar and the width apply to terminals only. All text is escaped here, so that no text of a server or a file
+can control the terminal or be read as markup.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ _STYLES: Final = {
     "rejected": "bold red",
     "unknown": "bold red",
 }
-_LONGEST: Final = 16_384
-_REFRESH: Final = 0.2
+_LONGEST: Final = 16_384  # characters of one line
+_REFRESH_SECONDS: Final = 0.2
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _WORD: Final = re.compile(r"\s*(?P<word>\S+)")
 _BESIDE_THE_BAR: Final = len("  of  ended,  active 0:00:00 ")
-_SHORTEST_BAR, _LONGEST_BAR = 4, 40
+_SHORTEST_BAR, _LONGEST_BAR = 4, 40  # columns
 _CONTINUED: Final = " \\"
 _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_LINE_ABOVE: Final = "\x1b[1A\x1b[2K"
@@ -50,7 +50,7 @@ class Screen:
     """Standard output and standard error of one command.
 
     Args:
-        failed: Called when standard output can't be written any more; nothing is raised then.
+        failed: Called with the first error of a write to standard output; the error is not raised.
     """
 
     def __init__(self, failed: Callable[[OSError], None]) -> None:
@@ -63,35 +63,35 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """How many columns the terminal has; `None` without one."""
+        """The columns of the terminal; `None` if standard output is not a terminal."""
         return self._out.width if self._out.is_terminal else None
 
     @property
-    def has_board(self) -> bool:
-        """Whether a board is shown at the moment."""
+    def shows_live_view(self) -> bool:
+        """Whether a live view is being shown."""
         return self._live is not None
 
     def line(self, *parts: Styled) -> None:
-        """Write one line to standard output; on a terminal it is wrapped between words, and no word is broken."""
+        """Write one line to standard output; on a terminal it is wrapped between words, never within one."""
         _print(self._out, parts)
 
     def whole_line(self, *parts: Styled) -> None:
-        """Write one line to standard output that is copied as a whole: it is never wrapped."""
+        """Write one line to standard output without wrapping, so that it can be copied."""
         self._out.print(_text(parts), soft_wrap=True)
 
     def raw_line(self, text: str) -> None:
-        """Write ASCII as it is to standard output."""
+        """Write an ASCII line to standard output unchanged."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def notice(self, *parts: Styled) -> None:
-        """Write one line to standard error; on a terminal it is wrapped between words, and goes above the bar."""
+        """Write one line to standard error, or above the bar or live view; on a terminal it is wrapped."""
         _print(self._error if self._bar is None and self._live is None else self._out, parts)
 
     def command(self, text: str) -> None:
-        """Write a command of a shell to standard error that can be copied as a whole.
+        """Write a shell command to standard error so that it can be copied.
 
-        It is one line; on a terminal that is narrower, lines that a shell puts together.
+        It is one line, or on a narrower terminal several lines that the shell joins.
         """
         lines = continued(text, self._error.width) if self._error.is_terminal else [text]
         for line in lines:
@@ -99,7 +99,7 @@ class Screen:
 
     @asynccontextmanager
     async def bar(self, total: int) -> AsyncIterator[None]:
-        """Show a bar below the lines while the block runs; on a terminal that can."""
+        """Show a bar below the lines while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
             yield
             return
@@ -115,8 +115,8 @@ class Screen:
         self._height = 0
 
     @asynccontextmanager
-    async def board(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
-        """Show `lines(width, height)` below all else while the block runs; on a terminal that can."""
+    async def live_view(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
+        """Show `lines(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
             yield
             return
@@ -144,27 +144,30 @@ class Screen:
                 refreshing.cancel()
         self._height = 0
 
-    def give_back(self) -> None:
-        """Clear the bar or the board and show the cursor, around all buffers: a signal may interrupt a write."""
+    def restore_terminal(self) -> None:
+        """Clear the bar or live view and show the cursor.
+
+        It bypasses all buffers, because a signal handler calls it, which may have interrupted a buffered write.
+        """
         if self._height:
             above = _CLEAR_LINE_ABOVE * (self._height - 1)
             os.write(self._stream.fileno(), f"\r{_CLEAR_LINE}{above}{_SHOW_CURSOR}".encode())
 
-    def last_word(self, text: str) -> None:
-        """Write one line to standard error, around all buffers as `give_back` does."""
+    def write_unbuffered(self, text: str) -> None:
+        """Write one line to standard error, bypassing all buffers as `restore_terminal` does."""
         os.write(sys.stderr.fileno(), f"{one_line(text, _LONGEST)}\n".encode(errors="backslashreplace"))
 
     def advance(self, ended: int, active: int) -> None:
-        """Move the bar, if there is one."""
+        """Update the bar, if one is shown."""
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, completed=ended, active=active)
 
 
 def continued(command: str, columns: int) -> list[str]:
-    """Return the lines of a command, broken between words of a shell: a backslash ends each but the last.
+    """Return the lines of a command, broken between shell words; each line but the last ends with a backslash.
 
-    A word that is wider than the terminal stays whole.
+    A word that is wider than the terminal is not broken.
     """
     indent = " " * (len(command) - len(command.lstrip()))
     lines: list[str] = []
@@ -177,14 +180,14 @@ def continued(command: str, columns: int) -> list[str]:
 
 
 def shortened(text: str, columns: int) -> str:
-    """Return the beginning of `text` that fits into so many columns of a terminal."""
+    """Return the beginning of `text` that fits into `columns` columns of a terminal."""
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis")
     return shown.plain
 
 
 def padded(text: str, columns: int) -> str:
-    """Return the beginning of `text`, filled up with blanks to so many columns of a terminal."""
+    """Return the beginning of `text`, padded with blanks to `columns` columns of a terminal."""
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis", pad=True)
     return shown.plain
@@ -196,14 +199,14 @@ def styled_status(status: str) -> tuple[str, str]:
 
 
 def _is_capable(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that moves its cursor and shows colours. An unset TERM names none."""
+    """Return whether a stream is a terminal that can move its cursor and show colours; without TERM it is none."""
     named = os.environ.get("TERM", "").lower() not in _DUMB
     return stream.isatty() and (named or os.name == "nt")
 
 
 def _console(stream: TextIO) -> Console:
     terminal = stream.isatty()
-    # The forced values keep rich's own variables, such as FORCE_COLOR, from putting colours into pipes.
+    # Both values are explicit: rich would otherwise obey variables such as FORCE_COLOR, and colour pipes.
     coloured = _is_capable(stream) and not os.environ.get("NO_COLOR")
     return Console(
         file=stream,
@@ -230,7 +233,7 @@ def _print(console: Console, parts: tuple[Styled, ...]) -> None:
 
 
 def _wrapped(text: Text, columns: int) -> list[Text]:
-    """Break a line between words; one that is wider than the terminal stays whole, since a link must be."""
+    """Break a line between words. A word that is wider than the terminal is not broken: it may be a link."""
     breaks: list[int] = []
     room = columns
     for word in _WORD.finditer(text.plain):
@@ -251,7 +254,7 @@ def _progress(console: Console, total: int) -> Progress:
         TextColumn("{task.completed} of {task.total} ended, {task.fields[active]} active", markup=False),
         TimeElapsedColumn(),
         console=console,
-        # Refreshed by a task of the loop: rich's own thread would let a broken terminal's errors escape.
+        # A task of the loop refreshes it: in rich's own thread, the errors of a broken terminal would escape.
         auto_refresh=False,
         transient=True,
         redirect_stdout=False,
@@ -262,4 +265,4 @@ def _progress(console: Console, total: int) -> Progress:
 async def _refresh(shown: Progress | Live) -> None:
     while True:
         shown.refresh()
-        await asyncio.sleep(_REFRESH)
+        await asyncio.sleep(_REFRESH_SECONDS)

@@ -1,4 +1,4 @@
-"""Output whose reader may leave, as `head` does, or whose disk may be full."""
+"""Output streams that may fail: the reader has gone, as `head` does, or the disk is full."""
 
 import contextlib
 import io
@@ -11,9 +11,9 @@ __all__ = ["guarded", "leave", "silence"]
 
 
 class _Guarded:
-    """Hands on to a stream until it fails; says so once, and writes nothing more.
+    """Writes to a stream until it fails; then reports the error once and writes nothing more.
 
-    No `io.TextIOBase`: that one would flush the stream, closed by then, when it is collected.
+    It is no `io.TextIOBase`, which would flush the stream, closed by then, when it is collected.
     """
 
     def __init__(self, stream: TextIO, failed: Callable[[OSError], None]) -> None:
@@ -50,9 +50,10 @@ class _Guarded:
 
 
 def guarded(stream: TextIO | None, failed: Callable[[OSError], None] = lambda _: None) -> TextIO:
-    """Return a stream that never raises an `OSError`: at the first one it calls `failed` and falls silent.
+    """Return a stream that never raises `OSError`: at the first one it calls `failed`, and discards all further output.
 
-    What the stream's encoding can't say is escaped. `None`, a process's closed stream, is silent from the start.
+    Characters that the stream's encoding lacks are escaped. For `None`, the closed stream of a process, all output is
+    discarded.
     """
     if stream is None:
         return io.StringIO()
@@ -62,15 +63,15 @@ def guarded(stream: TextIO | None, failed: Callable[[OSError], None] = lambda _:
 
 
 def silence(stream: TextIO) -> None:
-    """Send to nowhere what is still buffered: else the interpreter complains of the broken stream at its end."""
+    """Redirect a stream to the null device: the interpreter flushes it at exit, and would report a broken one."""
     with contextlib.suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream.fileno())
+        os.close(null_device)
 
 
 def leave(code: int) -> None:
-    """End the process now, with all output written."""
+    """Flush the output and end the process at once, without finalizers."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, AttributeError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""The table that ends a run: a row for each prompt or job."""
+"""The table at the end of a command: a row for each prompt or job."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ _LEAST_PROMPT: Final = 24
 
 
 def summary_lines(results: Sequence[Result], width: int | None) -> Iterator[Line]:
-    """Return the lines of the table, an empty one before it and the tally after it.
+    """Return an empty line, the table, another empty line and the counts of the outcomes.
 
     Args:
-        results: The rows.
-        width: Columns of the terminal; `None` without one, which gives one line per row however long it is. A terminal
-            too narrow for that gets the pull request on a line of its own: links are never cut.
+        results: The result of each prompt or job.
+        width: The columns of the terminal; `None` without one: then each row is one line, however long. On a terminal
+            that is too narrow, the pull request has a line of its own: links are never cut.
     """
     layout = _Layout.of(results, width)
     yield ("",)
@@ -41,9 +41,15 @@ def summary_lines(results: Sequence[Result], width: int | None) -> Iterator[Line
 
 @frozen
 class _Layout:
-    """Widths in columns; `link` is 0 when the pull request gets a line of its own, `prompt` when there are none.
+    """The widths of the table, in columns.
 
-    `beneath` is the width of prompts on a line of their own, 0 where they are beside the status.
+    Attributes:
+        job: Of the job's token.
+        status: Of the status.
+        link: Of the pull request; 0 if it has a line of its own.
+        prompt: Of the prompt beside the status; 0 if there are no prompts, or they have lines of their own.
+        width: Of the terminal; 0 without one.
+        beneath: Of a prompt on a line of its own; 0 if prompts are beside the status.
     """
 
     job: int
@@ -55,6 +61,7 @@ class _Layout:
 
     @classmethod
     def of(cls, results: Sequence[Result], width: int | None) -> Self:
+        """Return the layout for these results: everything on one line if it fits, else links beneath, then prompts."""
         job = min(max(len(_JOB), *(len(_token(result)) for result in results)), _LONGEST_JOB)
         status = max(len(_STATUS), *(len(result.outcome) for result in results))
         link = max(len(_LINK), *(len(result.pr_link or "") for result in results))

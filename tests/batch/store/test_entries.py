@@ -119,6 +119,14 @@ async def test_ages_by_project(journal: Journal) -> None:
     assert await journal.entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
 
+async def test_planned_counts(journal: Journal) -> None:
+    """Planned rows are counted for each project; rows in any other state are not."""
+    await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
+    await journal.add([BatchItem("b", "x", "api"), *items(2)])
+    await journal.entries.claim("a0", "docs")
+    assert await journal.entries.planned_counts() == {"docs": 2, "api": 1, None: 2}
+
+
 async def test_what_was_sent_again(journal: Journal) -> None:
     """A create that was sent again counts twice: when it was sent first, and again; after a year it is forgotten."""
     await journal.add(items(2))

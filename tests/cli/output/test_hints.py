@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async import JobRef, WaitTimeoutError
-from agentjobs_async.cli._output.hints import tell_leftovers
+from agentjobs_async.cli._output.hints import show_leftovers
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.outcomes import Result
 
@@ -15,7 +15,7 @@ TIMED_OUT = Result(1, "a", REF, error=WaitTimeoutError(REF, None, None, 1, 1.0))
 
 def told(capsys: pytest.CaptureFixture[str], results: list[Result], *options: str) -> str:
     screen = Screen(lambda error: pytest.fail(str(error)))
-    tell_leftovers(screen, results, options, stopped=False)
+    show_leftovers(screen, results, options, stopped=False)
     return capsys.readouterr().err
 
 

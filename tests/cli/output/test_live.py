@@ -3,7 +3,7 @@ from attrs import evolve
 
 from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
-from agentjobs_async.cli._output.live import PollCounts, View, board_lines
+from agentjobs_async.cli._output.live import PollCounts, View, live_lines
 
 REF = JobRef("docs", "job_1")
 
@@ -13,11 +13,11 @@ def view(
 ) -> View:
     counts = dict.fromkeys(State, 0) | {State.PLANNED: planned, State.COMPLETED: 100, State.FAILED: 5, State.UNKNOWN: 2}
     stats = BatchStats(waiting, len(active), due, {}, stopped)
-    return View(counts, stats, active, 60.0, 10, Rate(100, per=3600), 1_700_000_000.0)
+    return View(counts, planned, stats, active, 60.0, 10, Rate(100, per=3600), 1_700_000_000.0)
 
 
 def shown(view: View, width: int = 80, height: int = 24, polls: PollCounts | None = None) -> list[str]:
-    lines = board_lines(view, polls or PollCounts(), width, height)
+    lines = live_lines(view, polls or PollCounts(), width, height)
     return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]
 
 
@@ -51,6 +51,13 @@ def test_what_it_tells() -> None:
     assert len(lines) == 6
     polls(WaitEnded(REF, None, None, 12, 1.0))
     assert polls[REF] == (0, None)
+
+
+@pytest.mark.parametrize(("queue", "hours"), [(350, "3.0 h"), (150, "1.0 h")])
+def test_end_under_a_rate_per_project(queue: int, hours: str) -> None:
+    """Under a rate for each project, the project with the most planned items decides when the run ends."""
+    line = shown(evolve(view([], planned=350, due=120.0), queue=queue))[1]
+    assert line.endswith(f"in {hours}")
 
 
 def test_what_holds_creates_back() -> None:

@@ -47,7 +47,7 @@ def test_trouble(machine: bool, service: EmulatorThread) -> None:  # noqa: FBT00
         assert trouble["job"] == "docs/job_000001"
         assert trouble["error"].startswith("HTTP 503")
     else:
-        assert child.stdout.count("docs/job_000001 no news, asking on: HTTP 503") == 1
+        assert child.stdout.count("docs/job_000001 no news, still polling: HTTP 503") == 1
         assert "\ndocs/job_000001 completed: " in child.stdout
 
 

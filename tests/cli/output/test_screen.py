@@ -130,7 +130,7 @@ def test_a_run_on_a_narrow_terminal() -> None:
 
 
 def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:
-    """A batch's board, its end, the command that goes on and its status are no wider than a terminal of 40 columns."""
+    """The live view, its end, the resume command and the status are no wider than a terminal of 40 columns."""
     service.live(duration=3600)
     service.inject('422 error="it is all wrong, as far as anybody can tell"', prompt="bad")
     tasks = tmp_path / "tasks"

@@ -1,6 +1,6 @@
-"""A picture of the live view of a batch, as a terminal of 80 columns shows it: plots/board.svg, for the README.
+"""A picture of the live view of a batch on a terminal of 80 columns: plots/live.svg, for the README.
 
-The moment is made up; what draws it is what draws the live view.
+The figures are made up; the code that draws them is that of the live view.
 """
 
 import re
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentjobs_async import AgentJob, JobPolled, JobRef
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
-from agentjobs_async.cli._output.live import PollCounts, View, board_lines
+from agentjobs_async.cli._output.live import PollCounts, View, live_lines
 
 WIDTH, HEIGHT = 80, 18
 TITLE = "agentjobs run --file tasks.jsonl --journal run.db --create-rate 100/h"
@@ -22,7 +22,7 @@ COUNTS = {State.PLANNED: 3401, State.CREATED: 20, State.COMPLETED: 561, State.FA
 
 
 def scene(polls: PollCounts) -> View:
-    """Return the moment, and tell `polls` of its jobs."""
+    """Return a view of made-up figures, and record the polls of its jobs in `polls`."""
     active = []
     for number in range(16):
         ref = JobRef("docs", f"job_{number}")
@@ -32,24 +32,33 @@ def scene(polls: PollCounts) -> View:
         active.append(ActiveItem(f"page-{579 + number:04}", State.CREATED, age, ref))
     stats = BatchStats(waiting=4, active=len(active), next_create=1384.0, outcomes={}, stopped=False)
     counts = dict.fromkeys(State, 0) | COUNTS | {State.UNKNOWN: 2}
-    return View(counts, stats, active, elapsed=20_400.0, ended=579, rate=Rate(100, per=3600), now=time.time())
+    return View(
+        counts,
+        queue=counts[State.PLANNED],
+        stats=stats,
+        active=active,
+        elapsed=20_400.0,
+        ended=579,
+        rate=Rate(100, per=3600),
+        now=time.time(),
+    )
 
 
 def svg() -> str:
-    """Draw it. No font is fetched: every reader's own has to do."""
+    """Return the picture. It names fonts of the reader's system, and fetches none."""
     polls = PollCounts()
     console = Console(width=WIDTH, file=StringIO(), record=True, force_terminal=True, color_system="truecolor")
-    for line in board_lines(scene(polls), polls, WIDTH, HEIGHT):
+    for line in live_lines(scene(polls), polls, WIDTH, HEIGHT):
         parts = [(part, "") if isinstance(part, str) else part for part in line]
         console.print(Text.assemble(*parts), highlight=False)
-    drawn = console.export_svg(title=TITLE, unique_id="board")
+    drawn = console.export_svg(title=TITLE, unique_id="live")
     drawn = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", drawn, flags=re.DOTALL)
     return re.sub(r"[ \t]+$", "", drawn.replace("Fira Code, monospace", FONT), flags=re.MULTILINE)
 
 
 def main() -> None:
-    """Write it."""
-    path = Path(__file__).parent / "plots" / "board.svg"
+    """Write the picture."""
+    path = Path(__file__).parent / "plots" / "live.svg"
     path.parent.mkdir(exist_ok=True)
     path.write_text(svg(), encoding="utf-8")
     print(f"{path}: {path.stat().st_size / 1024:.0f} KiB")
