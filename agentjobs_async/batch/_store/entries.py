@@ -171,14 +171,18 @@ class Entries:
         return dict(counts)
 
     async def resolved(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
-        """Settle an unknown row: by its job, in a project of its own where given, or without one by planning again."""
-        target = State.PLANNED if job_id is None else State.CREATED
+        """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again."""
         changes: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        if target is State.PLANNED:
-            await self._database.write(tables.kept_send(key))
-            await self._database.write(tables.outdated_sends(self._clock()))
-            changes["sent_at"] = None  # or it would count twice
-        return await self._move(key, target, origin=State.UNKNOWN, job_id=job_id, error=None, **changes)
+        changes |= {"job_id": job_id, "error": None, "updated_at": self._clock()}
+        resolution = uuid4().hex
+        if job_id is not None:
+            statements: tuple[Executable, ...] = (tables.resolve(key, State.CREATED, resolution, **changes),)
+        else:
+            # The time of the first create goes to a table of its own, and leaves the row: a rate counts it once. All
+            # in one transaction, so that a lost connection or a kill between them counts it neither twice nor never.
+            again = tables.resolve(key, State.PLANNED, resolution, sent_at=None, **changes)
+            statements = (tables.keep_send(key), tables.delete_old_sends(self._clock()), again)
+        return (await self._database.write(*statements))[0] == 1
 
     async def abandoned(self, key: str, reason: str) -> bool:
         """End a row as failed whose job can't be read, or of which nobody knows whether it was created."""

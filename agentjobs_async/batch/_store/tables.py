@@ -54,20 +54,21 @@ __all__ = [
     "Moment",
     "claimed",
     "counts",
+    "delete_old_sends",
     "insert_planned",
     "interrupted",
-    "kept_send",
+    "keep_send",
     "last_number",
     "met_ended",
     "move",
     "nothing",
-    "outdated_sends",
     "page",
     "paused_for",
     "paused_until",
     "planned_counts",
     "planned_projects",
     "record_error",
+    "resolve",
     "sent_ages",
     "taken_back",
     "unended",
@@ -349,14 +350,28 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
     return last.order_by("age")
 
 
-def kept_send(key: str) -> GenericInsert:
-    """Record when an unknown row was sent, which another claim will overwrite."""
-    sent = select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
-    return insert(SENDS).from_select(["project_id", "sent_at"], sent)
+def keep_send(key: str) -> GenericInsert:
+    """Copy when an unknown row was sent, which its next claim will overwrite.
+
+    The row stays locked until the transaction has moved it: of two owners that resolve it at once, one copies its time.
+    Executed again after the move, this finds no unknown row, and copies nothing.
+    """
+    unknown = select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+    return insert(SENDS).from_select(["project_id", "sent_at"], unknown.with_for_update())
 
 
-def outdated_sends(now: Moment) -> Delete:
-    """Forget what no rate counts any more."""
+def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
+    """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
+
+    A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved.
+    """
+    repeated = and_(_ROW.state == target, _ROW.claim == resolution)
+    resolving = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.UNKNOWN, repeated))
+    return resolving.values(state=target, claim=resolution, **values)
+
+
+def delete_old_sends(now: Moment) -> Delete:
+    """Delete the times of creates that no rate counts any more."""
     return delete(SENDS).where(SENDS.c.sent_at < _seconds(now) - _LONGEST_WINDOW_SECONDS)
 
 

@@ -33,9 +33,9 @@ class _CutError(Exception):
 
 @frozen
 class _PendingWrite:
-    """A statement that waits for its commit."""
+    """Statements that wait for their commit, which is one for all of them."""
 
-    statement: Executable
+    statements: tuple[Executable, ...]
     done: asyncio.Future[tuple[int, Rows]] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -95,17 +95,19 @@ class Database:
         """
         return await self._apart(statement, commit=True)
 
-    async def write(self, statement: Executable, *, claims: bool = False) -> tuple[int, Rows]:
-        """Execute a statement durably; return how many rows it touched, and what it returned.
+    async def write(self, *statements: Executable, claims: bool = False) -> tuple[int, Rows]:
+        """Execute statements durably in one transaction; return how many rows the last one touched, and its rows.
 
-        One that `claims` may wait for other owners' claims, and no other statement waits for it where the backend has
-        claims apart. Cancelling it leaves at once, and the statement may or may not be carried out.
+        The whole transaction is executed again when its connection breaks before the answer comes: statements that
+        were carried out once must change nothing the second time. With `claims`, it may wait for other owners' claims,
+        and no other transaction waits for it where the backend has claims apart. Cancelling this call returns at once,
+        and the statements may or may not be carried out.
 
         Raises:
             JournalError: It was not carried out; or, when the loop is ending, nobody knows.
         """
         self._check()
-        return await self._written(self._claims if claims else self._changes, _PendingWrite(statement))
+        return await self._written(self._claims if claims else self._changes, _PendingWrite(statements))
 
     async def settle(self, nothing: Executable) -> None:
         """Wait until all statements so far are carried out, those of calls that were cancelled included.
@@ -116,7 +118,7 @@ class Database:
         self._check()
         lanes = {id(lane): lane for lane in (self._changes, self._claims)}.values()
         await asyncio.gather(
-            *(self._written(lane, _PendingWrite(nothing)) for lane in lanes if lane.writer is not None)
+            *(self._written(lane, _PendingWrite((nothing,))) for lane in lanes if lane.writer is not None)
         )
 
     def give_up(self) -> None:
@@ -239,7 +241,7 @@ class Database:
             lane.connection = await self._connected(alone=lane.alone)
         try:
             async with lane.connection.begin():
-                return [await _executed(lane.connection, order.statement) for order in orders]
+                return [[await _executed(lane.connection, one) for one in order.statements][-1] for order in orders]
         finally:
             if lane.connection.invalidated:
                 broken, lane.connection = lane.connection, None

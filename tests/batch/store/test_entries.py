@@ -1,11 +1,12 @@
 import asyncio
 import itertools
+from contextlib import AsyncExitStack
 from types import NoneType
 from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsError, JobRef
+from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import tables
 from agentjobs_async.batch.states import MOVES
@@ -140,6 +141,52 @@ async def test_what_was_sent_again(journal: Journal) -> None:
     assert await journal.entries.sent_ages(1e9, 10) == [(None, 10)]
     await move(journal, "k1", State.SENDING)
     assert await journal.entries.sent_ages(1e9, 10) == [(None, 0), (None, 10)]
+
+
+def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
+    """Carry out twice what is written, as where the connection breaks between a commit and its answer."""
+    database = journal.entries._database
+    committed = database._committed
+
+    async def twice(*arguments: Any) -> Any:
+        await committed(*arguments)
+        return await committed(*arguments)
+
+    monkeypatch.setattr(database, "_committed", twice)
+
+
+async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolving that is carried out again, since its answer was lost, succeeds, and counts the first create once."""
+    await journal.add(items(2))
+    now = 5_000_000.0
+    journal.entries._clock = lambda: now
+    for key in ("k0", "k1"):
+        await move(journal, key, State.SENDING)
+        await move(journal, key, State.UNKNOWN)
+    with monkeypatch.context() as patch:
+        write_twice(patch, journal)
+        await journal.resolve("k0", send_again=True)
+        await journal.resolve("k1", job_id="job_1")
+    assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.CREATED]
+    assert await journal.entries.sent_ages(60, 10) == [(None, 0), (None, 0)]
+    await move(journal, "k1", State.COMPLETED)
+    with pytest.raises(InvalidInputError, match="k1 is completed"):
+        await journal.resolve("k1", job_id="job_1")
+
+
+async def test_owners_that_resolve_at_once(database: str) -> None:
+    """Of several owners that have one create sent again at once, one does; the first create counts once."""
+    async with AsyncExitStack() as opened:
+        owners = [await opened.enter_async_context(Journal.open(database)) for _ in range(3)]
+        for number in range(10):
+            key = f"k{number}"
+            await owners[0].add(items(1, first=number))
+            await move(owners[0], key, State.SENDING)
+            await move(owners[0], key, State.UNKNOWN)
+            resolving = (owner.resolve(key, send_again=True) for owner in owners)
+            done = await asyncio.gather(*resolving, return_exceptions=True)
+            assert sorted(map(type, done), key=str) == [NoneType, InvalidInputError, InvalidInputError]
+        assert len(await owners[0].entries.sent_ages(60, 100)) == 10
 
 
 async def test_ages_of_unknown_rows(journal: Journal) -> None:

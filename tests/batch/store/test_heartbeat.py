@@ -154,17 +154,21 @@ async def test_a_server_that_was_down(database: str) -> None:
 async def test_beating_goes_on(
     database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A sign of life that could not be given is logged, and the next one is given."""
-    async with owner(database) as journal:
+    """A sweep that the database refused is logged; signs of life go on, and so do sweeps."""
+    async with owner(database) as journal, owner(database) as other:
+        await other.add(items(1))
 
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
         monkeypatch.setattr(journal.entries, "orphaned", broken)
         await until(lambda: _holds("no answer" in caplog.text))
+        await beats_on(database, journal)
         monkeypatch.undo()
-        execute(database, "DELETE FROM agentjobs_owners")
-        await until(lambda: _holds(bool(execute(database, "SELECT * FROM agentjobs_owners"))))
+        await claimed(other, "k0")
+        silence(other)
+        await until(lambda: _told(journal))
+        assert await state_of(journal, "k0") is State.UNKNOWN
 
 
 async def test_leaving_a_broken_server(

@@ -176,10 +176,10 @@ async def test_a_claim_whose_answer_was_lost(database: str) -> None:
         write = journal.entries._database.write
         told: list[Any] = []
 
-        async def twice(statement: Any, **settings: Any) -> Any:
-            told.append(statement)
-            await write(statement, **settings)
-            return await write(statement, **settings)
+        async def twice(*statements: Any, **settings: Any) -> Any:
+            told.extend(statements)
+            await write(*statements, **settings)
+            return await write(*statements, **settings)
 
         journal.entries._database.write = twice  # type: ignore[method-assign]  # as a broken connection makes it
         claim = await journal.entries.claim("k0")
