@@ -19,7 +19,7 @@ asyncio.set_event_loop(None)
 
 HERE = Path(__file__).parent
 SLOW = (
-    *("contract", "engines", "test_readme.py", "test_structure.py"),
+    *("contract", "docs", "engines", "test_readme.py", "test_structure.py"),
     *("batch/test_crashes.py", "batch/test_kills.py", "batch/test_leaving.py", "batch/test_outages.py"),
     *("batch/test_journal.py", "batch/test_runner.py", "batch/store"),
     *("cli/output/test_reports.py", "cli/output/test_screen.py", "cli/test_batches.py", "cli/test_emulation.py"),

@@ -1,0 +1,48 @@
+"""The samples of the pages: read from the Markdown, and run as printed."""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGES = {page.stem: page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+PATIENCE_SECONDS = 120.0
+"""Until a shell that hangs is killed, so that its test fails."""
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    """Return the code blocks of a page, in order."""
+    text = PAGES[page].read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def run_page(page: str) -> dict[str, Any]:
+    """Run all samples of a page as one program; return its names."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for sample in blocks(page):
+        exec(compile(sample, f"{page}.md", "exec"), names)  # noqa: S102 - the page is what is tested
+    return names
+
+
+async def shell(lines: str, folder: Path) -> tuple[int, str]:
+    """Run lines in a shell in `folder`, with `agentjobs` on its path; return its exit code and output."""
+    script = folder / "bin" / "agentjobs"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m agentjobs_async "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-uc", lines), cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return process.returncode, printed.decode()

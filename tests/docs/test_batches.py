@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.batch import BatchItem, Journal, run_batch
+from agentjobs_async.testing import Emulator, Fault, JobScript
+from tests.docs.samples import run_page
+
+
+async def test_batch(
+    emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sample runs every item once, and does nothing the second time."""
+    monkeypatch.chdir(tmp_path)
+    document = run_page("batches")["document"]
+    async with emulator.session(project_id="docs") as session:
+        await document(session, ["one", "two"])
+        assert sorted(line.split()[:2] for line in capsys.readouterr().out.splitlines()) == [
+            ["one", "completed"],
+            ["two", "completed"],
+        ]
+        await document(session, ["one", "two"])
+    assert capsys.readouterr().out == ""
+    assert emulator.agents_started == {"Document one": 1, "Document two": 1}
+
+
+async def test_unknown_items(emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The sample of unknown items lists and settles them, and plans what failed once more."""
+    for prompt in ("Document page-7", "Document page-8"):
+        await emulator.inject(Fault.parse("500"), prompt=prompt)
+    emulator.script(JobScript(outcome="failed"), prompt="Document page-9")
+    path = tmp_path / "run.db"
+    items = [BatchItem(key, f"Document {key}") for key in ("page-7", "page-8", "page-9")]
+    async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
+        async with run_batch(session, items, journal=journal) as results:
+            assert {result.outcome async for result in results} == {"unknown", "failed"}
+    await run_page("batches")["settle"](str(path))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["page-7", "page-8", "page-9"]
+    assert lines[2] == "page-9 is tried again as page-9#2"
+    async with Journal.open(path, read_only=True) as journal:
+        rows = {row.key: row for row in await journal.rows()}
+    assert [str(rows[key].state) for key in ("page-7", "page-8", "page-9", "page-9#2")] == [
+        "created",
+        "planned",
+        "failed",
+        "planned",
+    ]
+    assert rows["page-7"].job_id == "job_42"

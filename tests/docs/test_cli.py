@@ -1,0 +1,47 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.testing import Emulator, JobScript
+from tests.docs.samples import blocks, shell
+from tests.test_docs import ROOT, table_below
+
+FIRST, STEPS, BATCH, SETTLING = blocks("cli", "sh")
+
+
+async def test_first_line(tmp_path: Path) -> None:
+    """The first line runs two jobs on an emulator."""
+    code, printed = await shell(FIRST, tmp_path)
+    assert code == 0
+    assert printed.count("completed") >= 2
+
+
+async def test_single_steps(emulator: Emulator, tmp_path: Path) -> None:
+    """The single steps create one job, read it, and wait for it."""
+    emulator.script(JobScript(duration=0))
+    code, printed = await shell(STEPS, tmp_path)
+    assert code == 0
+    assert "completed" in printed
+    assert emulator.agents_started == {"Document the v2 endpoints": 1}
+
+
+async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
+    """The lines of a batch run it, list it, settle an unknown item, and go on to the end."""
+    emulator.script(JobScript(duration=0))
+    await emulator.inject("500", prompt="Document page 7")
+    code, printed = await shell(BATCH, tmp_path)
+    assert code == 4
+    assert "unknown" in printed
+    assert len((tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert (await shell(SETTLING, tmp_path))[0] == 0
+    assert emulator.agents_started["Document page 8"] == 1
+
+
+def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table names the exit codes of the help."""
+    assert main(["--help"]) == 0
+    of_help = re.findall(r"(?:^    |; )(\d+)\b", capsys.readouterr().out, re.MULTILINE)
+    rows = table_below(ROOT / "docs" / "cli.md", "Exit codes")
+    assert [code for row in rows for code in row[0].split(", ")] == of_help

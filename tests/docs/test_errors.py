@@ -1,0 +1,28 @@
+import pytest
+
+import agentjobs_async
+from agentjobs_async import AgentJob, AgentJobsError
+from agentjobs_async.testing import Emulator
+from tests.docs.samples import run_page
+from tests.test_docs import ROOT, table_below
+
+
+async def test_create(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample returns the job, says so when an agent may have been started, and else returns nothing."""
+    create = run_page("errors")["create"]
+    await emulator.inject("500", prompt="Unlucky")
+    async with emulator.session(project_id="docs") as session:
+        assert isinstance(await create(session, "Fine"), AgentJob)
+        assert await create(session, " ") is None
+        assert capsys.readouterr().out == ""
+        assert await create(session, "Unlucky") is None
+    assert capsys.readouterr().out.startswith("look at the project: ")
+
+
+def test_table() -> None:
+    """The table names every error of the package that has no more special ones, and nothing else."""
+    kinds = {kind for kind in vars(agentjobs_async).values() if isinstance(kind, type)}
+    errors = {kind for kind in kinds if issubclass(kind, AgentJobsError)}
+    bases = {base for kind in errors for base in kind.__mro__[1:]}
+    leaves = {kind.__name__ for kind in errors - bases}
+    assert {row[0].strip("`") for row in table_below(ROOT / "docs" / "errors.md", "Errors")} == leaves

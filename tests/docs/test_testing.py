@@ -1,0 +1,16 @@
+import pytest
+
+from agentjobs_async.testing import Emulator
+from tests.docs.samples import run_page
+
+
+async def test_emulator_sample() -> None:
+    """The first sample passes as a test."""
+    assert await run_page("testing")["test_my_bot"]() is None
+
+
+@pytest.mark.looptime
+async def test_plugin_sample() -> None:
+    """The sample of the plugin's fixtures passes, an hour long and over in no time."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        assert await run_page("testing")["test_an_hour_with_an_outage"](emulator, session) is None

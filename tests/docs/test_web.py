@@ -1,0 +1,49 @@
+from typing import Any
+
+from aiohttp import ClientSession, web
+
+from agentjobs_async import JobRef, WaitTimeoutError
+from agentjobs_async.testing import Emulator
+from tests.docs.samples import run_page
+
+
+async def test_web_backend(emulator: Emulator) -> None:
+    """The web backend answers 202 with a token, and continues the wait from the token after a restart."""
+    names = run_page("web")
+
+    async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        app = web.Application(middlewares=[names["answered"]])
+        app.cleanup_ctx.append(names["lifespan"])
+        app.add_routes([web.post("/jobs", names["create"]), web.get("/jobs", names["result"])])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with ClientSession() as client:
+                address = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+                async with client.request(method, address, **options) as response:
+                    return response.status, await response.json()
+        finally:
+            await runner.cleanup()
+
+    status, document = await call("POST", "/jobs", data={"prompt": "From a request"})
+    assert status == web.HTTPAccepted.status_code
+    status, document = await call("GET", "/jobs", params={"token": document["token"]})
+    assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
+    assert emulator.agents_started["From a request"] == 1
+    assert (await call("POST", "/jobs", data={}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("GET", "/jobs"))[0] == web.HTTPBadRequest.status_code
+    await emulator.inject("500", prompt="Unlucky")
+    status, document = await call("POST", "/jobs", data={"prompt": "Unlucky"})
+    assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
+
+
+async def test_answer_to_a_long_wait() -> None:
+    """The middleware answers 202 again to a wait that did not end in time."""
+
+    async def handler(_request: object) -> web.Response:
+        raise WaitTimeoutError(JobRef("docs", "job_1"), None, None, 1, 25.0)
+
+    response = await run_page("web")["answered"](None, handler)
+    assert response.status == web.HTTPAccepted.status_code
