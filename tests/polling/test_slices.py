@@ -1,4 +1,4 @@
-"""What a turn of the loop may do of one kind of work."""
+"""How much of one kind of work a turn of the loop may do."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def test_room_by_number() -> None:
-    """A turn has room for a number of waits, give or take one look at the clock."""
+    """A turn has room for `WAITS_PER_TURN` waits, and at most 63 more, since it looks at the clock every 64."""
     turn, taken = Slice(asyncio.get_running_loop()), 0
     while turn.has_room():
         turn.take()
