@@ -5,14 +5,14 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from attrs import frozen
 
 from agentjobs_async._cancel_scope import wait_until_left
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -20,6 +20,8 @@ __all__ = ["AsCompleted", "Target", "WaitResult"]
 
 AHEAD: Final = 1_000
 """How many jobs of a source without a known length are taken before their results are."""
+
+_ENDED_KEPT: Final = 64  # members: a list takes a tenth of a set's memory, but its dead must be swept out at times
 
 Target = Callable[[object], AgentJob | JobRef]
 """Reads what a caller gave as a job."""
@@ -50,38 +52,22 @@ class WaitResult:
         return self.job
 
 
-class _Member:
-    """One wait of an `AsCompleted`."""
+class _Member(Watch):
+    """One wait of an `AsCompleted`, which gets its result."""
 
-    __slots__ = ("_group", "_ref", "_scheduler", "chunk", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_group", "_ref")
 
     def __init__(self, group: "AsCompleted", scheduler: Scheduler, ref: JobRef, timeout: float | None) -> None:
+        super().__init__(scheduler.loop, timeout, scheduler.leave)
         self._group = group
-        self._scheduler = scheduler
         self._ref = ref
-        self.tracked: Tracked | None = None
-        self.started = scheduler.loop.time()
-        self.timeout = timeout
-        self.polls_before = 0
-        self.chunk: Any = None
-
-    def on_job(self, job: AgentJob) -> None:
-        """Do nothing: only the end of the wait matters here."""
-
-    def begin(self, target: AgentJob | JobRef) -> None:
-        """Begin to wait."""
-        self._scheduler.attach(self, target)
-
-    def leave(self) -> None:
-        """Stop waiting."""
-        self._scheduler.detach(self, asyncio.CancelledError())
 
     def on_end(self, result: AgentJob | BaseException) -> None:
-        """Hand the result to the group."""
+        """Pass the result on to the group."""
         if isinstance(result, AgentJob):
-            self._group.take(self, WaitResult(self._ref, result))
+            self._group.take(WaitResult(self._ref, result))
         else:
-            self._group.take(self, WaitResult(self._ref, None, result))
+            self._group.take(WaitResult(self._ref, None, result))
 
 
 class AsCompleted(AsyncIterator[WaitResult]):
@@ -105,7 +91,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._iterator: Iterator[object] | None = None
         self._feeder: asyncio.Task[None] | None = None
         self._ahead: float = AHEAD
-        self._members: set[_Member] = set()
+        self._members: list[_Member] = []  # those that have ended lie in it, too, until they are the most of it
+        self._running = 0
         self._finished: deque[WaitResult] = deque()
         self._fault: BaseException | None = None
         self._exhausted = False
@@ -156,7 +143,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         """Cancel all members, and yield whenever a turn of the loop has had its share of them."""
         turn = Slice(asyncio.get_running_loop())
         for member in tuple(self._members):
-            member.leave()
+            member.cancel()
             turn.take()
             if not turn.has_room():
                 yield
@@ -174,7 +161,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 self._fill()
             if self._finished or self._fault is not None:
                 continue
-            if self._exhausted and not self._members:
+            if self._exhausted and not self._running:
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
@@ -182,14 +169,16 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._changed.set()
         return result
 
-    def take(self, member: _Member, result: WaitResult) -> None:
+    def take(self, result: WaitResult) -> None:
         """Record a member's result."""
-        self._members.discard(member)
+        self._running -= 1
+        if len(self._members) > 2 * self._running + _ENDED_KEPT:
+            self._members = [member for member in self._members if member.tracked is not None]
         self._finished.append(result)
         self._changed.set()
 
     def _has_room(self) -> bool:
-        return len(self._members) + len(self._finished) < self._ahead
+        return self._running + len(self._finished) < self._ahead
 
     def _fill(self) -> None:
         """Read from the source as many jobs as there is room for."""
@@ -217,6 +206,9 @@ class AsCompleted(AsyncIterator[WaitResult]):
     def _add(self, job: object) -> None:
         target = self._target(job)
         ref = target.ref if isinstance(target, AgentJob) else target
-        member = _Member(self, self._enter(), ref, self._timeout)
-        self._members.add(member)
-        member.begin(target)
+        scheduler = self._enter()
+        member = _Member(self, scheduler, ref, self._timeout)
+        self._running += 1  # before it begins: a job that has ended already ends it at once
+        scheduler.attach(member, target)
+        if member.tracked is not None:
+            self._members.append(member)

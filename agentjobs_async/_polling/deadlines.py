@@ -12,7 +12,7 @@ from agentjobs_async._polling.clock import ROUNDING
 from agentjobs_async._polling.decision import last_poll_lead
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.timers import RESOLUTION, Timers
-from agentjobs_async._polling.tracked import Waiter
+from agentjobs_async._polling.watch import Watch
 
 __all__ = ["Deadlines"]
 
@@ -22,7 +22,7 @@ _NEVER: Final = 1e12  # loop time; infinity fits no bucket
 _FEW: Final = 1024  # stale numbers in the heap that are not worth a sweep
 
 
-class _Chunk(list[Waiter]):
+class _Chunk(list[Watch]):
     """Some of the waits in one bucket, and the chunk that was filled before this one."""
 
     __slots__ = ("before", "number")
@@ -46,8 +46,8 @@ class Deadlines:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        near: Callable[[Waiter, float], None],
-        over: Callable[[list[Waiter]], None],
+        near: Callable[[Watch, float], None],
+        over: Callable[[list[Watch]], None],
     ) -> None:
         self._loop = loop
         self._near = near
@@ -60,13 +60,13 @@ class Deadlines:
         self._due: deque[_Chunk] = deque()
         self._under_way = False
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: Watch) -> None:
         """Add a wait that starts now, if it has a timeout."""
         if waiter.timeout is not None:
             lead = max(last_poll_lead(waiter.timeout), _SHORTEST_LEAD)
             self._put(waiter, waiter.started + waiter.timeout - lead)
 
-    def _put(self, waiter: Waiter, when: float) -> None:
+    def _put(self, waiter: Watch, when: float) -> None:
         number = ceil(min(when, _NEVER) / RESOLUTION - ROUNDING)
         chunk = self._chunks.get(number)
         if chunk is None or len(chunk) >= _CHUNK:
@@ -78,7 +78,7 @@ class Deadlines:
         chunk.append(waiter)
         waiter.chunk = chunk
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: Watch) -> None:
         """Remove a wait that ends."""
         chunk: _Chunk | None = waiter.chunk
         if chunk is None:
@@ -121,7 +121,7 @@ class Deadlines:
             if self._under_way:
                 self._loop.call_soon(self._tell, context=Context())
 
-    def _is_over(self, waiter: Waiter, now: float) -> bool:
+    def _is_over(self, waiter: Watch, now: float) -> bool:
         """Return whether the time of `waiter` is up; have it polled for the last time where it is not yet."""
         deadline = waiter.started + (waiter.timeout or 0.0)
         if now >= deadline - ROUNDING:

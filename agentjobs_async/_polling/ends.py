@@ -7,7 +7,8 @@ from contextvars import Context
 from copy import copy
 
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.tracked import Tracked, Waiter
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob
 
@@ -27,10 +28,10 @@ class Ends:
         jobs: Those of which waiters are yet to be ended: their result stands.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Waiter, Result], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Watch, Result], None]) -> None:
         self._loop = loop
         self._end = end
-        self._left: deque[tuple[Tracked, Iterator[tuple[Waiter, Result]]]] = deque()
+        self._left: deque[tuple[Tracked, Iterator[tuple[Watch, Result]]]] = deque()
         self.jobs: set[Tracked] = set()
 
     def add(self, tracked: Tracked, result: Result) -> None:

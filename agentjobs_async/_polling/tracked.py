@@ -3,35 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
+from agentjobs_async._polling.watch import Watch
 from agentjobs_async.models import AgentJob, JobRef
 
-__all__ = ["Tracked", "Waiter", "Worker"]
-
-
-class Waiter(Protocol):
-    """Somebody who waits for a job, with a deadline of its own.
-
-    Attributes:
-        tracked: The job; `None` once the wait is over.
-        started: Loop time of the wait's start.
-        timeout: Seconds from then on; `None` for ever.
-        polls_before: How many polls the job had before this wait.
-        chunk: Where it lies among the deadlines; `None` for nowhere.
-    """
-
-    tracked: "Tracked | None"
-    started: float
-    timeout: float | None
-    polls_before: int
-    chunk: Any
-
-    def on_job(self, job: AgentJob) -> None:
-        """Record what a poll showed."""
-
-    def on_end(self, result: AgentJob | BaseException) -> None:
-        """End the wait with a job or an error. Called once, after `tracked` was set to `None`."""
+__all__ = ["Tracked", "Worker"]
 
 
 class Trouble:
@@ -133,14 +110,14 @@ class Tracked:
         if patience:
             self.in_trouble().patience = patience
 
-    def snapshot(self) -> tuple[Waiter, ...]:
+    def snapshot(self) -> tuple[Watch, ...]:
         """Return the waiters of this moment."""
         waiters = self.waiters
         if waiters is None:
             return ()
         return tuple(waiters) if type(waiters) is dict else (waiters,)
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, waiter: Watch) -> None:
         """Add a waiter."""
         waiter.tracked = self
         waiter.polls_before = self.polls - (self.worker is not None)
@@ -152,7 +129,7 @@ class Tracked:
         else:
             self.waiters = {waiters: None, waiter: None}
 
-    def leave(self, waiter: Waiter) -> bool:
+    def leave(self, waiter: Watch) -> bool:
         """Remove a waiter; return whether it was the last."""
         waiter.tracked = None
         if type(self.waiters) is dict:
@@ -162,7 +139,7 @@ class Tracked:
         self.waiters = None
         return True
 
-    def part(self, waiters: Sequence[Waiter]) -> "Tracked":
+    def part(self, waiters: Sequence[Watch]) -> "Tracked":
         """Return a twin of this job that is not polled, to which some of the waiters go; others must be left."""
         twin = copy(self)
         twin.waiters = dict.fromkeys(waiters)
@@ -171,7 +148,7 @@ class Tracked:
             waiter.tracked = twin
         return twin
 
-    def unseen(self) -> list[Waiter]:
+    def unseen(self) -> list[Watch]:
         """Return the waiters of this moment that no poll has shown the job: the last to have joined, in that order.
 
         A job known from its create, or from polls before the waiter joined, is not shown by a poll of its wait.
@@ -179,7 +156,7 @@ class Tracked:
         waiters = self.waiters
         if type(waiters) is not dict:
             return [] if waiters is None or waiters.polls_before < self.shown else [waiters]
-        unseen: list[Waiter] = []
+        unseen: list[Watch] = []
         for waiter in reversed(waiters):
             if waiter.polls_before < self.shown:
                 break
@@ -187,7 +164,7 @@ class Tracked:
         unseen.reverse()
         return unseen
 
-    def restart(self, waiter: Waiter) -> None:
+    def restart(self, waiter: Watch) -> None:
         """Make the history that of `waiter`, the oldest of those left, which no poll has shown the job yet."""
         self.seen = waiter.started
         self.shown = 0

@@ -11,7 +11,8 @@ from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.reading import OnUpdate, Read
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
-from agentjobs_async._polling.watch import Updates, Watch, WatchWithUpdates
+from agentjobs_async._polling.updates import Updates
+from agentjobs_async._polling.watch import Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
@@ -162,7 +163,8 @@ class Waits(Generic[Given]):
         checked_timeout(timeout)
         update = None if on_update is None else GuardedCallback("on_update", on_update)
         scheduler = self._scheduler()
-        watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
+        loop, leave = scheduler.loop, scheduler.leave
+        watch = Watch(loop, timeout, leave) if update is None else WatchWithUpdates(loop, timeout, leave, update)
         scheduler.attach(watch, target)
         return watch
 

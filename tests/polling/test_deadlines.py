@@ -7,25 +7,18 @@ import pytest
 
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.slices import WAITS_PER_TURN
+from agentjobs_async._polling.watch import Watch
 from tests.polled import clock
 
 pytestmark = pytest.mark.looptime
 
 
-class Wait:
-    """A wait that notes when it was told of its last poll, and of its end."""
+class Wait(Watch):
+    """A watch that records when it was told of its last poll, and of its end."""
 
     def __init__(self, timeout: float | None) -> None:
-        self.tracked: Any = None
-        self.started = clock()
-        self.timeout = timeout
-        self.polls_before = 0
-        self.chunk: Any = None
+        super().__init__(asyncio.get_running_loop(), timeout, lambda _watch: None)
         self.told: list[tuple[str, float]] = []
-
-    def on_job(self, _job: object) -> None: ...
-
-    def on_end(self, _result: object) -> None: ...
 
 
 class Told:

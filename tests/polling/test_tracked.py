@@ -1,27 +1,21 @@
 """What is kept of one job, and who waits for it."""
 
-from typing import Any
+import asyncio
+from collections.abc import Iterator
 
 import pytest
 
-from agentjobs_async import AgentJob
-from agentjobs_async._polling.tracked import Tracked, Waiter
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async._polling.watch import Watch
 from tests.polled import REF
 
 
-class Waits:
-    """A waiter that only counts what it is told."""
-
-    def __init__(self) -> None:
-        self.tracked: Tracked | None = None
-        self.started = 0.0
-        self.timeout: float | None = None
-        self.polls_before = 0
-        self.chunk: Any = None
-
-    def on_job(self, job: AgentJob) -> None: ...
-
-    def on_end(self, result: AgentJob | BaseException) -> None: ...
+@pytest.fixture
+def watches() -> Iterator[list[Watch]]:
+    """Return watches that no scheduler knows."""
+    loop = asyncio.new_event_loop()
+    yield [Watch(loop, None, lambda _watch: None) for _ in range(5)]
+    loop.close()
 
 
 @pytest.fixture
@@ -39,9 +33,9 @@ def test_beginning(tracked: Tracked) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("order", [1, -1])
-def test_come_and_go(tracked: Tracked, count: int, order: int) -> None:
+def test_come_and_go(tracked: Tracked, watches: list[Watch], count: int, order: int) -> None:
     """Waiters come in order and leave in any; the last to leave is told so."""
-    waiters: list[Waiter] = [Waits() for _ in range(count)]
+    waiters = watches[:count]
     for waiter in waiters:
         tracked.join(waiter)
         assert waiter.tracked is tracked
@@ -52,9 +46,9 @@ def test_come_and_go(tracked: Tracked, count: int, order: int) -> None:
     assert (tracked.snapshot(), tracked.waiters) == ((), None)
 
 
-def test_back_to_one(tracked: Tracked) -> None:
+def test_back_to_one(tracked: Tracked, watches: list[Watch]) -> None:
     """When all but one have left, the one goes on, and others may join it."""
-    first, second, third = Waits(), Waits(), Waits()
+    first, second, third = watches[:3]
     for waiter in (first, second):
         tracked.join(waiter)
     tracked.leave(first)
@@ -63,11 +57,10 @@ def test_back_to_one(tracked: Tracked) -> None:
     assert tracked.snapshot() == (second, third)
 
 
-def test_lone_waiter_costs_nothing_more(tracked: Tracked) -> None:
+def test_lone_waiter_costs_nothing_more(tracked: Tracked, watches: list[Watch]) -> None:
     """A lone waiter is kept inline, without a container."""
-    waiter: Any = Waits()
-    tracked.join(waiter)
-    assert tracked.waiters is waiter
+    tracked.join(watches[0])
+    assert tracked.waiters is watches[0]
 
 
 def test_trouble(tracked: Tracked) -> None:
@@ -85,9 +78,9 @@ def test_trouble(tracked: Tracked) -> None:
     assert (tracked.error, tracked.patience) == (None, 4.0)
 
 
-def test_unseen(tracked: Tracked) -> None:
+def test_unseen(tracked: Tracked, watches: list[Watch]) -> None:
     """The waiters that no poll has shown the job are those that joined after the last one that did."""
-    waiters: list[Waiter] = [Waits() for _ in range(5)]
+    waiters = watches
     for waiter in waiters[:2]:
         tracked.join(waiter)
     assert tracked.unseen() == waiters[:2]
@@ -101,9 +94,9 @@ def test_unseen(tracked: Tracked) -> None:
     assert tracked.unseen() == waiters
 
 
-def test_polls_before(tracked: Tracked) -> None:
+def test_polls_before(tracked: Tracked, watches: list[Watch]) -> None:
     """A waiter that joins late remembers how many polls there were without it."""
     tracked.polls = 5
-    late = Waits()
+    late = watches[0]
     tracked.join(late)
     assert late.polls_before == 5

@@ -7,19 +7,11 @@ import pytest
 
 from agentjobs_async import (
     AgentJob,
-    AuthError,
     JobTracker,
-    SessionClosedError,
-    WaitEnded,
-    WaitTimeoutError,
 )
-from agentjobs_async.testing import Emulator, JobScript
-from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, clock, every, forbidden, let_go, never
+from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, let_go, never
 
 pytestmark = pytest.mark.looptime
-
-
-# Futures.
 
 
 async def test_watch() -> None:
@@ -118,128 +110,3 @@ async def test_on_update_that_leaves() -> None:
         results = await asyncio.gather(*waits, return_exceptions=True)
         assert_nothing_left(tracker)
     assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError, AgentJob]
-
-
-# One job's changes.
-
-
-async def test_updates() -> None:
-    """The state now, then each change, until the end, the terminal state included; then the iteration is over."""
-    get_job = Polled("active", "active", changed("m"), OSError(), changed("m"), changed("n"), "completed")
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        async with tracker.updates(REF) as changes:
-            seen = [(round(clock()), job) async for job in changes]
-            assert [job async for job in changes] == []
-        assert_nothing_left(tracker)
-    assert seen == [(0, ACTIVE), (10, changed("m")), (25, changed("n")), (30, DONE)]
-
-
-async def test_slow_reader_gets_the_newest() -> None:
-    """Who reads slowly gets the newest state, no backlog, and the last one in any case."""
-    get_job = Polled(*(changed(str(number)) for number in range(100)), "completed")
-    async with JobTracker(get_job, policy=every(1)) as tracker, tracker.updates(REF) as changes:
-        models = []
-        async for job in changes:
-            models.append(job.model)
-            await asyncio.sleep(30.4)
-    assert models == ["0", "30", "60", "91", None]
-
-
-@pytest.mark.parametrize("known", [ACTIVE, DONE])
-async def test_updates_of_a_known_job(known: AgentJob) -> None:
-    """A job that is given is the state now; one that has ended is all there is, without a poll."""
-    events: list[Any] = []
-    get_job = Polled("active", "completed")
-    async with JobTracker(get_job, policy=every(5), hooks=[events.append]) as tracker:
-        async with tracker.updates(known) as changes:
-            assert await anext(changes) is known
-            assert [job async for job in changes] == [DONE] * (known is ACTIVE)
-    assert get_job.at() == [0, 5][: 2 * (known is ACTIVE)]
-    assert sum(isinstance(event, WaitEnded) for event in events) == 1
-
-
-@pytest.mark.parametrize(
-    ("step", "kind"),
-    [(forbidden, AuthError), (LookupError(), LookupError), ("active", WaitTimeoutError), (never, WaitTimeoutError)],
-)
-@pytest.mark.parametrize("first", [[], ["active"]])
-async def test_error_of_updates(first: list[object], step: object, kind: type[Exception]) -> None:
-    """The wait's error comes out of the iteration after the last state; then the iteration is over."""
-    async with (
-        JobTracker(Polled(*first, step), policy=every(2, answer_grace=0)) as tracker,
-        tracker.updates(REF, timeout=9) as changes,
-    ):
-        seen = []
-        with pytest.raises(kind):
-            async for job in changes:
-                seen.append(job)
-        assert seen == [ACTIVE] * (bool(first) or step == "active")
-        assert [job async for job in changes] == []
-
-
-async def test_leaving_updates_early() -> None:
-    """Leaving the block stops the polling and leaves nothing; the iteration is over, with no error."""
-    get_job = Polled("active", never)
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        async with tracker.updates(REF) as changes:
-            async for _ in changes:
-                break
-            await asyncio.sleep(3)
-        await let_go()
-        assert_nothing_left(tracker)
-        assert [job async for job in changes] == []
-    assert get_job.at() == [0, 2]
-
-
-async def test_cancelled_amid_updates() -> None:
-    """A reader that is cancelled leaves, too."""
-    async with JobTracker(Polled(), policy=every(2)) as tracker:
-
-        async def read() -> None:
-            async with tracker.updates(REF) as changes:
-                async for _ in changes:
-                    pass
-
-        reading = asyncio.ensure_future(read())
-        await asyncio.sleep(5)
-        reading.cancel()
-        await asyncio.wait([reading])
-        assert reading.cancelled()
-        assert_nothing_left(tracker)
-
-
-async def test_updates_share_their_stream() -> None:
-    """Readers and waiters of one job share one poll stream, each with its own end."""
-    get_job = Polled("active", changed("m"), changed("m"), "completed")
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        watch = tracker.watch(REF)
-        async with tracker.updates(REF) as first, tracker.updates(REF, timeout=7) as second:
-            assert [await anext(first), await anext(second)] == [ACTIVE] * 2
-            assert [await anext(first), await anext(second)] == [changed("m")] * 2
-            with pytest.raises(WaitTimeoutError):
-                await anext(second)
-            assert [job async for job in first] == [DONE]
-        assert await watch == DONE
-    assert get_job.at() == pytest.approx([0, 5, 6.3, 11.3], abs=0.02)
-
-
-async def test_updates_of_a_closed_tracker() -> None:
-    """Closing the tracker ends the iteration with its error; a closed one gives none."""
-    tracker = JobTracker(Polled())
-    async with tracker.updates(REF) as changes:
-        assert await anext(changes) == ACTIVE
-        await tracker.aclose()
-        with pytest.raises(SessionClosedError):
-            await anext(changes)
-    with pytest.raises(SessionClosedError):
-        async with tracker.updates(REF):
-            pass
-
-
-async def test_updates_over_http() -> None:
-    """Over HTTP, a web page's view of a job: each stage once."""
-    life = JobScript(duration=60, stages=((20, "planning"), (40, "reviewing")))
-    async with Emulator(script=life) as emulator, emulator.session(project_id="docs", policy=every(3)) as session:
-        created = await session.create_job("Fix it")
-        async with session.updates(created.id) as changes:
-            assert [job.status async for job in changes] == ["active", "planning", "reviewing", "completed"]

@@ -1,0 +1,91 @@
+"""The changes of one job, as an async iterator over a watch."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async._polling.snapshots import snapshot
+from agentjobs_async._polling.watch import Watch
+from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.models import AgentJob, JobRef
+
+__all__ = ["Updates"]
+
+
+class _UpdatesWatch(Watch):
+    """A watch that passes on all that it is called with."""
+
+    __slots__ = ("_updates",)
+
+    def __init__(self, updates: "Updates", scheduler: Scheduler, timeout: float | None) -> None:
+        super().__init__(scheduler.loop, timeout, scheduler.leave)
+        self._updates = updates
+
+    def on_job(self, job: AgentJob) -> None:
+        """Pass the job on."""
+        self._updates.on_job(job)
+
+    def on_end(self, result: AgentJob | BaseException) -> None:
+        """Pass the result on."""
+        self._updates.on_end(result)
+
+
+class Updates(AsyncIterator[AgentJob]):
+    """One job's state now and each change; an async context manager that is its own iterator.
+
+    A slow reader gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
+    of the iteration.
+    """
+
+    __slots__ = ("_changed", "_end", "_enter", "_job", "_last", "_newest", "_timeout", "_watch")
+
+    def __init__(self, enter: Callable[[], Scheduler], job: AgentJob | JobRef, timeout: float | None) -> None:
+        self._enter = enter
+        self._job = job
+        self._timeout = timeout
+        self._watch: Watch | None = None
+        self._newest: AgentJob | None = None
+        self._last: AgentJob | None = None
+        self._end: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        if self._watch is not None:
+            raise InvalidInputError("this updates was used already: call updates again")
+        scheduler = self._enter()
+        self._watch = _UpdatesWatch(self, scheduler, self._timeout)
+        scheduler.attach(self._watch, self._job)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._end = self._end or StopAsyncIteration()
+
+    async def __anext__(self) -> AgentJob:
+        if self._watch is None:
+            raise InvalidInputError("iterate within the block: async with updates(...) as changes")
+        while True:
+            newest = self._newest
+            if newest is not None and newest != self._last:
+                self._last, self._newest = snapshot(newest), None
+                return newest
+            if self._end is not None:
+                end, self._end = self._end, StopAsyncIteration()
+                raise end
+            self._changed.clear()
+            await self._changed.wait()
+
+    def on_job(self, job: AgentJob) -> None:
+        """Keep the newest state for the reader."""
+        self._newest = job
+        self._changed.set()
+
+    def on_end(self, result: AgentJob | BaseException) -> None:
+        """Keep the end of the wait for the reader: it comes after the newest state."""
+        self._end = StopAsyncIteration() if isinstance(result, AgentJob) else result
+        self._changed.set()
