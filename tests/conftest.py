@@ -17,22 +17,17 @@ if TYPE_CHECKING:
 asyncio.set_event_loop(None)
 
 
-HERE = Path(__file__).parent
-SLOW = (
-    *("contract", "docs", "engines", "test_readme.py", "test_structure.py"),
-    *("batch/test_crashes.py", "batch/test_kills.py", "batch/test_leaving.py", "batch/test_outages.py"),
-    *("batch/test_journal.py", "batch/test_runner.py", "batch/store"),
-    *("cli/output/test_reports.py", "cli/output/test_screen.py", "cli/test_batches.py", "cli/test_emulation.py"),
-    *("cli/test_ending.py", "cli/test_fleet.py", "cli/test_interruption.py", "cli/test_out.py", "cli/test_planning.py"),
-    *("polling/test_scheduler.py", "test_start.py", "testing/test_pytest_plugin.py"),
-)
-"""Files and folders with tests that take a second or more, or are very many: `.ci/run fast` leaves them out."""
+_SLOW_FOLDERS = [Path(__file__).parent / name for name in ("contract", "docs", "engines")]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests, in one place."""
+    """Mark as slow the tests of the folders above, and those that need a PostgreSQL server.
+
+    Any other module that takes more than 2 s of CPU is marked in its own `pytestmark`.
+    """
     for item in items:
-        if any(item.path.is_relative_to(HERE / place) for place in SLOW):
+        in_slow_folder = any(folder in item.path.parents for folder in _SLOW_FOLDERS)
+        if in_slow_folder or "postgresql" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
 
 

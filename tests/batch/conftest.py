@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-@pytest.fixture(params=["file", "postgresql"])
+@pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> str:
     """Where a journal is: a file, and a database."""
     if request.param == "file":

@@ -18,6 +18,8 @@ from agentjobs_async.batch import _item_run as course
 from agentjobs_async.batch._store.writer import Database
 from tests.batch.stage import FakeSession, items, not_sent, rejected, rows_of, run, unknown
 
+pytestmark = pytest.mark.slow
+
 ITEMS = 12
 GATE = 3
 FAULTS: dict[str, Callable[[], AgentJobsError]] = {"rejected": rejected, "not sent": not_sent, "unknown": unknown}

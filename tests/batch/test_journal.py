@@ -25,6 +25,8 @@ from agentjobs_async.batch._store.tables import APPLICATION
 from tests.batch.stage import items, rows_of, states
 from tests.contract.children import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 
 async def refused(path: Path, **settings: Any) -> JournalError:
     with pytest.raises(JournalError) as caught:

@@ -12,6 +12,8 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import rows_of, states
 from tests.contract.children import ROOT, environment
 
+pytestmark = pytest.mark.slow
+
 COUNT, KILLS = (int(number) for number in os.environ.get("AGENTJOBS_KILLS", "80/5").split("/"))
 """How many items, and how often the process is killed: the whole sweep is AGENTJOBS_KILLS=1000/100."""
 GATE = 5

@@ -12,7 +12,7 @@ from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUn
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Outcome, Rate, run_batch
 from tests.batch.stage import FOREVER, FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
 Answer = Callable[[str, str | None, float], AgentJobsError | None]
 

@@ -37,6 +37,8 @@ from tests.batch.stage import (
     unknown,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def test_all_completed(journal: Journal) -> None:
     """Every item gets one agent and one result, and its row knows the job, the pull request and the project."""

@@ -15,6 +15,8 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Entries, Journal
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 CAP_DAC_OVERRIDE = 1
 DROP_FROM_BOUNDING_SET = 24
 HOSTILE = "\x1b]0;owned\x07"

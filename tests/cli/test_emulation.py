@@ -7,6 +7,8 @@ import pytest
 from agentjobs_async.__main__ import main
 from tests.cli.stage import Child
 
+pytestmark = pytest.mark.slow
+
 VARIABLE = re.compile(r"^export (\w+)=(\S+)$", re.MULTILINE)
 
 

@@ -15,6 +15,8 @@ from agentjobs_async.cli.in_hand import JobsInHand
 from tests.cli.stage import Child, EmulatorThread
 from tests.cli.test_batches import db_has_jobs
 
+pytestmark = pytest.mark.slow
+
 REF = JobRef("docs", "job_1")
 
 

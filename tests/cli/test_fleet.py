@@ -11,6 +11,8 @@ from agentjobs_async.__main__ import main
 from tests.cli.stage import Child, EmulatorThread
 from tests.postgresql import execute
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-very-secret"
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 

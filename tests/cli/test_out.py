@@ -13,6 +13,8 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.cli.out import Out
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:

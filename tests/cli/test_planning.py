@@ -10,6 +10,8 @@ from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.planning import planned
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 
 class SlowJournal:
     """Takes two seconds for each page; refuses every thousandth item."""

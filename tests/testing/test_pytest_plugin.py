@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = 'pytest_plugins = ["agentjobs_async.testing.pytest_plugin"]'

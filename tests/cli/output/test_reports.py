@@ -4,6 +4,8 @@ import pytest
 
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 
 def test_status_changes(service: EmulatorThread) -> None:
     """Each change of the status is a line; an unknown status is shown escaped; the end has its pull request."""

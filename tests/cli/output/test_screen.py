@@ -9,6 +9,8 @@ import pytest
 from agentjobs_async.cli._output.screen import Screen, continued, shortened, styled_status
 from tests.cli.stage import Child, EmulatorThread
 
+pytestmark = pytest.mark.slow
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 
 
