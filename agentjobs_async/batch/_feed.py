@@ -30,7 +30,7 @@ class Feed:
     the source of the items sets, nor what an item sets whose end made room, reaches another one.
 
     Args:
-        courses: What is under way.
+        item_tasks: What is under way.
         items: New items and those of earlier runs alike.
         limit: How many items may be begun that have no job yet; `None` for any number.
         run: Works on an item that begins.
@@ -39,22 +39,22 @@ class Feed:
 
     def __init__(
         self,
-        courses: ItemTasks,
+        item_tasks: ItemTasks,
         items: Items,
         limit: int | None,
         run: Callable[[ItemRun], Coroutine[Any, Any, None]],
         give: Callable[[BatchResult], Awaitable[None]],
     ) -> None:
-        self._courses = courses
-        self._means = courses.means
+        self._item_tasks = item_tasks
+        self._context = item_tasks.context
         self._items = items
         self._limit = limit
         self._run = run
         self._give = give
-        self._context = copy_context()
+        self._caller_context = copy_context()
         self._begun = 0
         self._backlog = Backlog(self._project_of, self._may_begin)
-        self._planned = PlannedRows(self._means.entries)
+        self._planned = PlannedRows(self._context.entries)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
@@ -62,14 +62,14 @@ class Feed:
         self._moved: set[asyncio.Event] = set()
 
     def on_change(self) -> None:
-        """Begin what has room by now. To be called when a place is taken or given back, or an item ends."""
+        """Begin what has room by now. To be called when a slot is taken or given back, or an item ends."""
         for row in self._backlog.ready():
             self._begin(row)
         self._tell()
 
     async def read(self, interrupted: tuple[str, ...]) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
-        entries = self._means.entries
+        entries = self._context.entries
         last = await entries.last_number()
         await self._planned.open(last)
         await self._read(earlier(entries, interrupted, last), self._add_job)
@@ -100,22 +100,22 @@ class Feed:
 
     def room(self) -> int:
         """Return how many items there is room for at once."""
-        return self._means.places.unclaimed - self._ready()
+        return self._context.slots.unclaimed - self._ready()
 
     def _is_over(self, reading: asyncio.Task[None]) -> bool:
         if reading.done() and (self._is_enough() or not self._backlog or _failed_by_journal(reading)):
             return True
-        if len(self._courses) or not self._earlier_read or not self._only_refused():
+        if len(self._item_tasks) or not self._earlier_read or not self._only_refused():
             return False
         if self._source_done:
             return True
         # Whoever waits for the next item of a silent source, with a key that never worked, should hear of it.
-        silent = self._is_silent and not self._means.throttles.succeeded
-        return self._means.throttles.refusal is not None and (self._waits_for_room or silent)
+        silent = self._is_silent and not self._context.throttles.succeeded
+        return self._context.throttles.refusal is not None and (self._waits_for_room or silent)
 
     def _only_refused(self) -> bool:
         left = {*self._backlog.projects(), *map(self._project, self._planned.projects())}
-        return all(self._means.throttles.is_refused(project) for project in left)
+        return all(self._context.throttles.is_refused(project) for project in left)
 
     async def _read_new(self, rows: _Rows) -> None:
         await self._room_to_read()
@@ -133,7 +133,7 @@ class Feed:
                     break
 
     async def _add_job(self, row: JournalRow) -> None:
-        await self._until(self._means.places.has_room_for_job)
+        await self._until(self._context.slots.has_room_for_job)
         self._begin(row)
 
     def _on_silence(self) -> None:
@@ -176,29 +176,33 @@ class Feed:
 
     def _begin(self, row: JournalRow) -> None:
         self._begun += row.state is State.PLANNED
-        task = self._courses.begin(row, self._run, self._context)
+        task = self._item_tasks.begin(row, self._run, self._caller_context)
         task.add_done_callback(lambda _: self._tell())
         self._tell()
 
     def _may_begin(self, project: str | None) -> bool:
-        may_go = not self._means.throttles.is_refused(project)
-        return may_go and not self._is_enough() and self._means.places.has_room(project)
+        may_go = not self._context.throttles.is_refused(project)
+        return may_go and not self._is_enough() and self._context.slots.has_room(project)
 
     def _planned_may_begin(self) -> bool:
         return any(self._may_begin(self._project(project)) for project in self._planned.projects())
 
     def _is_enough(self) -> bool:
-        return self._means.halted.is_set() or (self._limit is not None and self._begun >= self._limit)
+        return self._context.halted.is_set() or (self._limit is not None and self._begun >= self._limit)
 
     def _ready(self) -> int:
-        """Count the items that wait for a place and for nothing else."""
-        return sum(count for project, count in self._means.places.waiting() if self._means.throttles.may_go(project))
+        """Count the items that would take a slot at once if one more were given back.
+
+        Those of a project whose slots unknown items keep are none of them: another project may use what is unclaimed.
+        """
+        slots, throttles = self._context.slots, self._context.throttles
+        return sum(count for project, count in slots.waiting() if slots.free(project) > 0 and throttles.may_go(project))
 
     def _project_of(self, row: JournalRow) -> str | None:
         return self._project(row.project_id)
 
     def _project(self, project_id: str | None) -> str | None:
-        return project_id or self._means.session.project_id
+        return project_id or self._context.session.project_id
 
     def _tell(self) -> None:
         for event in self._moved:

@@ -1,4 +1,4 @@
-"""The course of one item: a create that is sent at most once, then the wait for its job."""
+"""The item of one item: a create that is sent at most once, then the wait for its job."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch._slots import Place, Places
+from agentjobs_async.batch._slots import Slot, Slots
 from agentjobs_async.batch._store.entries import Entries, JournalRow, Lease, NoRoom
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles, Permit
 from agentjobs_async.batch._unrecorded import Unrecorded
@@ -49,10 +49,10 @@ class RunContext:
 
     Attributes:
         throttles: Say when creates may go.
-        places: Bound the items that may have an agent.
+        slots: Bound the items that may have an agent.
         max_sending: Bounds the creates under way, and with that what one crash leaves unknown.
         timeout: Seconds for each item; `None` for ever.
-        unknown_for: Seconds for which an unknown item keeps its place.
+        unknown_for: Seconds for which an unknown item keeps its slot.
         halted: Set when nothing more is to be sent.
         closing: Set when nothing more is to be waited for, either.
         unrecorded: Jobs that the journal does not have yet.
@@ -61,7 +61,7 @@ class RunContext:
     session: AgentJobsSession
     entries: Entries
     throttles: CreateThrottles
-    places: Places
+    slots: Slots
     max_sending: asyncio.Semaphore
     timeout: float | None
     unknown_for: float
@@ -77,7 +77,7 @@ class ItemRun:
     Attributes:
         state: Where its row is: planned, sending or created.
         since: Loop time of the last change of `state`.
-        place: Its place among those of `max_active`, which it keeps until `leave_place`.
+        slot: Its slot among those of `max_active`, which it keeps until `leave_slot`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
         lease: For how long that claim is certain to be this owner's; `None` where nobody can take it away.
@@ -86,10 +86,10 @@ class ItemRun:
     """
 
     row: JournalRow
-    means: RunContext
+    context: RunContext
     state: State
     since: float
-    place: Place
+    slot: Slot
     ref: JobRef | str | None = None
     claim: str | None = None
     lease: Lease | None = None
@@ -99,13 +99,13 @@ class ItemRun:
     _failures: int = 0
 
     @classmethod
-    def of(cls, row: JournalRow, means: RunContext) -> "ItemRun":
-        """Return the course of a row that is planned or created."""
+    def of(cls, row: JournalRow, context: RunContext) -> "ItemRun":
+        """Return the item of a row that is planned or created."""
         ref: JobRef | str | None = row.job_id
         if row.job_id is not None and row.project_id is not None:
             ref = JobRef(row.project_id, row.job_id)
-        place = means.places.enter(row.project_id or means.session.project_id)
-        return cls(row, means, row.state, _now(), place, ref)
+        slot = context.slots.enter(row.project_id or context.session.project_id)
+        return cls(row, context, row.state, _now(), slot, ref)
 
     async def run(self) -> BatchResult | None:
         """Return the result; `None` when somebody else took the row, or when nothing more is to be done.
@@ -122,9 +122,9 @@ class ItemRun:
         finally:
             self.over = True
 
-    def leave_place(self) -> None:
-        """Release the place; one of an unknown item stays taken for a while, since its agent may be at work."""
-        self.means.places.leave(self.place, self.means.unknown_for if self.state is State.UNKNOWN else 0.0)
+    def leave_slot(self) -> None:
+        """Release the slot; one of an unknown item stays taken for a while, since its agent may be at work."""
+        self.context.slots.leave(self.slot, self.context.unknown_for if self.state is State.UNKNOWN else 0.0)
 
     async def _run(self) -> BatchResult | None:
         target: AgentJob | JobRef | str | None = self.ref
@@ -134,38 +134,40 @@ class ItemRun:
                 return sent
             if isinstance(sent, AgentJob):
                 target = sent
-            elif self.means.halted.is_set() or self.leaving:
+            elif self.context.halted.is_set() or self.leaving:
                 return None
-        if self.leaving or self.means.closing.is_set():
+        if self.leaving or self.context.closing.is_set():
             return None
-        await self.means.places.take(self.place, has_job=True)
+        await self.context.slots.take(self.slot, has_job=True)
         return await self._wait(target)
 
     async def _send(self) -> AgentJob | BatchResult | Exception | NoRoom | None:
         """Send the create once: return the job, a result, `None`, or the reason why it is to be sent later.
 
-        The order is: the throttle, a slot of `max_active`, a slot of `max_sending`, the durable claim; then a check
-        that neither creates nor the run were held back meanwhile; only then the first byte. An item waiting for the
-        throttle holds no slot, so that no other item waits for it.
+        The order is: the throttle of the project, a slot of `max_active`, the throttle of all projects, a slot of
+        `max_sending`, the durable claim; then a check that neither creates nor the run were held back meanwhile; only
+        then the first byte, and last the durable outcome. An item that waits for its project holds nothing that an
+        item of another project needs: neither a slot nor a part of a rate for all.
         """
-        permit = await self.means.throttles.take(self.place.project)
+        permit = await self.context.throttles.take(self.slot.project)
         if permit is None:
             return None
         try:
-            await self.means.places.take(self.place)
-            async with self.means.max_sending:
+            await self.context.slots.take(self.slot)
+            await permit.take_common()
+            async with self.context.max_sending:
                 return await self._send_by(permit) if self._may_go(permit) else _HELD_BACK
         finally:
             permit.refund()
             if self.state is State.PLANNED:
-                self.means.places.put_back(self.place)
+                self.context.slots.put_back(self.slot)
 
     async def _send_by(self, permit: Permit) -> AgentJob | BatchResult | Exception | NoRoom | None:
         # From here on nobody may cancel lightly: see `Batch.aclose`.
         self._is(State.SENDING)
         self.claim = None  # an earlier one says nothing about what is asked for now
-        lease = self.lease = self.means.entries.lease()
-        claimed = await self.means.entries.claim(self.row.key, self._project())
+        lease = self.lease = self.context.entries.lease()
+        claimed = await self.context.entries.claim(self.row.key, self._project())
         if not isinstance(claimed, str):
             return self._held_back(claimed)
         self.claim = claimed
@@ -181,7 +183,7 @@ class ItemRun:
         return await self._failed(answer)
 
     def _may_go(self, permit: Permit) -> bool:
-        return permit.is_current and not self.leaving and not self.means.halted.is_set()
+        return permit.is_current and not self.leaving and not self.context.halted.is_set()
 
     async def _claimed_too_late(self) -> Exception:
         """Release a claim whose owner may have been taken for dead since it was asked for; it is asked for anew."""
@@ -194,8 +196,8 @@ class ItemRun:
         """Hold creates of this project, or all, back until there may be room, or the limits may have been raised."""
         self._is(State.PLANNED)
         if room is not None:
-            throttles = self.means.throttles
-            pace = throttles.common if room.project_id is None else throttles.of(self.place.project)
+            throttles = self.context.throttles
+            pace = throttles.common if room.project_id is None else throttles.of(self.slot.project)
             pace.defer(min(room.wait, _LONGEST_HOLD_SECONDS))
         return room
 
@@ -203,7 +205,7 @@ class ItemRun:
         """Create the job, or return the error; the throttles hear of it at once, before any other create goes."""
         started = _now()
         try:
-            job = await self.means.session.create_job(
+            job = await self.context.session.create_job(
                 self.row.prompt,
                 project_id=self._project(),
                 timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
@@ -218,12 +220,12 @@ class ItemRun:
         finally:
             permit.spend()  # cancelled: the service may have counted it
         self._spent += _now() - started
-        self.means.throttles.accept(permit)
+        self.context.throttles.accept(permit)
         return job
 
     def _throttle(self, permit: Permit, error: Exception) -> None:
         """Hold other creates back after an error of one."""
-        throttles, outcome = self.means.throttles, _outcome(error)
+        throttles, outcome = self.context.throttles, _outcome(error)
         if _is_held_off(error):
             throttles.mark_definite(permit, counts=False)
             throttles.pause(permit.project, self._pause(error), error)
@@ -245,29 +247,29 @@ class ItemRun:
         return min(_FIRST_PAUSE * 2.0 ** min(self._failures, _MOST_DOUBLINGS), _LONGEST_PAUSE)
 
     async def _keep(self, job: AgentJob) -> None:
-        """Write the id down, to the end even when this course is cancelled."""
-        await self.means.unrecorded.record(self.row.key, job.ref, self._record(job))
+        """Write the id down, to the end even when this item is cancelled."""
+        await self.context.unrecorded.record(self.row.key, job.ref, self._record(job))
         self.ref = job.ref
         self._is(State.CREATED)
 
     async def _record(self, job: AgentJob) -> None:
-        if not (await self.means.entries.mark_created(self.row.key, job.ref) or await self._is_kept(job)):
+        if not (await self.context.entries.mark_created(self.row.key, job.ref) or await self._is_kept(job)):
             raise JournalError("journal: somebody else changed the row meanwhile", "locked")
 
     async def _is_kept(self, job: AgentJob) -> bool:
         """Return whether the row has the id already: a commit may have been told twice."""
-        return (await self.means.entries.get_many([self.row.key]))[self.row.key].job_id == job.id
+        return (await self.context.entries.get_many([self.row.key]))[self.row.key].job_id == job.id
 
     async def _failed(self, error: Exception) -> BatchResult | Exception | None:
         """Record a create that gave no job, and decide whether it goes again."""
         outcome = _outcome(error)
         if outcome not in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT}:
-            await self.means.entries.mark_unknown(self.row.key, error, claim=self.claim)
+            await self.context.entries.mark_unknown(self.row.key, error, claim=self.claim)
             self._is(State.UNKNOWN)
             return self._result(Outcome.UNKNOWN, error)
         again = _is_held_off(error) or isinstance(error, AuthError) or outcome is CreateOutcome.NOT_SENT
         if not again:
-            await self.means.entries.mark_rejected(self.row.key, error, claim=self.claim)
+            await self.context.entries.mark_rejected(self.row.key, error, claim=self.claim)
             self._is(State.REJECTED)
             return self._result(Outcome.REJECTED, error)
         if _is_withheld(error):
@@ -278,7 +280,7 @@ class ItemRun:
         return None if isinstance(error, AuthError) else await self._postponed(error)
 
     async def _planned_again(self, error: Exception | None) -> None:
-        await self.means.entries.release_claim(self.row.key, error, claim=self.claim)
+        await self.context.entries.release_claim(self.row.key, error, claim=self.claim)
         self._is(State.PLANNED)
 
     async def _postponed(self, error: Exception) -> BatchResult | Exception:
@@ -288,7 +290,7 @@ class ItemRun:
         pause = self._pause(error)
         self._failures += 1
         if _is_held_off(error):
-            await self.means.entries.pause(pause, self.place.project)
+            await self.context.entries.pause(pause, self.slot.project)
             return error
         self._spent += pause
         return error if self._left() > 0 else self._result(Outcome.TIMED_OUT, error)
@@ -297,10 +299,10 @@ class ItemRun:
         left = self._left()
         timeout = None if left == float("inf") else max(left, _LEAST_TIME)
         try:
-            job = await self.means.session.watch(target, timeout=timeout)
+            job = await self.context.session.watch(target, timeout=timeout)
         except Exception as error:  # noqa: BLE001 - each item has its own fate, a get_job's own errors included
             return await self._unfinished(error)
-        await self.means.entries.mark_ended(self.row.key, job)
+        await self.context.entries.mark_ended(self.row.key, job)
         return BatchResult(self.row.item, Outcome(job.status), job, None, job.ref)
 
     async def _unfinished(self, error: Exception) -> BatchResult:
@@ -308,9 +310,9 @@ class ItemRun:
             raise error
         if isinstance(error, NotFoundError):
             # Beyond its grace: the session has ridden out what may pass.
-            await self.means.entries.abandoned(self.row.key, f"its job is gone: {error.message}")
+            await self.context.entries.abandoned(self.row.key, f"its job is gone: {error.message}")
             return self._result(Outcome.FAILED, error)
-        await self.means.entries.record_error(self.row.key, error)
+        await self.context.entries.record_error(self.row.key, error)
         if isinstance(error, WaitTimeoutError):
             return self._result(Outcome.TIMED_OUT, error, error.last_job)
         return self._result(Outcome.UNFINISHED, error)
@@ -319,10 +321,10 @@ class ItemRun:
         return BatchResult(self.row.item, outcome, job, error, self.ref if isinstance(self.ref, JobRef) else None)
 
     def _project(self) -> str | None:
-        return self.row.project_id or self.means.session.project_id
+        return self.row.project_id or self.context.session.project_id
 
     def _left(self) -> float:
-        return float("inf") if self.means.timeout is None else self.means.timeout - self._spent
+        return float("inf") if self.context.timeout is None else self.context.timeout - self._spent
 
     def _is(self, state: State) -> None:
         self.state, self.since = state, _now()

@@ -40,25 +40,28 @@ class ActiveItem:
 class ItemTasks:
     """The courses of items, by their tasks."""
 
-    def __init__(self, means: RunContext) -> None:
-        self.means = means
-        self._courses: dict[asyncio.Task[None], ItemRun] = {}
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        self._runs: dict[asyncio.Task[None], ItemRun] = {}
 
     def __len__(self) -> int:
-        return len(self._courses)
+        return len(self._runs)
 
     def begin(
-        self, row: JournalRow, run: Callable[[ItemRun], Coroutine[Any, Any, None]], context: Context | None = None
+        self,
+        row: JournalRow,
+        run: Callable[[ItemRun], Coroutine[Any, Any, None]],
+        caller_context: Context | None = None,
     ) -> asyncio.Task[None]:
-        """Start an item that is planned or created, in a copy of `context` or of the current one; return its task."""
-        course = ItemRun.of(row, self.means)
-        task = asyncio.create_task(run(course), context=None if context is None else context.copy())
-        self._courses[task] = course
+        """Start an item that is planned or created, in a copy of `caller_context` or the current context."""
+        item = ItemRun.of(row, self.context)
+        task = asyncio.create_task(run(item), context=None if caller_context is None else caller_context.copy())
+        self._runs[task] = item
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._courses[task]
+        del self._runs[task]
         if not task.cancelled():
             task.exception()  # of many that fail, callers get one; nobody is to hear that the others were not retrieved
 
@@ -66,67 +69,63 @@ class ItemTasks:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()
         return [
-            ActiveItem(
-                course.row.key, course.state, now - course.since, course.ref if isinstance(course.ref, JobRef) else None
-            )
-            for course in self._courses.values()
-            if not course.over
+            ActiveItem(item.row.key, item.state, now - item.since, item.ref if isinstance(item.ref, JobRef) else None)
+            for item in self._runs.values()
+            if not item.over
         ]
 
     def states(self) -> Counter[State]:
         """Count the items under way by their states."""
-        return Counter(course.state for course in self._courses.values() if not course.over)
+        return Counter(item.state for item in self._runs.values() if not item.over)
 
     def next_create(self) -> float | None:
         """Return the seconds until the next create may go; `None` when that depends on one that is under way."""
-        due = self.means.throttles.next_at(self._waiting_projects())
-        if due is None:
-            return None
-        place_at = self.means.places.next_free_at or 0.0
-        return max(max(due, place_at) - asyncio.get_running_loop().time(), 0.0)
+        due = [self._next_create_of(project) for project in self._waiting_projects()]
+        known = [at for at in due or [self._next_create_of(self.context.session.project_id)] if at is not None]
+        return max(min(known) - asyncio.get_running_loop().time(), 0.0) if known else None
+
+    def _next_create_of(self, project: str | None) -> float | None:
+        at = self.context.throttles.next_at(project)
+        return None if at is None else max(at, self.context.slots.next_free_at(project) or at)
 
     def paused_by(self) -> Exception | None:
         """Return why creates of items that wait are held back; `None` when nothing but a rate does so."""
-        return self.means.throttles.paused_by(self._waiting_projects())
+        return self.context.throttles.paused_by(self._waiting_projects())
 
     def _waiting_projects(self) -> set[str | None]:
-        return {
-            course.place.project
-            for course in self._courses.values()
-            if course.state is State.PLANNED and not course.over
-        }
+        return {item.slot.project for item in self._runs.values() if item.state is State.PLANNED and not item.over}
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""
-        return {course.place.project for course in self._courses.values() if not course.over}
+        return {item.slot.project for item in self._runs.values() if not item.over}
 
     async def ended(self) -> None:
         """Wait until all that has begun so far has ended."""
-        if self._courses:
-            await asyncio.wait(list(self._courses))
+        if self._runs:
+            await asyncio.wait(list(self._runs))
 
     def halt(self) -> None:
         """Stop sending: cancel the items that wait for their create."""
-        self.means.halted.set()
+        self.context.halted.set()
         current = asyncio.current_task()
-        for task, course in self._courses.items():
-            if course.state is State.PLANNED and not course.over and task is not current:
+        for task, item in self._runs.items():
+            if item.state is State.PLANNED and not item.over and task is not current:
                 task.cancel()
 
     def fail(self) -> None:
         """Stop sending, and end the waits. Creates under way go on to their responses, and no further."""
-        self.means.closing.set()
+        self.context.closing.set()
         self.halt()
         current = asyncio.current_task()
-        self.leave([task for task, course in self._courses.items() if not course.over and task is not current])
+        self.leave([task for task, item in self._runs.items() if not item.over and task is not current])
 
     def leave(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Cancel these items, except creates under way, which go on to their responses, and no further."""
         for task in tasks:
-            course = self._courses.get(task)
-            if course is not None:
-                course.leaving = True
-                if course.state is not State.SENDING:
+            item = self._runs.get(task)
+            if item is not None:
+                item.leaving = True
+                if item.state is not State.SENDING:
                     task.cancel()
 
     async def drain(self, *others: asyncio.Task[None], grace: float = GRACE) -> None:
@@ -134,10 +133,10 @@ class ItemTasks:
 
         The journal gets 3 s more to take what is known, or half a second where `grace` is 0.
         """
-        self.means.closing.set()
+        self.context.closing.set()
         self.halt()
-        sending = [task for task, course in self._courses.items() if course.state is State.SENDING]
-        self.leave(list(self._courses))
+        sending = [task for task, item in self._runs.items() if item.state is State.SENDING]
+        self.leave(list(self._runs))
         try:
             if sending:
                 await asyncio.wait(sending, timeout=grace)
@@ -145,23 +144,23 @@ class ItemTasks:
             try:
                 await self._cut(others, _SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
             finally:
-                await self.means.unrecorded.close()
+                await self.context.unrecorded.close()
 
     async def _cut(self, others: Iterable[asyncio.Task[None]], patience: float) -> None:
         """Cancel what is left, and keep that nobody knows what became of the creates that this cuts off.
 
         A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's.
         """
-        sending = [course for course in self._courses.values() if course.state is State.SENDING]
-        left = [*self._courses, *others]
+        sending = [item for item in self._runs.values() if item.state is State.SENDING]
+        left = [*self._runs, *others]
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
         error = AgentJobsError("the run was left before the answer came")
-        claimed = [course for course in sending if course.claim is not None]
-        lost = (self.means.entries.mark_unknown(course.row.key, error, claim=course.claim) for course in claimed)
+        claimed = [item for item in sending if item.claim is not None]
+        lost = (self.context.entries.mark_unknown(item.row.key, error, claim=item.claim) for item in claimed)
         # A row that stays `sending` becomes unknown when its owner has gone.
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                await asyncio.gather(*lost, self.means.entries.flush(), return_exceptions=True)
+                await asyncio.gather(*lost, self.context.entries.flush(), return_exceptions=True)

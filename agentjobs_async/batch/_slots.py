@@ -1,147 +1,196 @@
-"""The places of `max_active`: who has one, who waits for one, and which ones unknown items keep."""
+"""The slots of `max_active`: which items have one, which wait for one, and which ones unknown items keep."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextvars import Context
+from heapq import heappop, heappush
 from typing import Final
 
 from attrs import define, field
 
 from agentjobs_async._validation import MAX_COUNT
 
-__all__ = ["Place", "Places"]
+__all__ = ["Slot", "Slots"]
 
 _SLACK_SECONDS: Final = 1e-3  # loops run timers a moment early
 
 
 @define(eq=False)
-class Place:
-    """One item's: it waits for its place, has it, and leaves."""
+class Slot:
+    """The slot of one item: the item waits for it, takes it, and leaves."""
 
     project: str | None
     taken: bool = field(default=False, init=False)
     left: bool = field(default=False, init=False)
 
 
-class Places:
-    """So many items may have an agent at once.
+_Waiter = tuple[Slot, asyncio.Future[None]]
+_Kept = list[tuple[float, asyncio.TimerHandle]]  # a heap: loop time of the end, its timer
 
-    Items wait for their creates without a place, so that a project that is held back keeps no place from another one.
+
+class Slots:
+    """Bound how many items have an agent at once.
+
+    An item that waits for its create holds no slot, so that a project that is held back keeps none from another one.
+    An unknown item keeps its slot for a time, since its agent may be at work. For its own project such a slot counts
+    whole; for any other project all of them together count as half of `count` at most, so that an outage of one project
+    does not stop the others.
+
+    Free slots go to the projects by turns, and within a project to the item that has waited for longest.
 
     Args:
-        count: How many; `None` for any number.
-        on_change: Called after every change, except for an item that enters.
+        count: The number of slots; `None` for no bound.
+        on_change: Called after every change, except when an item enters.
     """
 
     def __init__(self, count: int | None, on_change: Callable[[], None] = lambda: None) -> None:
         self._count = MAX_COUNT if count is None else count
-        self._order = asyncio.Lock()
-        self._changed = asyncio.Event()
         self._on_change = on_change
         self._taken = 0
         self._waiting: Counter[str | None] = Counter()
-        self._numbers = 0
-        self._kept: dict[int, tuple[float, asyncio.TimerHandle]] = {}
+        # By project. The order of the keys is the order of turns: a project that was served moves to the end.
+        self._queues: dict[str | None, deque[_Waiter]] = {}
+        self._kept: dict[str | None, _Kept] = {}
         self._closed = False
 
     @property
     def unclaimed(self) -> int:
-        """How many places no item under way has; unknown ones may keep some of these."""
+        """The number of slots that no item under way has; unknown items may keep some of these."""
         return self._count - self._taken
 
-    @property
-    def free(self) -> int:
-        """How many places nobody has."""
-        return self._count - self._taken - len(self._kept)
+    def free(self, project: str | None) -> int:
+        """Return how many more items of a project may take a slot; 0 or less while none may."""
+        own = len(self._kept.get(project, ()))
+        others = sum(map(len, self._kept.values())) - own
+        return self.unclaimed - own - min(others, self._count // 2)
 
     def waiting(self) -> Iterator[tuple[str | None, int]]:
-        """Return how many items wait without a place, by project."""
+        """Return how many items wait without a slot, by project."""
         return iter(list(self._waiting.items()))
 
     def has_room(self, project: str | None) -> bool:
-        """Return whether one more item of a project may wait for a place."""
+        """Return whether one more item of a project may wait for a slot."""
         return self._taken + self._waiting[project] < self._count
 
     def has_room_for_job(self) -> bool:
-        """Return whether an item may begin that has a job already."""
+        """Return whether an item that has a job already may begin."""
         return self._taken + self._waiting.total() < self._count
 
-    @property
-    def next_free_at(self) -> float | None:
-        """Loop time at which an unknown item gives its place back, where no place is free; `None` without one."""
-        return min(until for until, _ in self._kept.values()) if self._kept and self.free <= 0 else None
+    def next_free_at(self, project: str | None) -> float | None:
+        """Return the loop time at which a kept slot frees one for a project; `None` if one is free, or none is kept."""
+        if self.free(project) > 0:
+            return None
+        others = sorted(until for key, kept in self._kept.items() if key != project for until, _ in kept)
+        # Beyond half of all slots, one that another project gives back frees none.
+        counted = others[max(len(others) - self._count // 2, 0) :]
+        return min([*counted[:1], *(until for until, _ in self._kept.get(project, ()))], default=None)
 
-    def enter(self, project: str | None) -> Place:
-        """Begin an item, which waits until it takes its place."""
+    def enter(self, project: str | None) -> Slot:
+        """Begin an item, which waits until it takes its slot."""
         self._waiting[project] += 1
-        return Place(project)
+        return Slot(project)
 
-    async def take(self, place: Place, *, has_job: bool = False) -> None:
-        """Wait for a place; an item that has a job takes one at once, since its agent is at work already."""
-        if place.taken:
+    async def take(self, slot: Slot, *, has_job: bool = False) -> None:
+        """Wait for a slot; an item that has a job takes one at once, since its agent is at work already.
+
+        When this call is cancelled the slot may be taken all the same: `put_back` or `leave` has to follow.
+        """
+        if slot.taken:
             return
-        if not has_job:
-            await self._one_is_free()
-        place.taken = True
-        self._taken += 1
-        self._leave_queue(place.project)
-        self._tell()
+        if has_job or (slot.project not in self._queues and self.free(slot.project) > 0):
+            self._take(slot)
+            self._on_change()
+            return
+        waiter = (slot, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(slot.project, deque()).append(waiter)
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            self._discard(slot.project, waiter)
+            raise
 
-    def put_back(self, place: Place) -> None:
+    def put_back(self, slot: Slot) -> None:
         """Return an item whose create was not sent to those that wait."""
-        if place.taken:
-            place.taken = False
-            self._waiting[place.project] += 1
+        if slot.taken:
+            slot.taken = False
+            self._waiting[slot.project] += 1
             self._taken -= 1
-            self._tell()
+            self._grant()
 
-    def leave(self, place: Place, keep_for: float = 0.0) -> None:
-        """End an item; the place that it had stays taken for `keep_for` seconds."""
-        if place.left:
+    def leave(self, slot: Slot, keep_for: float = 0.0) -> None:
+        """End an item; the slot that it had stays taken for `keep_for` seconds."""
+        if slot.left:
             return
-        place.left = True
-        if not place.taken:
-            self._leave_queue(place.project)
+        slot.left = True
+        if not slot.taken:
+            self._stop_waiting(slot.project)
         else:
             self._taken -= 1
             if keep_for > 0:
-                self.keep(keep_for)
-        self._tell()
+                self.keep(slot.project, keep_for)
+        self._grant()
 
-    def keep(self, seconds: float) -> None:
-        """Keep a place for an unknown item, for `seconds`; nothing once closed, since no item takes one any more."""
+    def keep(self, project: str | None, seconds: float) -> None:
+        """Keep a slot for an unknown item of a project, for `seconds`; do nothing once closed."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        self._numbers += 1
-        number = self._numbers
-        timer = loop.call_at(until + _SLACK_SECONDS, self._end_keeping, number, context=Context())
-        self._kept[number] = (until, timer)
+        timer = loop.call_at(until + _SLACK_SECONDS, self._end_keeping, project, context=Context())
+        heappush(self._kept.setdefault(project, []), (until, timer))
 
     def close(self) -> None:
-        """Cancel the timers of all kept places. Items that become unknown while a run is left arm none."""
+        """Cancel the timers of all kept slots. Items that become unknown while a run is left start none."""
         self._closed = True
-        for _, timer in self._kept.values():
-            timer.cancel()
+        for kept in self._kept.values():
+            for _, timer in kept:
+                timer.cancel()
 
-    async def _one_is_free(self) -> None:
-        # One after the other: whoever came first gets the next one.
-        async with self._order:
-            while self.free <= 0:
-                self._changed.clear()
-                await self._changed.wait()
+    def _end_keeping(self, project: str | None) -> None:
+        kept = self._kept[project]
+        heappop(kept)  # the timers of a project run in the order of its heap, so that this one is its own
+        if not kept:
+            del self._kept[project]
+        self._grant()
 
-    def _leave_queue(self, project: str | None) -> None:
+    def _grant(self) -> None:
+        """Assign free slots to items that wait, then report the change that made room."""
+        granted = True
+        while granted and self.unclaimed > 0:
+            granted = False
+            for project in list(self._queues):
+                if self.free(project) > 0:
+                    granted = True
+                    slot, waiter = self._next(project)
+                    if (
+                        not waiter.cancelled()
+                    ):  # it was cancelled in this turn of the loop, and has not removed itself yet
+                        self._take(slot)
+                        waiter.set_result(None)
+        self._on_change()
+
+    def _take(self, slot: Slot) -> None:
+        slot.taken = True
+        self._taken += 1
+        self._stop_waiting(slot.project)
+
+    def _next(self, project: str | None) -> _Waiter:
+        """Remove the first waiter of a project, whose next turn comes after those of all others."""
+        queue = self._queues.pop(project)
+        first = queue.popleft()
+        if queue:
+            self._queues[project] = queue
+        return first
+
+    def _discard(self, project: str | None, waiter: _Waiter) -> None:
+        queue = self._queues.get(project, deque())
+        if waiter in queue:
+            queue.remove(waiter)
+            if not queue:
+                del self._queues[project]
+
+    def _stop_waiting(self, project: str | None) -> None:
         self._waiting[project] -= 1
         if not self._waiting[project]:
             del self._waiting[project]
-
-    def _end_keeping(self, number: int) -> None:
-        del self._kept[number]
-        self._tell()
-
-    def _tell(self) -> None:
-        self._changed.set()
-        self._on_change()

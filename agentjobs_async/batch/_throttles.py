@@ -25,34 +25,41 @@ class Permit:
     project: str | None
     _own: CreateThrottle
     _common: CreateThrottle
-    _holds: tuple[int, int]
+    _own_holds: int
+    _common_holds: int | None = field(default=None, init=False)
     _open: bool = field(default=True, init=False)
 
     @property
     def is_current(self) -> bool:
         """Whether the create may still go."""
-        return self._holds == (self._own.holds, self._common.holds)
+        return (self._own_holds, self._common_holds) == (self._own.holds, self._common.holds)
+
+    async def take_common(self) -> None:
+        """Wait until a create of any project may go, too."""
+        self._common_holds = await self._common.take()
 
     def spend(self) -> None:
         """Count a create that the service answered, or may have."""
         if self._open:
             self._open = False
             self._own.spent()
-            self._common.spent()
+            if self._common_holds is not None:
+                self._common.spent()
 
     def refund(self) -> None:
         """Forget a create that never reached the service; nothing happens when it is counted already."""
         if self._open:
             self._open = False
             self._own.refund()
-            self._common.refund()
+            if self._common_holds is not None:
+                self._common.refund()
 
     def mark_unknown(self, error: Exception) -> bool:
         """Count a create of which nobody knows what became of it; return whether creates are held back from now on."""
         self.spend()
         asked = error.retry_after if isinstance(error, CreateOutcomeUnknownError) else None
         retry_after = min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-        return self._own.unknown(self._holds[0], error, retry_after)
+        return self._own.unknown(self._own_holds, error, retry_after)
 
 
 class CreateThrottles:
@@ -100,20 +107,8 @@ class CreateThrottles:
         `Permit.spend` or `Permit.refund` has to follow.
         """
         own = self.of(project)
-        while True:
-            holds = await own.take()
-            if holds is None:
-                return None
-            try:
-                common_holds = await self.common.take()
-            except BaseException:
-                own.refund()
-                raise
-            assert common_holds is not None  # noqa: S101 - only projects are refused
-            permit = Permit(project, own, self.common, (holds, common_holds))
-            if permit.is_current:
-                return permit
-            permit.refund()  # held back while it waited for the other creates
+        holds = await own.take()
+        return None if holds is None else Permit(project, own, self.common, holds)
 
     def accept(self, permit: Permit) -> None:
         """Count a create that gave a job."""
@@ -161,25 +156,19 @@ class CreateThrottles:
 
     def may_go(self, project: str | None) -> bool:
         """Return whether a create of a project may go right now."""
-        due = self._next_at(project)
+        due = self.next_at(project)
         return due is not None and due <= asyncio.get_running_loop().time() and not self.is_refused(project)
 
-    def next_at(self, projects: Collection[str | None]) -> float | None:
-        """Return when the next create of some projects may go; `None` when that depends on one that is under way."""
-        known = [due for project in projects if (due := self._next_at(project)) is not None]
-        if known:
-            return min(known)
-        return None if projects else self.common.next_at
+    def next_at(self, project: str | None) -> float | None:
+        """Return when the next create of a project may go; `None` when that depends on one that is under way."""
+        own = self._paces[project].next_at if project in self._paces else self.common.next_at
+        common = self.common.next_at
+        return None if own is None or common is None else max(own, common)
 
     def paused_by(self, projects: Collection[str | None]) -> Exception | None:
         """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
         found = (self._paces[project].paused_by for project in projects if project in self._paces)
         return self.common.paused_by or next((reason for reason in found if reason is not None), None)
-
-    def _next_at(self, project: str | None) -> float | None:
-        own = self._paces[project].next_at if project in self._paces else self.common.next_at
-        common = self.common.next_at
-        return None if own is None or common is None else max(own, common)
 
 
 def _named(project: str | None) -> str:

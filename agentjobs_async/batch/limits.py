@@ -94,7 +94,8 @@ class FleetLimits:
         max_active: How many items may have an agent at work; `None` for any number.
         create_rate: How many creates may go in any span of time, of each project or of all; `None` for any number.
         unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
-            all, `None` for as long as it is unknown.
+            all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
+            them together count as half of `max_active` at most, rounded down.
 
     Raises:
         InvalidInputError: One of them makes no sense.

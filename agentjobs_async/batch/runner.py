@@ -13,7 +13,7 @@ from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError,
 from agentjobs_async.batch._feed import Feed
 from agentjobs_async.batch._item_run import ItemRun, RunContext
 from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
-from agentjobs_async.batch._slots import Places
+from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
@@ -88,8 +88,11 @@ def run_batch(
         max_failures: After so many failed, rejected or unknown results nothing more is begun; `None` for any number.
         limit: How many items may be begun that have no job yet; `None` for any number.
         max_sending: How many creates are under way at once: what one crash can leave unknown.
-        unknown_for: Seconds for which an unknown item keeps its place of `max_active`, since its agent may be at work,
-            also in runs that follow; 0 for not at all. Settling it in the journal frees its place for the next run.
+        unknown_for: Seconds for which an unknown item keeps its slot of `max_active`, since its agent may be at work,
+            also in runs that follow; 0 for not at all. Settling it in the journal frees its slot for the next run. For
+            its own project such a slot counts whole. For any other project all of them together count as half of
+            `max_active` at most, rounded down, so that others go on during an outage of one project: until its slots
+            are free again, up to `max_active` plus half of it, rounded up, may have an agent.
 
     Raises:
         InvalidInputError: An argument makes no sense.
@@ -139,15 +142,15 @@ class Batch(AsyncIterator[BatchResult]):
         if self._tasks or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         self._journal.entries.mask(self._session.mask)
-        places = Places(self._limits.max_active, self._on_change)
-        for age in await self._unknown_ages():
-            places.keep(self._limits.unknown_for - age)
-        self._courses = ItemTasks(
+        slots = Slots(self._limits.max_active, self._on_change)
+        for project, age in await self._unknown_ages():
+            slots.keep(project or self._session.project_id, self._limits.unknown_for - age)
+        self._item_tasks = ItemTasks(
             RunContext(
                 self._session,
                 self._journal.entries,
                 await self._throttles(),
-                places,
+                slots,
                 asyncio.Semaphore(self._limits.max_sending),
                 self._limits.timeout,
                 self._limits.unknown_for,
@@ -155,7 +158,7 @@ class Batch(AsyncIterator[BatchResult]):
                 asyncio.Event(),
             )
         )
-        self._feed = Feed(self._courses, self._items, self._limits.limit, self._run, self._give)
+        self._feed = Feed(self._item_tasks, self._items, self._limits.limit, self._run, self._give)
         reading = asyncio.create_task(self._feed.read(self._journal.take_interrupted()))
         self._tasks = [reading, asyncio.create_task(self._end_results(reading))]
         return self
@@ -163,7 +166,7 @@ class Batch(AsyncIterator[BatchResult]):
     def _on_change(self) -> None:
         self._feed.on_change()
 
-    async def _unknown_ages(self) -> list[float]:
+    async def _unknown_ages(self) -> list[tuple[str | None, float]]:
         seconds, most = self._limits.unknown_for, self._limits.max_active
         return await self._journal.entries.unknown_ages(seconds, most) if seconds > 0 else []
 
@@ -200,7 +203,7 @@ class Batch(AsyncIterator[BatchResult]):
         if result is None:
             raise StopAsyncIteration
         if isinstance(result, JournalError):
-            self._courses.means.unrecorded.mark_raised(result)
+            self._item_tasks.context.unrecorded.mark_raised(result)
         raise result
 
     async def aclose(self) -> None:
@@ -217,8 +220,8 @@ class Batch(AsyncIterator[BatchResult]):
         self._over = True
         self._drop_results()
         if self._tasks:
-            self._courses.means.places.close()
-            await self._courses.drain(*self._tasks, grace=grace)
+            self._item_tasks.context.slots.close()
+            await self._item_tasks.drain(*self._tasks, grace=grace)
         self._drop_results()
         self._results.put_nowait(None)  # a reader in another task may be waiting
 
@@ -229,14 +232,14 @@ class Batch(AsyncIterator[BatchResult]):
             InvalidInputError: It does not run yet.
         """
         self._check_runs()
-        states = self._courses.states()
+        states = self._item_tasks.states()
         return BatchStats(
             waiting=states[State.PLANNED],
             active=states[State.SENDING] + states[State.CREATED],
-            next_create=self._courses.next_create(),
+            next_create=self._item_tasks.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=self._failed_enough,
-            paused_by=self._courses.paused_by(),
+            paused_by=self._item_tasks.paused_by(),
         )
 
     def active(self) -> list[ActiveItem]:
@@ -246,7 +249,7 @@ class Batch(AsyncIterator[BatchResult]):
             InvalidInputError: It does not run yet.
         """
         self._check_runs()
-        return self._courses.active()
+        return self._item_tasks.active()
 
     def _check_runs(self) -> None:
         if not self._tasks:
@@ -266,19 +269,19 @@ class Batch(AsyncIterator[BatchResult]):
         fault = self._fault_of(reading)
         if isinstance(fault, JournalError):
             self._fail(fault)
-        await self._courses.ended()
-        await self._results.put(self._whole_fault() or self._courses.means.throttles.refusal or fault)
+        await self._item_tasks.ended()
+        await self._results.put(self._whole_fault() or self._item_tasks.context.throttles.refusal or fault)
 
     def _fault_of(self, beginning: asyncio.Task[None]) -> BaseException | None:
         if not beginning.cancelled():
             return beginning.exception()
-        if self._courses.means.halted.is_set():
+        if self._item_tasks.context.halted.is_set():
             return None
         return AgentJobsError("the items ended early: their iterator was cancelled")
 
     def _whole_fault(self) -> Exception | None:
         """Return the first fault of an item; a fault of the journal names all jobs that it does not have."""
-        unrecorded = self._courses.means.unrecorded
+        unrecorded = self._item_tasks.context.unrecorded
         journal_first = sorted(self._faults, key=lambda fault: not isinstance(fault, JournalError))
         faults = journal_first if unrecorded else self._faults
         first = faults[0] if faults else None
@@ -286,20 +289,20 @@ class Batch(AsyncIterator[BatchResult]):
 
     def _unrecorded_fault(self) -> JournalError | None:
         """Return the error that names the jobs which the journal does not have, unless a caller has got it already."""
-        if not self._tasks or self._courses.means.unrecorded.all_raised:
+        if not self._tasks or self._item_tasks.context.unrecorded.all_raised:
             return None
         fault = next((fault for fault in self._faults if isinstance(fault, JournalError)), None)
-        return self._courses.means.unrecorded.raised(fault)
+        return self._item_tasks.context.unrecorded.raised(fault)
 
-    async def _run(self, course: ItemRun) -> None:
+    async def _run(self, item: ItemRun) -> None:
         try:
-            result = await course.run()
+            result = await item.run()
             if result is not None:
                 await self._give(result)
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
             self._fail(error)
         finally:
-            course.leave_place()
+            item.leave_slot()
 
     async def _give(self, result: BatchResult) -> None:
         self._outcomes[result.outcome] += 1
@@ -311,11 +314,11 @@ class Batch(AsyncIterator[BatchResult]):
         """End the run with an error, which comes out when creates under way have had their answers."""
         self._faults.append(error)
         self._halt()
-        self._courses.fail()
+        self._item_tasks.fail()
 
     def _halt(self) -> None:
         """Begin nothing more, and let go what waits for its create."""
-        self._courses.halt()
+        self._item_tasks.halt()
         if self._tasks[0] is not asyncio.current_task():
             self._tasks[0].cancel()
 

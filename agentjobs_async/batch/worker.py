@@ -10,7 +10,7 @@ from typing import Final, Self
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._item_run import ItemRun, RunContext
 from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
-from agentjobs_async.batch._slots import Places
+from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._throttles import CreateThrottles
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.journal import Journal
@@ -59,7 +59,7 @@ class BatchWorker:
         self.journal = journal
         self._on_result = on_result
         self._outcomes: Counter[Outcome] = Counter()
-        self._courses: ItemTasks | None = None
+        self._item_tasks: ItemTasks | None = None
         self._closing_at: float | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,18 +67,18 @@ class BatchWorker:
         entries.mask(self._session.mask)
         throttles = CreateThrottles(None, refused_for=_REFUSED_SECONDS)
         max_sending = asyncio.Semaphore(limits.max_sending)
-        means = RunContext(
+        context = RunContext(
             self._session,
             entries,
             throttles,
-            Places(None),
+            Slots(None),
             max_sending,
             limits.timeout,
             unknown_for=0.0,
             halted=asyncio.Event(),
             closing=asyncio.Event(),
         )
-        self._courses = ItemTasks(means)
+        self._item_tasks = ItemTasks(context)
         return self
 
     async def __aexit__(
@@ -104,13 +104,13 @@ class BatchWorker:
         Raises:
             JournalError: The journal could not take jobs that were created; it names them, and the log does.
         """
-        if self._courses is None:
+        if self._item_tasks is None:
             return
         self.start_closing()
         assert self._closing_at is not None  # noqa: S101 - that is what the line above is for
         gone_by = asyncio.get_running_loop().time() - self._closing_at
-        await self._courses.drain(grace=max(GRACE - gone_by, _LEAST_GRACE_SECONDS))
-        unrecorded = self._courses.means.unrecorded
+        await self._item_tasks.drain(grace=max(GRACE - gone_by, _LEAST_GRACE_SECONDS))
+        unrecorded = self._item_tasks.context.unrecorded
         if not unrecorded.all_raised:
             raise unrecorded.raised(None)
 
@@ -131,52 +131,52 @@ class BatchWorker:
             SessionClosedError: The session was closed.
             InvalidInputError: The worker is not open.
         """
-        courses = self._open
+        item_tasks = self._open
         rows = await self.journal.entries.get_many(keys)
         to_do = [key for key, row in rows.items() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
             await self.journal.entries.follow(to_do)
-        begun = [courses.begin(row, self._run) for row in rows.values() if row.state in _TO_DO]
+        begun = [item_tasks.begin(row, self._run) for row in rows.values() if row.state in _TO_DO]
         try:
             if begun:
                 await asyncio.wait(begun)
         except asyncio.CancelledError:
-            courses.leave(begun)
+            item_tasks.leave(begun)
             raise
         for task in begun:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 raise self._named(fault)
         if await self._is_refused_altogether():
-            courses.halt()
-            assert courses.means.throttles.refusal is not None  # noqa: S101 - that is what was asked
-            raise courses.means.throttles.refusal
+            item_tasks.halt()
+            assert item_tasks.context.throttles.refusal is not None  # noqa: S101 - that is what was asked
+            raise item_tasks.context.throttles.refusal
         return await self.journal.entries.unended(keys)
 
     def stats(self) -> BatchStats:
         """Return a snapshot."""
-        states = Counter[State]() if self._courses is None else self._courses.states()
+        states = Counter[State]() if self._item_tasks is None else self._item_tasks.states()
         return BatchStats(
             waiting=states[State.PLANNED],
             active=states[State.SENDING] + states[State.CREATED],
-            next_create=None if self._courses is None else self._courses.next_create(),
+            next_create=None if self._item_tasks is None else self._item_tasks.next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=False,
-            paused_by=None if self._courses is None else self._courses.paused_by(),
+            paused_by=None if self._item_tasks is None else self._item_tasks.paused_by(),
         )
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way."""
-        return [] if self._courses is None else self._courses.active()
+        return [] if self._item_tasks is None else self._item_tasks.active()
 
     @property
     def _open(self) -> ItemTasks:
-        if self._courses is None:
+        if self._item_tasks is None:
             raise InvalidInputError("the worker is not open: use it inside of async with BatchWorker(...)")
-        return self._courses
+        return self._item_tasks
 
     async def _is_refused_altogether(self) -> bool:
         """Return whether the service has refused the key, and nothing else could go; once only."""
-        throttles, halted = self._open.means.throttles, self._open.means.halted
+        throttles, halted = self._open.context.throttles, self._open.context.halted
         if throttles.refusal is None or throttles.succeeded or halted.is_set():
             return False
         entries = self.journal.entries
@@ -186,21 +186,21 @@ class BatchWorker:
 
     def _named(self, fault: BaseException) -> BaseException:
         """Return `fault`; one of the journal names all jobs that it does not have."""
-        unrecorded = self._open.means.unrecorded
+        unrecorded = self._open.context.unrecorded
         if not isinstance(fault, JournalError) or unrecorded.all_raised:
             return fault
         return unrecorded.raised(fault)
 
-    async def _run(self, course: ItemRun) -> None:
+    async def _run(self, item: ItemRun) -> None:
         try:
-            result = await course.run()
+            result = await item.run()
         except JournalError:
             raise
         except AgentJobsError:
             self._open.halt()  # every other item would meet the same
             raise
         finally:
-            course.leave_place()
+            item.leave_slot()
         if result is None:
             return
         self._outcomes[result.outcome] += 1

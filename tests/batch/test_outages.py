@@ -110,8 +110,38 @@ async def test_an_outage_of_one_project(file_journal: Journal, *, blocks: bool) 
     assert service.agents.total() >= 80
 
 
-async def test_unknown_items_keep_their_places(file_journal: Journal) -> None:
-    """An unknown item keeps its place of max_active for unknown_for seconds, since its agent may be at work."""
+@pytest.mark.parametrize("rate", [None, Rate(1, per=0.5, scope="all")])
+@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("max_active", [1, 2, 5])
+async def test_an_outage_leaves_slots_to_other_projects(
+    file_journal: Journal, max_active: int, rate: Rate | None, *, planned: bool
+) -> None:
+    """While unknown items of one project keep all slots that it may have, another project is worked off."""
+    service = Service(lambda _, project, __: gateway(503, 30.0) if project == "bad" else None, duration=10.0)
+    todo = of_projects(20, "bad", "good", blocks=True)
+    if planned:
+        await file_journal.add(todo)
+        todo = []
+    run = run_batch(service.session, todo, journal=file_journal, max_active=max_active, create_rate=rate)
+    async with run as batch:
+        done = [result async for result in of_project(batch, "good", 20)]
+    assert {result.outcome for result in done} == {"completed"}
+    assert service.times["good"][-1] < 300
+    assert len(service.times["bad"]) <= max_active
+
+
+async def of_project(batch: Batch, project: str, count: int) -> AsyncIterator[BatchResult]:
+    """Return the first `count` results of a project."""
+    async for result in batch:
+        if result.item.project_id == project:
+            yield result
+            count -= 1
+            if not count:
+                return
+
+
+async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
+    """An unknown item keeps its slot of max_active for unknown_for seconds, since its agent may be at work."""
     service = Service(lambda prompt, *_: gateway(504) if prompt in {"p0", "p1"} else None, takes=0.0)
     await run(service, items(4), file_journal, max_active=2, unknown_for=100.0)
     first, second, third, fourth = service.times[None]
@@ -121,7 +151,7 @@ async def test_unknown_items_keep_their_places(file_journal: Journal) -> None:
 
 
 async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
-    """What became unknown in an earlier run keeps its place for the rest of its time; what has a job is followed."""
+    """What became unknown in an earlier run keeps its slot for the rest of its time; what has a job is followed."""
     wall = asyncio.get_running_loop().time
     file_journal.entries._clock = lambda: 1e6 + wall()
     service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0)
@@ -316,8 +346,8 @@ async def test_a_worker_whose_key_is_wrong(file_journal: Journal) -> None:
     assert set(states(await file_journal.rows()).values()) == {"planned"}
 
 
-async def test_a_place_of_a_long_job(file_journal: Journal) -> None:
-    """What waits for a place is begun when an item ends, and no more are active than allowed, over all projects."""
+async def test_a_slot_of_a_long_job(file_journal: Journal) -> None:
+    """What waits for a slot is begun when an item ends, and no more are active than allowed, over all projects."""
     service = Service(lambda *_: None, duration=30)
     most = 0
     async with run_batch(service.session, of_projects(6, "a", "b", "c"), journal=file_journal, max_active=4) as batch:

@@ -2,77 +2,141 @@ import asyncio
 
 import pytest
 
-from agentjobs_async.batch._slots import Places
+from agentjobs_async.batch._slots import Slot, Slots
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_first_come_first_served() -> None:
-    """Places go to those who wait in their order; one that is cancelled takes none."""
-    places = Places(1)
-    waiting = [places.enter(name) for name in "abc"]
-    tasks = [asyncio.ensure_future(places.take(place)) for place in waiting]
+    """Within a project slots go to items in the order of arrival; one that is cancelled takes none."""
+    slots = Slots(1)
+    waiting = [slots.enter("a") for _ in range(3)]
+    tasks = [asyncio.ensure_future(slots.take(slot)) for slot in waiting]
     await asyncio.sleep(1)
-    assert [place.taken for place in waiting] == [True, False, False]
+    assert [slot.taken for slot in waiting] == [True, False, False]
     tasks[1].cancel()
-    places.leave(waiting[1])
-    places.leave(waiting[0])
+    slots.leave(waiting[1])
+    slots.leave(waiting[0])
     await asyncio.sleep(1)
-    assert [place.taken for place in waiting] == [True, False, True]
-    assert places.free == 0
+    assert [slot.taken for slot in waiting] == [True, False, True]
+    assert slots.free("a") == 0
 
 
 async def test_each_project_for_itself() -> None:
-    """As many items of each project may wait as there are places that nobody has taken."""
-    places = Places(2)
-    first = places.enter("a")
-    places.enter("a")
-    assert (places.has_room("a"), places.has_room("b"), places.has_room_for_job()) == (False, True, False)
-    await places.take(first)
-    places.enter("b")
-    assert not places.has_room("b")
-    assert dict(places.waiting()) == {"a": 1, "b": 1}
+    """As many items of each project may wait as there are slots that nobody has taken."""
+    slots = Slots(2)
+    first = slots.enter("a")
+    slots.enter("a")
+    assert (slots.has_room("a"), slots.has_room("b"), slots.has_room_for_job()) == (False, True, False)
+    await slots.take(first)
+    slots.enter("b")
+    assert not slots.has_room("b")
+    assert dict(slots.waiting()) == {"a": 1, "b": 1}
 
 
-async def test_a_place_that_is_put_back() -> None:
-    """Who puts a place back waits again, and leaving twice changes nothing."""
+async def test_a_slot_that_is_put_back() -> None:
+    """Who puts a slot back waits again, and leaving twice changes nothing."""
     changes = []
-    places = Places(1, lambda: changes.append(places.free))
-    place = places.enter("a")
-    await places.take(place)
-    places.put_back(place)
-    assert (places.free, dict(places.waiting())) == (1, {"a": 1})
-    await places.take(place)
-    places.leave(place)
-    places.leave(place)
-    assert (places.free, dict(places.waiting()), changes) == (1, {}, [0, 1, 0, 1])
+    slots = Slots(1, lambda: changes.append(slots.free("a")))
+    slot = slots.enter("a")
+    await slots.take(slot)
+    slots.put_back(slot)
+    assert (slots.free("a"), dict(slots.waiting())) == (1, {"a": 1})
+    await slots.take(slot)
+    slots.leave(slot)
+    slots.leave(slot)
+    assert (slots.free("a"), dict(slots.waiting()), changes) == (1, {}, [0, 1, 0, 1])
 
 
-async def test_places_that_are_kept() -> None:
-    """A place that is kept frees itself; who has a job already does not wait for that."""
-    places, loop = Places(1), asyncio.get_running_loop()
-    places.keep(100)
-    assert places.next_free_at == loop.time() + 100
-    place = places.enter("a")
-    await places.take(place, has_job=True)
-    places.leave(place, keep_for=200)
+async def test_slots_that_are_kept() -> None:
+    """A slot that is kept frees itself; who has a job already does not wait for that."""
+    slots, loop = Slots(1), asyncio.get_running_loop()
+    slots.keep("a", 100)
+    assert slots.next_free_at("a") == loop.time() + 100
+    slot = slots.enter("a")
+    await slots.take(slot, has_job=True)
+    slots.leave(slot, keep_for=200)
     await asyncio.sleep(101)
-    assert places.next_free_at == loop.time() + 99
-    place = places.enter("a")
-    await places.take(place)
+    assert slots.next_free_at("a") == loop.time() + 99
+    slot = slots.enter("a")
+    await slots.take(slot)
     assert loop.time() == pytest.approx(200, abs=0.01)
-    assert places.next_free_at is None
-    places.keep(50)
-    places.close()
+    assert slots.next_free_at("a") is None
+    slots.keep("a", 50)
+    slots.close()
     await asyncio.sleep(100)
-    assert places.free == -1
+    assert slots.free("a") == -1
 
 
-async def test_places_of_a_run_that_is_left() -> None:
-    """An item that ends as unknown while its run is left keeps no place: no timer holds the run."""
-    places = Places(1)
-    place = places.enter("a")
-    await places.take(place)
-    places.close()
-    places.leave(place, keep_for=600)
-    assert (places.free, places.next_free_at) == (1, None)
+async def test_slots_of_a_run_that_is_left() -> None:
+    """An item that ends as unknown while its run is left keeps no slot: no timer holds the run."""
+    slots = Slots(1)
+    slot = slots.enter("a")
+    await slots.take(slot)
+    slots.close()
+    slots.leave(slot, keep_for=600)
+    assert (slots.free("a"), slots.next_free_at("a")) == (1, None)
+
+
+async def taken(slots: Slots, names: str) -> str:
+    """Let items of these projects wait in this order; return their projects in the order in which they got a slot."""
+    order = []
+
+    async def work(slot: Slot) -> None:
+        await slots.take(slot)
+        order.append(str(slot.project))
+        await asyncio.sleep(1)
+        slots.leave(slot)
+
+    await asyncio.gather(*(work(slots.enter(name)) for name in names))
+    return "".join(order)
+
+
+async def test_projects_by_turns() -> None:
+    """Slots go to the projects by turns, however many items of one wait; the first one is free."""
+    assert await taken(Slots(1), "aaaabbc") == "aabcaba"
+
+
+async def test_a_project_whose_slots_are_kept() -> None:
+    """A project that waits for kept slots does not hold up another one that came later."""
+    slots = Slots(4)
+    for _ in range(4):
+        slots.keep("a", 100)
+    assert await taken(slots, "aabb") == "bbaa"
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 1), (5, 3)])
+async def test_slots_that_another_project_keeps(count: int, left: int) -> None:
+    """Slots that unknown items keep count whole for their project, and as half of all at most for any other one."""
+    slots, loop = Slots(count), asyncio.get_running_loop()
+    for number in range(count):
+        slots.keep("a", 100 + number)
+    slots.keep("b", 50)
+    assert slots.free("a") == -min(1, count // 2)
+    assert (slots.free("b"), slots.free("c")) == (left - 1, left)
+    for _ in range(left):
+        await slots.take(slots.enter("c"))
+    assert slots.free("c") == 0
+    # Of what others keep, only the last half counts: the first one to go changes nothing.
+    expected = sorted([50, *(100 + number for number in range(count))])[-(count // 2) :] if count > 1 else [None]
+    at = slots.next_free_at("c")
+    assert (None if at is None else at - loop.time()) == expected[0]
+    slots.close()
+
+
+async def test_a_waiter_cancelled_as_it_gets_its_slot() -> None:
+    """An item that is cancelled in the turn in which a slot becomes free loses no slot, before or after that."""
+    for cancels_first in (True, False):
+        slots = Slots(1)
+        first, second, third = (slots.enter("a") for _ in range(3))
+        await slots.take(first)
+        tasks = [asyncio.ensure_future(slots.take(slot)) for slot in (second, third)]
+        await asyncio.sleep(0)
+        if cancels_first:
+            tasks[0].cancel()
+        slots.leave(first)
+        tasks[0].cancel()
+        await asyncio.wait([tasks[0]])
+        slots.leave(second)
+        await tasks[1]
+        assert (third.taken, slots.free("a")) == (True, 0)

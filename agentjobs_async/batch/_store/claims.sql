@@ -6,6 +6,8 @@
 CREATE INDEX agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
     WHERE state IN ('sending', 'created');
 CREATE INDEX agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
+CREATE INDEX agentjobs_entries_unknown_by_project ON agentjobs_entries ((coalesce(project_id, '')), updated_at)
+    WHERE state = 'unknown';
 -- Items of an owner that may have died: planned again, though their chunk may have been done.
 CREATE INDEX agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
 CREATE INDEX agentjobs_entries_by_project ON agentjobs_entries ((coalesce(project_id, '')), sent_at)
@@ -21,6 +23,10 @@ DECLARE
     moment constant double precision := coalesce(given_now, date_part('epoch', clock_timestamp()));
     limits agentjobs_fleet;
     counted bigint;
+    kept_after double precision; -- an unknown row counts as active if it became unknown within these two
+    kept_before double precision;
+    kept bigint;
+    kept_by_others bigint;
     places bigint;
     last_sent double precision;
 BEGIN
@@ -35,17 +41,32 @@ BEGIN
     -- Each count ends at its limit, and reads an index that holds nothing else.
     IF limits.max_active IS NOT NULL THEN
         SELECT count(*) INTO counted FROM (
-            (SELECT FROM agentjobs_entries WHERE state IN ('sending', 'created') LIMIT limits.max_active)
-            UNION ALL
-            (SELECT FROM agentjobs_entries WHERE state = 'unknown' AND limits.unknown_for IS NULL
-                LIMIT limits.max_active)
-            UNION ALL
-            (SELECT FROM agentjobs_entries
-                WHERE state = 'unknown' AND updated_at > moment - limits.unknown_for AND updated_at < moment + skew
-                LIMIT limits.max_active)
+            SELECT FROM agentjobs_entries WHERE state IN ('sending', 'created') LIMIT limits.max_active
         ) AS active;
-        IF counted >= limits.max_active THEN
+        kept_after := coalesce(moment - limits.unknown_for, '-infinity');
+        kept_before := CASE WHEN limits.unknown_for IS NULL THEN 'infinity' ELSE moment + skew END;
+        SELECT count(*) INTO kept FROM (
+            SELECT FROM agentjobs_entries
+                WHERE state = 'unknown' AND coalesce(project_id, '') = its_project
+                    AND updated_at > kept_after AND updated_at < kept_before
+                LIMIT limits.max_active
+        ) AS unknown;
+        kept_by_others := 0;
+        -- Otherwise there is no room in any case; and those of this project that are skipped here are fewer than that.
+        IF kept < limits.max_active THEN
+            SELECT count(*) INTO kept_by_others FROM (
+                SELECT FROM agentjobs_entries
+                    WHERE state = 'unknown' AND coalesce(project_id, '') <> its_project
+                        AND updated_at > kept_after AND updated_at < kept_before
+                    LIMIT limits.max_active / 2
+            ) AS unknown;
+        END IF;
+        IF counted + kept + kept_by_others >= limits.max_active THEN
             wait := retry;
+            -- Another project, for which all that is kept counts as half of the limit at most, may have room.
+            IF counted + least(kept + kept_by_others, limits.max_active / 2) < limits.max_active THEN
+                of_project := its_project;
+            END IF;
             RETURN;
         END IF;
     END IF;

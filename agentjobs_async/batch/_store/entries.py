@@ -343,10 +343,13 @@ class Entries:
         found = await self._database.read(tables.sent_ages(self._clock(), seconds, most))
         return _legible(lambda: [(_text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
 
-    async def unknown_ages(self, seconds: float, most: int) -> list[float]:
-        """Return how many seconds ago the last rows became unknown, newest first; none older than `seconds`."""
+    async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+        """Return (project, how many seconds ago) for the last `most` rows of each project that became unknown.
+
+        The newest come first, and none is older than `seconds`.
+        """
         found = await self._database.read(tables.unknown_ages(self._clock(), seconds, most))
-        return _legible(lambda: [max(age, 0.0) for (age,) in found])
+        return _legible(lambda: [(_text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
 
     async def pause(self, seconds: float, project_id: str | None = None) -> None:
         """Record that the service wants no create of a project for `seconds`, for a run that comes after a restart."""

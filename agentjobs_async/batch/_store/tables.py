@@ -19,6 +19,7 @@ from sqlalchemy import (
     Numeric,
     Select,
     String,
+    Subquery,
     Table,
     Text,
     TypeDecorator,
@@ -343,11 +344,7 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
             for table in (ENTRIES, SENDS)
         )
     ).subquery()
-    newest = sends.c.sent_at.desc()
-    place = func.row_number().over(partition_by=sends.c.project_id, order_by=newest)
-    ranked = select(*sends.c, place.label("place")).subquery()
-    last = select(ranked.c.project_id, (moment - ranked.c.sent_at).label("age")).where(ranked.c.place <= most)
-    return last.order_by("age")
+    return _ages_of_newest(sends, moment, most)
 
 
 def keep_send(key: str) -> GenericInsert:
@@ -376,11 +373,25 @@ def delete_old_sends(now: Moment) -> Delete:
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
-    """Select how many seconds ago the last rows became unknown, newest first; none older than `seconds`."""
+    """Select (project, how many seconds ago) for the last rows of each project that became unknown, newest first.
+
+    Args:
+        now: The time by the journal's clock.
+        seconds: None older than that.
+        most: No more of one project than that.
+    """
     moment = _seconds(now)
     within = and_(_ROW.updated_at > moment - seconds, _ROW.updated_at < moment + _SKEW_SECONDS)
-    ages = select((moment - _ROW.updated_at).label("age")).where(_ROW.state == State.UNKNOWN, within)
-    return ages.order_by("age").limit(most)
+    unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, within).subquery()
+    return _ages_of_newest(unknown, moment, most)
+
+
+def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) -> Select[Any]:
+    """Select (project, age) of the `most` newest of each project in `times`, whose columns are project and time."""
+    project, time = times.c
+    rank = func.row_number().over(partition_by=project, order_by=time.desc()).label("rank")
+    ranked = select(project, (moment - time).label("age"), rank).subquery()
+    return select(ranked.c.project_id, ranked.c.age).where(ranked.c.rank <= most).order_by(ranked.c.age)
 
 
 def paused_until(table_insert: Insert, project: str, now: Moment, seconds: float) -> Insert:

@@ -190,17 +190,20 @@ async def test_owners_that_resolve_at_once(database: str) -> None:
 
 
 async def test_ages_of_unknown_rows(journal: Journal) -> None:
-    """The ages of rows that became unknown lately are told, newest first; no others."""
-    await journal.add(items(5))
+    """The ages of rows that became unknown lately are told, newest first, of each project; no others."""
+    await journal.add([*items(5), BatchItem("other", "p", "web")])
     now = 5_000_000.0
     for number, at in enumerate([now - 700, now - 20, now - 10, now - 5, now + 3600]):
         journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
         await move(journal, f"k{number}", State.SENDING)
         if number != 3:
             await move(journal, f"k{number}", State.UNKNOWN)
+    journal.entries._clock = lambda: now - 30
+    await move(journal, "other", State.SENDING)
+    await move(journal, "other", State.UNKNOWN)
     journal.entries._clock = lambda: now
-    assert await journal.entries.unknown_ages(600, 10) == [10, 20]
-    assert await journal.entries.unknown_ages(600, 1) == [10]
+    assert await journal.entries.unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
+    assert await journal.entries.unknown_ages(600, 1) == [(None, 10), ("web", 30)]
 
 
 async def test_pauses(journal: Journal) -> None:

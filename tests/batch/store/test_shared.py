@@ -214,6 +214,32 @@ async def test_the_unknown_count(database: str) -> None:
         assert await claim_all(journals) == []
 
 
+async def test_the_unknown_of_another_project(database: str) -> None:
+    """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
+    async with owners(database, 1, max_active=5) as (journal,):
+        entries = journal.entries
+        for number in range(5):
+            assert isinstance(await entries.claim(f"k{number}", "bad"), str)
+        for number in range(5):
+            await entries.mark_unknown(f"k{number}", ValueError("broke"))
+        assert await entries.claim("k5", "bad") == NoRoom(0.5, "bad")
+        assert [isinstance(await entries.claim(f"k{number}", "good"), str) for number in (6, 7, 8)] == [True] * 3
+        assert await entries.claim("k9", "good") == NoRoom(0.5)
+        assert await entries.claim("k9", "new") == NoRoom(0.5)
+        await journal.set_limits(FleetLimits(max_active=5, unknown_for=0.0))
+        assert isinstance(await entries.claim("k5", "bad"), str)
+
+
+async def test_a_limit_of_one(database: str) -> None:
+    """With a limit of one, an unknown row holds back its own project only."""
+    async with owners(database, 1, max_active=1, unknown_for=None) as (journal,):
+        entries = journal.entries
+        assert isinstance(await entries.claim("k0", "bad"), str)
+        await entries.mark_unknown("k0", ValueError("broke"))
+        assert await entries.claim("k1", "bad") == NoRoom(0.5, "bad")
+        assert isinstance(await entries.claim("k2", "good"), str)
+
+
 async def test_without_limits(database: str) -> None:
     """Without limits every item goes; limits are read as they were set."""
     rate = Rate(3, per=2.5)
