@@ -6,7 +6,7 @@ from ssl import SSLContext
 from typing import Final, NoReturn
 
 from agentjobs_async._cancel_scope import CancelScope, wait_until_left
-from agentjobs_async._http.responses import prompt_body
+from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.service import Service
 from agentjobs_async._http.transport import HttpTimeouts
 from agentjobs_async._http.urls import checked_base_url
@@ -20,6 +20,7 @@ from agentjobs_async._validation import (
     checked_flag,
     checked_id,
     checked_instance,
+    checked_prompt,
     checked_seconds,
     checked_timeout,
 )
@@ -169,26 +170,21 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             SessionClosedError: The session is closed, or was closed before the request was sent.
         """
         try:
-            project = self._project(project_id)
-            body = prompt_body(prompt)
-            seconds = checked_seconds("timeout", timeout)
-            again = checked_flag("retry", retry)
             if before_send is not None:
                 checked_observer("before_send", before_send)
+            request = CreateRequest(
+                self._project(project_id),
+                checked_prompt("prompt", prompt),
+                timeout=checked_seconds("timeout", timeout),
+                retry=checked_flag("retry", retry),
+                max_retry_after=self._policy.max_retry_after,
+                before_send=before_send,
+            )
             self._enter()
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
             raise
-        result = await self._service.create(
-            project,
-            body,
-            timeout=seconds,
-            retry=again,
-            max_retry_after=self._policy.max_retry_after,
-            hooks=self._hooks,
-            group=self._scopes,
-            before_send=before_send,
-        )
+        result = await self._service.create(request, self._hooks, self._scopes)
         if isinstance(result, Exception):
             raise result
         return result

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, checked_timeout, is_async
+from agentjobs_async._validation import (
+    checked_count,
+    checked_instance,
+    checked_prompt,
+    checked_seconds,
+    checked_timeout,
+    is_async,
+)
 from agentjobs_async.errors import InvalidInputError
 
 NO_SECONDS = [-1, -0.001, nan, inf, -inf, True, False, None, "5", b"5", 5j, [5], 10**400, -(10**400)]
@@ -116,3 +123,22 @@ def test_async(value: object) -> None:
 def test_not_async(value: object) -> None:
     """A plain callable is none of that."""
     assert not is_async(value)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (None, "prompt must be a string, not NoneType"),
+        (b"do it", "prompt must be a string, not bytes"),
+        (7, "prompt must be a string, not int"),
+        ("", "prompt is blank: it must say something"),
+        (" \t\r\n\u00a0\u2003", "prompt is blank: it must say something"),
+        ("ab\ud800", "prompt is not valid Unicode: character 3 is a lone surrogate"),
+        ("\udfff", "character 1 is"),
+    ],
+)
+def test_no_prompt(prompt: object, words: str) -> None:
+    """What can't arrive as it is is refused, saying what would be right, with no other error in the chain."""
+    with pytest.raises(InvalidInputError, match=words) as caught:
+        checked_prompt("prompt", prompt)
+    assert caught.value.__context__ is None

@@ -1,16 +1,19 @@
-"""One create: sent again only where nothing was started, and ending as exactly one of the four outcomes."""
+"""One create: repeated only while nothing was started, and ending as exactly one of the four outcomes."""
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
 import tenacity
+from attrs import frozen
 from yarl import URL
 
 from agentjobs_async._cancel_scope import CancelScope
-from agentjobs_async._http.responses import ResponseDecoder
-from agentjobs_async._http.transport import Progress, Transport
+from agentjobs_async._http.progress import Progress
+from agentjobs_async._http.responses import ResponseDecoder, prompt_body
+from agentjobs_async._http.transport import Transport
 from agentjobs_async.errors import (
     AgentJobsError,
     CreateOutcome,
@@ -22,119 +25,106 @@ from agentjobs_async.errors import (
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import CreateFailed, Hooks, JobCreated, logger
 
-__all__ = ["Create", "create_attempts"]
+__all__ = ["Create", "CreateRequest", "create_attempts", "may_repeat"]
+
+Result = AgentJob | AgentJobsError
+_SHOWN_DIGITS: Final = 12  # of a prompt's hash in the log: enough to find it among all prompts of a project
+
+
+@frozen
+class CreateRequest:
+    """The checked arguments of one `create_job`.
+
+    Attributes:
+        project_id: The project.
+        prompt: What the agent is to do.
+        timeout: Seconds within which the create ends, repetitions included.
+        retry: Whether a create that started nothing is repeated.
+        max_retry_after: The longest Retry-After, in seconds, that a repetition waits for.
+        before_send: Called right before the first byte of each try; returns whether it may be sent. `None` always may.
+    """
+
+    project_id: str
+    prompt: str
+    timeout: float
+    retry: bool
+    max_retry_after: float
+    before_send: Callable[[], bool] | None = None
 
 
 class Create:
-    """One create and how far it has come.
+    """One create, over all of its tries.
 
-    Args:
-        timeout: Seconds in which it ends, repetitions included.
-        retry: Whether what started nothing is tried again.
-        max_retry_after: Seconds of patience that a 429 may ask for.
-        before_send: Tells, right before the first byte of each try, whether that may still be sent; `None` is always.
+    No error is raised in here: a frame of this package that a traceback holds must never hold a response or the key.
     """
 
     def __init__(
-        self,
-        project_id: str,
-        url: URL,
-        body: bytes,
-        *,
-        timeout: float,
-        retry: bool,
-        max_retry_after: float,
-        hooks: Hooks,
-        before_send: Callable[[], bool] | None = None,
+        self, request: CreateRequest, url: URL, transport: Transport, decoder: ResponseDecoder, hooks: Hooks
     ) -> None:
-        self._project_id = project_id
+        self._request = request
         self._url = url
-        self._body = body
-        self._timeout = timeout
-        self._retry = retry
-        self._max_retry_after = max_retry_after
+        self._body = prompt_body(request.prompt)
+        self._transport = transport
+        self._decode = partial(decoder.create, project_id=request.project_id)
         self._hooks = hooks
-        self._progress = Progress(before_send)
-        self._last: AgentJobsError | None = None
+        self._progress = Progress(self._decode, request.before_send)
 
-    async def run(
-        self, transport: Transport, codec: ResponseDecoder, group: set[CancelScope]
-    ) -> AgentJob | AgentJobsError:
-        """Return the job, or the error with its outcome. While it lasts, its scope is in `group`."""
+    async def run(self, group: set[CancelScope]) -> Result:
+        """Return the job, or the error with its outcome. Until then its scope is in `group`."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        scope = CancelScope(started + self._timeout, group)
-        result: AgentJob | AgentJobsError | None = None
+        deadline = started + self._request.timeout
+        scope = CancelScope(deadline, group)
+        result: Result | None = None
         try:
             with scope:
-                result = await self._repeated(transport, codec, started + self._timeout if self._retry else started)
-            if result is None:
-                result = self._refusal(codec) or self._interrupted(scope)
+                result = await self._run_tries(clock, deadline)
         except asyncio.CancelledError as error:
-            self._report(CreateOutcome.REJECTED if self._refusal(codec) else self._outcome(), error)
+            self._report(self._progress.outcome, error)
             raise
-        finally:
-            self._progress.head = None  # its headers may repeat the key, and a cancellation's frames hold this object
-        if isinstance(result, AgentJob):
-            if self._hooks:
-                self._hooks.emit(JobCreated(result, clock() - started))
-        else:
+        if result is None:
+            result = self._interrupted(scope)
+        if isinstance(result, AgentJobsError):
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
+        elif self._hooks:
+            self._hooks.emit(JobCreated(result, clock() - started))
         return result
 
-    async def _repeated(
-        self, transport: Transport, codec: ResponseDecoder, deadline: float
-    ) -> AgentJob | AgentJobsError:
-        clock = asyncio.get_running_loop().time
-        try:
-            async for attempt in create_attempts(clock, deadline, self._max_retry_after):
-                with attempt:
-                    return await self._once(transport, codec)
-        except AgentJobsError as error:
-            error.__context__ = None
-            return error.with_traceback(None)
-        raise AssertionError("attempts end by a result or an error")  # pragma: no cover - tenacity never just ends
+    async def _run_tries(self, clock: Callable[[], float], deadline: float) -> Result:
+        """Return the result of the last try. Most creates need one: an engine of repetitions costs more than it."""
+        limit = self._request.max_retry_after
+        result = await self._try()
+        if not self._request.retry or not may_repeat(result, limit):
+            return result
+        async for attempt in create_attempts(clock, deadline, limit):
+            # Without `with attempt`, which would swallow a cancellation.
+            if attempt.retry_state.attempt_number > 1:  # the first one was made above
+                result = await self._try()
+            attempt.retry_state.set_result(result)
+        return result
 
-    async def _once(self, transport: Transport, codec: ResponseDecoder) -> AgentJob:
-        response = await transport.create(self._url, self._body, self._progress)
+    async def _try(self) -> Result:
+        response = await self._transport.create(self._url, self._body, self._progress)
         if isinstance(response, NotSentError):
             response.outcome = CreateOutcome.NOT_SENT
-            result: AgentJob | AgentJobsError = response
+            result: Result = response
         elif isinstance(response, AgentJobsError):
             result = self._unknown(response.message)
         else:
-            result = codec.create(response, self._project_id)
-        self._progress.may_have_left = False
-        if isinstance(result, AgentJobsError):
-            self._last = result
-            raise result
+            result = self._decode(response)
+        self._progress.end_try(result if isinstance(result, AgentJobsError) else None)
         return result
 
-    def _refusal(self, codec: ResponseDecoder) -> AgentJobsError | None:
-        """Return the refusal whose head is here, where the body that explains it was cut; `None` without one."""
-        head = self._progress.head
-        if head is None or not self._progress.may_have_left:
-            return None
-        result = codec.create(head, self._project_id)
-        return result if isinstance(result, AgentJobsError) and result.outcome is CreateOutcome.REJECTED else None
-
     def _interrupted(self, scope: CancelScope) -> AgentJobsError:
-        outcome = self._outcome()
+        """Return the error of a create that was cut, by its deadline or by the closing session."""
+        outcome, limit = self._progress.outcome, f"{self._request.timeout:g} s"
+        reason = scope.reason if isinstance(scope.reason, AgentJobsError) else None
         if outcome is CreateOutcome.UNKNOWN:
-            reason = scope.reason.message if isinstance(scope.reason, AgentJobsError) else None
-            return self._unknown(reason or f"no usable answer within {self._timeout:g} s")
-        error = scope.reason if isinstance(scope.reason, AgentJobsError) else self._last
-        error = error or NotSentError(f"nothing was sent: no connection within {self._timeout:g} s", "timeout")
+            return self._unknown(reason.message if reason is not None else f"no usable answer within {limit}")
+        late = NotSentError(f"nothing was sent: no connection within {limit}", "timeout")
+        error = reason or self._progress.refusal or late
         error.outcome = outcome
-        error.__context__ = None
-        return error.with_traceback(None)
-
-    def _outcome(self) -> CreateOutcome:
-        """Return the outcome if the create ended now, without a response."""
-        if self._progress.may_have_left:
-            return CreateOutcome.UNKNOWN
-        refused = self._last is not None and self._last.outcome is CreateOutcome.REJECTED
-        return CreateOutcome.REJECTED if refused else CreateOutcome.NOT_SENT
+        return error
 
     def _unknown(self, detail: str) -> CreateOutcomeUnknownError:
         status = self._progress.status
@@ -142,36 +132,50 @@ class Create:
 
     def _report(self, outcome: CreateOutcome, error: BaseException) -> None:
         if outcome is CreateOutcome.UNKNOWN:
-            prompt = sha256(self._body).hexdigest()[:12]
-            logger.warning("nobody knows whether a create started an agent (body sha256 %s...): %s", prompt, error)
+            digits = sha256(self._request.prompt.encode()).hexdigest()[:_SHOWN_DIGITS]
+            logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, error)
         if self._hooks:
-            self._hooks.emit(CreateFailed(self._project_id, outcome, error))
+            self._hooks.emit(CreateFailed(self._request.project_id, outcome, error))
 
 
-_CREATE_WAIT: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
+_REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
+_LASTING_REASONS: Final = frozenset(
+    {"certificate", "proxy", "withheld"}
+)  # of a NotSentError: each would fail again
+_BACKOFF: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
 """0.1 s, doubled at each try up to 10 s, and up to 0.1 s of jitter."""
 
 
-def create_attempts(clock: Callable[[], float], deadline: float, max_retry_after: float) -> tenacity.AsyncRetrying:
-    """Return the engine that repeats one create until the loop time `deadline`, and only if no agent was started.
+def may_repeat(result: object, max_retry_after: float) -> bool:
+    """Return whether `result` proves that no agent was started, and a repetition may end otherwise.
 
-    It repeats creates that were not sent (except after a bad certificate or a refusal by the proxy), and 429s and
-    5xx refusals whose Retry-After is within `max_retry_after` and the time left. The last error is raised unchanged.
+    That is a create that was not sent, except after a bad certificate or a refusal by the proxy or by `before_send`;
+    and a 429 or a 5xx of `create_refusals` whose Retry-After is at most `max_retry_after` seconds.
     """
-    refused = (RateLimitedError, ServerError)  # a create raises ServerError only for a status of create_refusals
+    if isinstance(result, _REFUSED):
+        return _retry_after(result) <= max_retry_after
+    return isinstance(result, NotSentError) and result.reason not in _LASTING_REASONS
 
-    def retry_after(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return (error.retry_after or 0.0) if isinstance(error, refused) else 0.0
 
-    def worth_repeating(error: BaseException) -> bool:
-        if isinstance(error, refused):
-            return (error.retry_after or 0.0) <= max_retry_after
-        return isinstance(error, NotSentError) and error.reason not in {"certificate", "proxy", "withheld"}
+def create_attempts(clock: Callable[[], float], deadline: float, max_retry_after: float) -> tenacity.AsyncRetrying:
+    """Return an engine of attempts, which ends when a result may not be repeated, or not before `deadline`.
 
+    Args:
+        clock: Returns the loop time.
+        deadline: Loop time before which the next attempt must start.
+        max_retry_after: As in `may_repeat`.
+    """
     return tenacity.AsyncRetrying(
-        wait=lambda state: max(retry_after(state), _CREATE_WAIT(state)),
-        retry=tenacity.retry_if_exception(worth_repeating),
+        wait=lambda state: max(_retry_after(_result(state)), _BACKOFF(state)),
+        retry=tenacity.retry_if_result(lambda result: may_repeat(result, max_retry_after)),
         stop=lambda state: clock() + state.upcoming_sleep >= deadline,
-        reraise=True,
+        retry_error_callback=_result,
     )
+
+
+def _result(state: tenacity.RetryCallState) -> object:
+    return None if state.outcome is None else state.outcome.result()
+
+
+def _retry_after(result: object) -> float:
+    return (result.retry_after or 0.0) if isinstance(result, _REFUSED) else 0.0

@@ -16,7 +16,7 @@ from agentjobs_async._http.api_key import MASK, ApiKey
 from agentjobs_async._http.headers import inflated, retry_after
 from agentjobs_async._http.strict_json import parse
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_count, checked_prompt
+from agentjobs_async._validation import checked_count
 from agentjobs_async.errors import (
     BY_STATUS,
     AgentJobsError,
@@ -63,14 +63,15 @@ class Response:
     body: bytes
     whole: bool = True
 
+    @property
+    def is_error(self) -> bool:
+        """Whether the status and the headers say what happened, so that the body only explains it."""
+        return self.status >= 300  # noqa: PLR2004 - the classes of HTTP itself
 
-def prompt_body(prompt: object) -> bytes:
-    """Return the body of a create: a JSON object in UTF-8 that holds the prompt unchanged.
 
-    Raises:
-        InvalidInputError: `prompt` is not a string, is empty or only white space, or has a lone surrogate.
-    """
-    return json.dumps({"prompt": checked_prompt("prompt", prompt)}, ensure_ascii=False).encode()
+def prompt_body(prompt: str) -> bytes:
+    """Return the body of a create: a JSON object in UTF-8 that holds the checked `prompt` unchanged."""
+    return json.dumps({"prompt": prompt}, ensure_ascii=False).encode()
 
 
 @frozen

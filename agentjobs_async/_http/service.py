@@ -1,6 +1,6 @@
 """The service over HTTP, one exchange per call: owns address, paths, key, decoder and connections."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from ssl import SSLContext
 from typing import Final
 
@@ -8,7 +8,7 @@ from yarl import URL
 
 from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.create import Create
+from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.responses import ResponseDecoder, checked_refusals
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import PathTemplate, checked_proxy
@@ -73,31 +73,10 @@ class Service:
         """Make the connection pools in the running loop, without any I/O. Idempotent."""
         self._transport.open()
 
-    async def create(
-        self,
-        project_id: str,
-        body: bytes,
-        *,
-        timeout: float,  # noqa: ASYNC109 - asyncio.timeout can't tell "not sent" from "unknown"
-        retry: bool,
-        max_retry_after: float,
-        hooks: Hooks,
-        group: set[CancelScope],
-        before_send: Callable[[], bool] | None = None,
-    ) -> AgentJob | AgentJobsError:
+    async def create(self, request: CreateRequest, hooks: Hooks, group: set[CancelScope]) -> AgentJob | AgentJobsError:
         """Return the job of one create, or the error with its outcome. Until then its scope is in `group`."""
-        url = self._create_path.url(project_id)
-        create = Create(
-            project_id,
-            url,
-            body,
-            timeout=timeout,
-            retry=retry,
-            max_retry_after=max_retry_after,
-            hooks=hooks,
-            before_send=before_send,
-        )
-        return await create.run(self._transport, self._decoder, group)
+        url = self._create_path.url(request.project_id)
+        return await Create(request, url, self._transport, self._decoder, hooks).run(group)
 
     async def read(self, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
         """Return the job as the service shows it now, or the error of this one exchange."""

@@ -6,8 +6,6 @@ exceptions, and the frames they came through, hold the request's headers and wit
 
 import asyncio
 import errno
-import io
-from collections.abc import Callable
 from math import inf
 from ssl import SSLContext
 from typing import Any, Final
@@ -20,6 +18,7 @@ from yarl import URL
 from agentjobs_async._cancel_scope import wait_until_left
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.connections import Pool, Resolver, asked_once
+from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_seconds
@@ -31,9 +30,8 @@ from agentjobs_async.errors import (
     ProtocolError,
     TransportError,
 )
-from agentjobs_async.telemetry import logger
 
-__all__ = ["HttpTimeouts", "Progress", "Transport", "checked_user_agent"]
+__all__ = ["HttpTimeouts", "Transport", "checked_user_agent"]
 
 
 def _seconds(instance: object, attribute: Any, value: object) -> None:
@@ -57,67 +55,8 @@ class HttpTimeouts:
     request: float = field(default=30.0, validator=_seconds)
 
 
-_SHOWN: Final = 300
-_ERROR_STATUS: Final = 300
-_EXPLANATION: Final = 1.0
-
-
-class Progress:
-    """How far one create has come: what it can be blamed for when it breaks.
-
-    Attributes:
-        may_have_left: Whether a byte of the request may have left. True unless aiohttp says otherwise.
-        status: The answer's status, once its head was here.
-        head: That answer without its body, once its head was here.
-    """
-
-    __slots__ = ("_before_send", "head", "may_have_left", "status")
-
-    def __init__(self, before_send: Callable[[], bool] | None = None) -> None:
-        self.may_have_left = False
-        self.status: int | None = None
-        self.head: Response | None = None
-        self._before_send = before_send
-
-    def start(self) -> None:
-        """Begin a try."""
-        self.may_have_left = True
-        self.status = None
-        self.head = None
-
-    def body(self, content: bytes) -> io.BytesIO:
-        """Return what aiohttp reads the request's body from; it sends the headers together with the first of it."""
-        return io.BytesIO(content) if self._before_send is None else _CheckedBody(content, self)
-
-    def check(self) -> None:
-        """Raise when the request must not be sent any more, right before its first byte."""
-        self.may_have_left = False
-        try:
-            allowed = self._before_send is None or self._before_send()
-        except Exception:  # noqa: BLE001 - whatever it raises, nothing is sent
-            logger.exception("before_send raised, and nothing is sent")
-            allowed = False
-        if not allowed:
-            raise _WithheldError
-        self.may_have_left = True
-
-
-class _WithheldError(Exception):
-    """The caller took the request back."""
-
-
-class _CheckedBody(io.BytesIO):
-    """A body that is read for the first time right before the first byte of its request leaves."""
-
-    def __init__(self, content: bytes, progress: Progress) -> None:
-        super().__init__(content)
-        self._progress: Progress | None = progress
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress.check()
-        return super().read(size)
+_SHOWN_BYTES: Final = 300  # of a foreign error's text
+_EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
 class Transport:
@@ -188,12 +127,12 @@ class Transport:
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
         """Return the answer to one POST of JSON over a fresh connection; the caller bounds its time."""
-        progress.start()
+        progress.start_try()
         try:
             return await self._received(
                 await self._creates.post(
                     url,
-                    data=progress.body(body),
+                    data=progress.request_body(body),
                     headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
                     timeout=self._create_timeout,
                     trace_request_ctx=progress,
@@ -208,20 +147,19 @@ class Transport:
         raise _bare(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
+        head = Response(response.status, response.headers, b"")
         if progress is not None:
-            progress.status = response.status
-            progress.head = Response(response.status, response.headers, b"")
-        explains = response.status >= _ERROR_STATUS
+            progress.take_head(head)
         try:
-            if explains:
+            if head.is_error:
                 # The status line and the headers already say what an error is; its body only explains.
-                async with asyncio.timeout(_EXPLANATION):
+                async with asyncio.timeout(_EXPLANATION_SECONDS):
                     body, whole = await _bounded(response.content, self._max_document_bytes)
             else:
                 body, whole = await _bounded(response.content, self._max_document_bytes)
         except Exception:
             response.close()
-            if not explains:
+            if not head.is_error:
                 raise
             body, whole = b"", True
         except BaseException:
@@ -232,8 +170,8 @@ class Transport:
         return Response(response.status, response.headers, body, whole)
 
     def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
-        words = one_line(self._key.mask(self._words(error)), _SHOWN)
-        if isinstance(error.__cause__, _WithheldError):
+        words = one_line(self._key.mask(self._words(error)), _SHOWN_BYTES)
+        if isinstance(error.__cause__, WithheldError):
             return NotSentError("nothing was sent: before_send said no", "withheld")
         reason = _not_sent_reason(error)
         if reason is not None or not may_have_left:

@@ -7,6 +7,7 @@ import ssl
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 from unittest.mock import Mock
@@ -110,11 +111,11 @@ async def test_what_aiohttp_should_not_raise(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_unknown_is_logged_without_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown create is logged, with a hash of its body by which to find it, and without the prompt."""
+    """An unknown create is logged, with the hash of its prompt by which to find it, and without the prompt."""
     async with Scripted(reply(500)) as server, server.session() as session:
         with pytest.raises(CreateOutcomeUnknownError):
             await session.create_job("Fix the secret thing")
-    assert "body sha256" in caplog.text
+    assert f"sha256 of its prompt: {sha256(b'Fix the secret thing').hexdigest()[:12]}..." in caplog.text
     assert "secret thing" not in caplog.text
 
 

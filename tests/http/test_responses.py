@@ -84,25 +84,6 @@ def test_prompt(prompt: str) -> None:
     assert json.loads(body.decode("utf-8")) == {"prompt": prompt}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "words"),
-    [
-        (None, "prompt must be a string, not NoneType"),
-        (b"do it", "prompt must be a string, not bytes"),
-        (7, "prompt must be a string, not int"),
-        ("", "prompt is blank: it must say something"),
-        (" \t\r\n\u00a0\u2003", "prompt is blank: it must say something"),
-        ("ab\ud800", "prompt is not valid Unicode: character 3 is a lone surrogate"),
-        ("\udfff", "character 1 is"),
-    ],
-)
-def test_no_prompt(prompt: object, words: str) -> None:
-    """What can't arrive as it is is refused, saying what would be right, with no other error in the chain."""
-    with pytest.raises(InvalidInputError, match=words) as caught:
-        prompt_body(prompt)
-    assert caught.value.__context__ is None
-
-
 # Documents.
 
 

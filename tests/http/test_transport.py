@@ -12,10 +12,19 @@ from unittest.mock import AsyncMock
 import pytest
 from yarl import URL
 
-from agentjobs_async import AgentJobsError, HttpTimeouts, InvalidInputError, NotSentError, ProtocolError, TransportError
+from agentjobs_async import (
+    AgentJobsError,
+    HttpTimeouts,
+    InvalidInputError,
+    NotSentError,
+    ProtocolError,
+    ServerError,
+    TransportError,
+)
 from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
-from agentjobs_async._http.transport import Progress, Transport
+from agentjobs_async._http.transport import Transport
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
 
 JOB = b'{"id": "job_1", "status": "active"}'
@@ -36,6 +45,10 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
         yield transport
     finally:
         await transport.aclose()
+
+
+def progress_of_one() -> Progress:
+    return Progress(lambda response: ServerError(response.status))
 
 
 async def read(server: Scripted, **settings: Any) -> Response | AgentJobsError:
@@ -172,7 +185,7 @@ async def test_reads_share_connections_and_creates_do_not() -> None:
         url = URL(server.base_url)
         for _ in range(2):
             await transport.read(url)
-            await transport.create(url, b"{}", Progress())
+            await transport.create(url, b"{}", progress_of_one())
     reads = [request.connection for request in server.requests if request.line.startswith("GET")]
     creates = [request.connection for request in server.requests if request.line.startswith("POST")]
     assert (reads, creates) == ([1, 1], [2, 3])
@@ -180,17 +193,17 @@ async def test_reads_share_connections_and_creates_do_not() -> None:
 
 async def test_progress_of_a_create() -> None:
     """A create that was answered may have left, and its status is known."""
-    progress = Progress()
+    progress = progress_of_one()
     async with Scripted(reply(503)) as server, opened() as transport:
         await transport.create(URL(server.base_url), b"{}", progress)
     assert (progress.may_have_left, progress.status) == (True, 503)
-    progress.start()
+    progress.start_try()
     assert (progress.may_have_left, progress.status) == (True, None)
 
 
 async def _failure(transport: Transport, url: str, progress: Progress | None = None) -> NotSentError:
     read = await transport.read(URL(url))
-    created = await transport.create(URL(url), b"{}", progress or Progress())
+    created = await transport.create(URL(url), b"{}", progress or progress_of_one())
     assert isinstance(read, NotSentError)
     assert isinstance(created, NotSentError)
     assert read.reason == created.reason
@@ -199,7 +212,7 @@ async def _failure(transport: Transport, url: str, progress: Progress | None = N
 
 async def test_refused() -> None:
     """A port on which nobody listens: nothing was sent."""
-    progress = Progress()
+    progress = progress_of_one()
     with loopback_socket() as sock:
         async with opened() as transport:
             assert (await _failure(transport, address(sock), progress)).reason == "refused"
@@ -230,7 +243,7 @@ async def test_surprise_while_connecting(monkeypatch: pytest.MonkeyPatch) -> Non
     fail = AsyncMock(side_effect=UnicodeError("label too long"))
     monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", fail)
     async with opened() as transport:
-        answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", Progress())
+        answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", progress_of_one())
     assert isinstance(answer, NotSentError)
     assert (answer.reason, answer.message) == ("connect", "nothing was sent to 127.0.0.1: label too long")
 
