@@ -13,10 +13,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
 from agentjobs_async._http.name_lookup import Names
+from agentjobs_async._http.progress import Progress
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.telemetry import RunApart
 
-__all__ = ["Pool", "Resolver", "asked_once"]
+__all__ = ["Pool", "Resolver", "asked_once", "create_under_way"]
 
 _PRIVATE: Final = {
     aiohttp.TCPConnector: ("_close", "_create_connection", "_release"),
@@ -76,6 +77,8 @@ class Connection(ResponseHandler):
         self.abort()
 
 
+create_under_way: Final[ContextVar[Progress | None]] = ContextVar("create under way", default=None)
+"""The create whose request is being sent. Traces, aiohttp's public way to learn of connections, cost it 20 µs more."""
 _MADE: ContextVar[list[Connection]] = ContextVar("connections made for the request under way")
 
 
@@ -113,7 +116,13 @@ class Pool(aiohttp.TCPConnector):
         return connection
 
     async def _create_connection(self, *arguments: Any) -> ResponseHandler:
-        return await RunApart(self._create_apart(*arguments))
+        progress = create_under_way.get()
+        if progress is None:
+            return await RunApart(self._create_apart(*arguments))
+        progress.may_have_left = False  # until there is a connection, and for good if there will be none
+        connection = await RunApart(self._create_apart(*arguments))
+        progress.may_have_left = True
+        return connection
 
     async def _create_apart(self, *arguments: Any) -> ResponseHandler:
         made: list[Connection] = []

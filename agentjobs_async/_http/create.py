@@ -139,9 +139,7 @@ class Create:
 
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
-_LASTING_REASONS: Final = frozenset(
-    {"certificate", "proxy", "withheld"}
-)  # of a NotSentError: each would fail again
+_LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError: each would fail again
 _BACKOFF: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
 """0.1 s, doubled at each try up to 10 s, and up to 0.1 s of jitter."""
 

@@ -32,6 +32,7 @@ from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfte
 
 __all__ = ["Headers", "Response", "ResponseDecoder", "checked_refusals", "prompt_body"]
 
+_PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _SHOWN_BYTES: Final = 200  # of an id within a message
 _EXCERPT_BYTES: Final = 65_536  # more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
@@ -71,7 +72,7 @@ class Response:
 
 def prompt_body(prompt: str) -> bytes:
     """Return the body of a create: a JSON object in UTF-8 that holds the checked `prompt` unchanged."""
-    return json.dumps({"prompt": prompt}, ensure_ascii=False).encode()
+    return f'{{"prompt": {_PLAIN_JSON.encode(prompt)}}}'.encode()
 
 
 @frozen

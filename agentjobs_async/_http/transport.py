@@ -17,7 +17,7 @@ from yarl import URL
 
 from agentjobs_async._cancel_scope import wait_until_left
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.connections import Pool, Resolver, asked_once
+from agentjobs_async._http.connections import Pool, Resolver, asked_once, create_under_way
 from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._text import one_line
@@ -94,16 +94,15 @@ class Transport:
         if not self._opened:
             names = Resolver()
             self._reads = self._client(Pool(names))
-            self._creates = self._client(Pool(names, force_close=True), [_told_progress()])
+            self._creates = self._client(Pool(names, force_close=True))
             self._read_options |= asked_once(self._reads)
 
-    def _client(self, pool: Pool, traces: list[aiohttp.TraceConfig] | None = None) -> aiohttp.ClientSession:
+    def _client(self, pool: Pool) -> aiohttp.ClientSession:
         client = aiohttp.ClientSession(
             connector=pool,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             auto_decompress=False,
-            trace_configs=traces,
         )
         self._opened[client] = pool
         return client
@@ -128,6 +127,7 @@ class Transport:
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
         """Return the answer to one POST of JSON over a fresh connection; the caller bounds its time."""
         progress.start_try()
+        token = create_under_way.set(progress)
         try:
             return await self._received(
                 await self._creates.post(
@@ -135,7 +135,6 @@ class Transport:
                     data=progress.request_body(body),
                     headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
                     timeout=self._create_timeout,
-                    trace_request_ctx=progress,
                     **self._create_options,
                 ),
                 progress,
@@ -144,6 +143,8 @@ class Transport:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
             return self._fault(error, url, may_have_left=progress.may_have_left)
+        finally:
+            create_under_way.reset(token)
         raise _bare(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
@@ -209,21 +210,6 @@ async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bo
         parts.append(await content.readany())
         size += len(parts[-1])
     return b"".join(parts)[:limit], size <= limit
-
-
-def _told_progress() -> aiohttp.TraceConfig:
-    """Learn of the moments before which nothing has left: a connection is being made, and not there yet."""
-
-    async def connecting(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
-        context.trace_request_ctx.may_have_left = False
-
-    async def connected(_client: aiohttp.ClientSession, context: Any, _event: object) -> None:
-        context.trace_request_ctx.may_have_left = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(connecting)
-    trace.on_connection_create_end.append(connected)
-    return trace
 
 
 _NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (

@@ -27,7 +27,6 @@ from agentjobs_async.errors import (
     AuthError,
     CreateOutcome,
     CreateOutcomeUnknownError,
-    InvalidInputError,
     NotFoundError,
     ProtocolError,
     RateLimitedError,
