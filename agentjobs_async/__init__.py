@@ -2,6 +2,7 @@
 #
 #   errors models      what goes wrong, what the service speaks of
 #   telemetry policy   hooks and events; when to ask again                             (tenacity)
+#   _observers         calls users' hooks and callbacks, and contains what they raise
 #   _documents         a job's document to a job                                       (cattrs)
 #   _http              one exchange: bytes and status; never when or how often         (aiohttp's client, yarl)
 #   _polling           when to ask, whom to notify; knows no HTTP

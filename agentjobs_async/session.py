@@ -11,6 +11,7 @@ from agentjobs_async._http.service import Service
 from agentjobs_async._http.transport import HttpTimeouts
 from agentjobs_async._http.urls import checked_base_url
 from agentjobs_async._loop_binding import LoopBinding
+from agentjobs_async._observers import Hooks, checked_observer
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader
 from agentjobs_async._polling.waits import Waits
@@ -27,7 +28,7 @@ from agentjobs_async._validation import (
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError, with_ref
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
-from agentjobs_async.telemetry import Hook, Hooks, checked_observer
+from agentjobs_async.telemetry import Hook
 
 __all__ = ["AgentJobsSession"]
 

@@ -1,17 +1,14 @@
-"""Hooks, the events that they are called with, and the logger of the package."""
+"""Events, the hooks that are called with them, and the logger of the package."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextvars import Context
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from attrs import frozen
 
-from agentjobs_async._validation import is_async
-from agentjobs_async.errors import CreateOutcome, InvalidInputError, WaitTimeoutError, describe
-from agentjobs_async.models import AgentJob, JobRef, JobStatus
+from agentjobs_async.errors import CreateOutcome, WaitTimeoutError, describe
+from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = [
     "CreateFailed",
@@ -22,66 +19,13 @@ __all__ = [
     "JobPolled",
     "LoggingHook",
     "PollFailed",
-    "RunApart",
     "WaitEnded",
     "WaitStarted",
-    "call_apart",
-    "call_in",
 ]
-
-
-T = TypeVar("T")
-
-
-def call_in(context: Context, call: Callable[[T], None], value: T) -> None:
-    """Call `call` with `value` in `context`, or in a copy while something runs in it already.
-
-    `call` must contain what its own callback raises.
-    """
-    try:
-        context.run(call, value)
-    except RuntimeError:  # entered already: a callback that runs in it ended its own wait, say
-        context.copy().run(call, value)
-
-
-def call_apart(call: Callable[[T], None], value: T) -> None:
-    """Call `call` with `value` in an empty context: it belongs to no caller."""
-    Context().run(call, value)
-
-
-class RunApart(Generic[T]):
-    """Awaits a coroutine in an empty context, in the task that awaits it: no other task, which could outlive it.
-
-    Whatever the coroutine makes that lasts (sockets, timers) keeps no variable of its caller alive.
-    """
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """Run the coroutine step by step."""
-        context, coroutine = Context(), self._coroutine
-        try:
-            awaited = context.run(coroutine.send, None)
-            while True:
-                try:
-                    value = yield awaited
-                except GeneratorExit:
-                    context.run(coroutine.close)
-                    raise
-                except BaseException as error:  # noqa: BLE001 - a cancellation, say: it is the coroutine's
-                    awaited = context.run(coroutine.throw, error)
-                else:
-                    awaited = context.run(coroutine.send, value)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 logger: Final = logging.getLogger("agentjobs_async")
 logger.addHandler(logging.NullHandler())
-
-_MAX_WARNINGS: Final = 100  # statuses that are logged: a server may make up any number
 
 
 @frozen
@@ -198,96 +142,6 @@ class Hook(Protocol):
     def __call__(self, event: Event, /) -> object:
         """Process `event`; the returned value is ignored."""
         ...
-
-
-def checked_observer(name: str, observer: object) -> None:
-    """Check a callable that is called with events or jobs; a coroutine function would never be awaited.
-
-    Raises:
-        InvalidInputError: `observer` is a class, not callable, or async.
-    """
-    if isinstance(observer, type):
-        raise InvalidInputError(f"{name} must be an instance, not the class itself: {observer.__name__}()")
-    if not callable(observer):
-        raise InvalidInputError(f"{name} must be callable, not {type(observer).__name__}")
-    if is_async(observer):
-        raise InvalidInputError(f"{name} must be a plain function: to await something, start a task in it")
-
-
-class GuardedCallback:
-    """Calls a user's observer; contains what it raises, and logs the first of it."""
-
-    __slots__ = ("_logged", "_name", "_observer")
-
-    def __init__(self, name: str, observer: Callable[[Any], object]) -> None:
-        checked_observer(name, observer)
-        self._name = name
-        self._observer = observer
-        self._logged = False
-
-    def __call__(self, value: Any) -> None:
-        try:
-            self._observer(value)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # CancelledError too: it would cancel a task that is not the observer's
-            if not self._logged:
-                self._logged = True
-                logger.warning(
-                    "%s raised %s; it is still called, but further errors of it are not logged",
-                    self._name,
-                    type(error).__name__,
-                    exc_info=error,
-                )
-
-
-class Hooks(tuple[GuardedCallback, ...]):
-    """All hooks of one session or tracker, each contained. Falsy without hooks: callers then make no events.
-
-    Raises:
-        InvalidInputError: A hook is a class, not callable, or async, or `hooks` is not iterable.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, hooks: Sequence[Hook] = ()) -> Self:
-        if not isinstance(hooks, Iterable):
-            raise InvalidInputError(
-                f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
-            )
-        return super().__new__(cls, (GuardedCallback("a hook", hook) for hook in hooks))
-
-    def emit(self, event: Event) -> None:
-        """Call every hook with `event`, in the current context."""
-        for hook in self:
-            hook(event)
-
-    def emit_in(self, context: Context, event: Event) -> None:
-        """Call every hook with `event`, in the context of the caller to whom the event belongs."""
-        call_in(context, self.emit, event)
-
-    def emit_apart(self, event: Event) -> None:
-        """Call every hook with an event that belongs to no caller, in an empty context."""
-        call_apart(self.emit, event)
-
-
-class StatusWarnings:
-    """Logs each unknown status once, and at most 100 of them."""
-
-    __slots__ = ("_warned",)
-
-    def __init__(self) -> None:
-        self._warned: tuple[str, ...] = ()  # a tuple: all empty ones are one object, and most stay empty
-
-    def check(self, job: AgentJob) -> None:
-        """Log if the status of `job` is unknown to this version; an unknown status does not end a wait."""
-        if (
-            type(job.status) is not JobStatus
-            and job.shown_status not in self._warned
-            and len(self._warned) < _MAX_WARNINGS
-        ):
-            self._warned += (job.shown_status,)
-            logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)
 
 
 class LoggingHook:

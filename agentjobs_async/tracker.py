@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from agentjobs_async._http.transport import HttpTimeouts
 from agentjobs_async._loop_binding import LoopBinding
+from agentjobs_async._observers import Hooks
 from agentjobs_async._polling.reading import GetJob, job_or_ref, reader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
-from agentjobs_async.telemetry import Hook, Hooks
+from agentjobs_async.telemetry import Hook
 
 __all__ = ["JobTracker"]
 

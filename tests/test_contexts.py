@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async.telemetry import RunApart, call_apart, call_in
+from agentjobs_async._contexts import RunApart, call_apart, call_in
 
 NAME: ContextVar[str] = ContextVar("NAME")
 

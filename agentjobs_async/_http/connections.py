@@ -12,10 +12,10 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
+from agentjobs_async._contexts import RunApart
 from agentjobs_async._http.name_lookup import Names
 from agentjobs_async._http.progress import Progress
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.telemetry import RunApart
 
 __all__ = ["Pool", "Resolver", "asked_once", "create_under_way"]
 

@@ -14,6 +14,7 @@ from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
+from agentjobs_async._observers import Hooks
 from agentjobs_async.errors import (
     AgentJobsError,
     CreateOutcome,
@@ -23,7 +24,7 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import CreateFailed, Hooks, JobCreated, logger
+from agentjobs_async.telemetry import CreateFailed, JobCreated, logger
 
 __all__ = ["Create", "CreateRequest", "create_attempts", "may_repeat"]
 

@@ -12,10 +12,10 @@ from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.responses import ResponseDecoder, checked_refusals
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import PathTemplate, checked_proxy
+from agentjobs_async._observers import Hooks
 from agentjobs_async._validation import checked_count, checked_instance
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
-from agentjobs_async.telemetry import Hooks
 
 __all__ = ["Service"]
 

@@ -6,6 +6,7 @@ from contextvars import Context, copy_context
 from copy import copy
 from typing import Final
 
+from agentjobs_async._observers import Hooks
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.decision import (
     CUT,
@@ -24,6 +25,7 @@ from agentjobs_async._polling.reading import Read
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.stats import Counters, TrackerStats
+from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async._polling.workers import Workers
@@ -37,7 +39,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.telemetry import Hooks, JobChanged, JobPolled, PollFailed, StatusWarnings, WaitEnded, WaitStarted
+from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed, WaitEnded, WaitStarted
 
 __all__ = ["Scheduler"]
 
