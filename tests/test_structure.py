@@ -22,39 +22,63 @@ FILES = {
 }
 """Every module by its name within the package; the package itself is the empty name."""
 
-# A room imports only rooms of lines above its own.
-ROOMS = [
-    {"_version", "_start", "_text", "_contexts"},
-    {"errors"},
-    {"_validation", "_cancel_scope", "_loop_binding"},
-    {"models"},
-    {"_documents", "telemetry", "policy"},
-    {"_observers"},
-    {"_http", "_polling"},  # one exchange; when to ask: neither imports the other
-    {"tracker", "_settings"},
-    {"session"},
-    {""},
-    {"batch"},
-    {"engines"},
-    {"testing"},
-    {"cli"},
-    {"__main__"},
-]
-PLACE = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
+ROOMS: dict[str, set[str]] = {
+    "_version": set(),
+    "_start": set(),
+    "_text": set(),
+    "_cancel_scope": set(),
+    "_contexts": set(),
+    "errors": {"_text"},
+    "_validation": {"_text", "errors"},
+    "_loop_binding": {"errors"},
+    "models": {"_text", "_validation", "errors"},
+    "_documents": {"errors", "models"},
+    "policy": {"_validation", "errors"},
+    "telemetry": {"errors", "models"},
+    "_observers": {"_contexts", "_validation", "errors", "telemetry"},
+    # One exchange, and when to ask: neither imports the other.
+    "_http": {
+        *("_cancel_scope", "_contexts", "_documents", "_observers", "_text", "_validation", "_version"),
+        *("errors", "models", "telemetry"),
+    },
+    "_polling": {
+        *("_cancel_scope", "_contexts", "_documents", "_observers", "_validation"),
+        *("errors", "models", "policy", "telemetry"),
+    },
+    "_settings": {"_http", "_text", "_validation", "errors", "models"},
+    "tracker": {
+        *("_http", "_loop_binding", "_observers", "_polling", "_validation"),
+        *("errors", "models", "policy", "telemetry"),
+    },
+    "session": {
+        *("_cancel_scope", "_http", "_loop_binding", "_observers", "_polling", "_settings", "_validation"),
+        *("errors", "models", "policy", "telemetry"),
+    },
+    "": {"_http", "_polling", "_start", "_version", "errors", "models", "policy", "session", "telemetry", "tracker"},
+    # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
+    # `_validation` checks numbers, and `_loop_binding` refuses another loop or a forked child.
+    "batch": {"", "_loop_binding", "_text", "_validation"},
+    "engines": {"", "_validation", "batch"},
+    "testing": {""},
+    "cli": {"", "_text", "_validation", "batch", "engines", "testing"},
+    "__main__": {"_start", "cli"},
+}
+"""The exact map: every room, and the rooms that it imports, all of them further up."""
 
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-# The rooms after the public names import these, and nothing from behind them. `_text` is there because whatever is
-# shown must be made fit to be shown, and that in one way; so are the checks of numbers, and `_loop_binding`, which
-# refuses another loop or a forked child.
-OUTER = {
-    "batch": {"", "_text", "_loop_binding", "_validation"},
-    "engines": {"", "batch", "_validation"},
-    "testing": {""},
-    "cli": {"", "batch", "engines", "testing", "_text", "_validation"},
-    "__main__": {"_start", "cli"},
+PUBLIC_ROOMS = ("batch", "engines", "testing", "cli", "__main__")
+"""What the package's own import does not load."""
+
+MOST_MODULES_IN_FRONT = 18
+MOST_LINES = 300
+TOO_LONG = {
+    *("_polling.queue", "_polling.scheduler", "errors", "session"),
+    *("batch._item_run", "batch._store.entries", "batch._store.sqlite_file", "batch._store.tables"),
+    *("batch._store.writer", "batch.journal", "batch.runner", "cli.commands"),
 }
+"""Modules that are still longer; none may be added."""
 
 IMPORTERS = {
     "aiohttp": {"_http.transport", "_http.connections", "testing"},  # the client, its private parts; a server
@@ -124,32 +148,52 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def is_within(module: str, place: str) -> bool:
-    return module == place or module.startswith(f"{place}.")
+def is_within(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_layers(module: str) -> None:
-    """A module knows only rooms further up."""
-    room = room_of(module)
-    assert room in PLACE, f"{module} has no place among the rooms"
-    for target, _, for_types in own_imports(module):
-        known = room_of(target)
-        if known != room and not (for_types and (room, known) in TYPES_ONLY):
-            assert PLACE[known] < PLACE[room], f"{module} knows {target}"
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms(room: str) -> None:
+    """A room imports exactly the rooms that the map names."""
+    imported = {
+        room_of(target)
+        for module in FILES
+        if room_of(module) == room
+        for target, _, for_types in own_imports(module)
+        if not (for_types and (room, room_of(target)) in TYPES_ONLY)
+    }
+    assert imported - {room} == ROOMS[room]
 
 
-@pytest.mark.parametrize("module", [module for module in FILES if room_of(module) in OUTER])
-def test_outer_rooms(module: str) -> None:
-    """Batches, the emulator, the command line and what comes after them know the public names, as a user does."""
-    room = room_of(module)
-    known = {room_of(target) for target, _, _ in own_imports(module)}
-    assert known <= OUTER[room] | {room}
+def test_map_is_complete() -> None:
+    """The map names every room, and no other."""
+    assert set(ROOMS) == {room_of(module) for module in FILES}
 
 
-def test_every_place_is_taken() -> None:
-    """The table of rooms names no room that is not there."""
-    assert set(PLACE) <= {room_of(module) for module in FILES}
+def test_layers() -> None:
+    """A room imports only rooms further up, so that there is no circle."""
+    above: set[str] = set()
+    for room, imported in ROOMS.items():
+        assert imported <= above, room
+        above.add(room)
+
+
+def test_exchange_and_polling_are_apart() -> None:
+    """`_http` and `_polling` never import each other; both have an empty `__init__`."""
+    assert "_polling" not in ROOMS["_http"]
+    assert "_http" not in ROOMS["_polling"]
+    assert FILES["_http"].read_text(encoding="utf-8") == FILES["_polling"].read_text(encoding="utf-8") == ""
+
+
+def test_front_hall() -> None:
+    """Few modules lie outside a room of their own."""
+    assert len([path for path in FILES.values() if path.parent == HOME]) <= MOST_MODULES_IN_FRONT
+
+
+@pytest.mark.parametrize("module", sorted(set(FILES) - TOO_LONG))
+def test_length(module: str) -> None:
+    """No module has more than three hundred lines."""
+    assert len(FILES[module].read_text(encoding="utf-8").splitlines()) <= MOST_LINES
 
 
 def test_third_parties() -> None:
@@ -162,7 +206,7 @@ def test_third_parties() -> None:
     assert foreign == set(IMPORTERS)
     for library in foreign:
         for module in importers[library]:
-            assert any(is_within(module, place) for place in IMPORTERS[library]), (library, module)
+            assert any(is_within(module, room) for room in IMPORTERS[library]), (library, module)
 
 
 def test_client_of_aiohttp() -> None:
@@ -283,7 +327,7 @@ def test_light_import() -> None:
         "procrastinate",
         "unittest",
     }
-    assert modules & (heavy | {f"{PACKAGE}.{room}" for room in OUTER}) == set()
+    assert modules & (heavy | {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS}) == set()
 
 
 COST = f"""
