@@ -4,36 +4,29 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from agentjobs_async._extras import MissingExtraError, extra_named
 from agentjobs_async._start import quiet_interrupts
 
 __all__ = ["main"]
 
-_EXTRAS = {
-    **dict.fromkeys(("click", "rich"), "cli"),
-    **dict.fromkeys(("sqlalchemy", "aiosqlite"), "batch"),
-    **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
-}
 _USAGE = 2
 _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code.
+    """Run one command and return its exit code.
 
     Args:
-        arguments: What follows the program's name; `None` takes the process's own.
+        arguments: The arguments after the program's name; `None` takes those of the process.
     """
     try:
-        with quiet_interrupts():
+        with quiet_interrupts(), extra_named("agentjobs"):
             from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
 
             return run_command(sys.argv[1:] if arguments is None else arguments)
-    except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
+    except MissingExtraError as error:
         with suppress(OSError, AttributeError):  # standard error may be closed, or on a full disk
-            sys.stderr.write(f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n")
+            sys.stderr.write(f"{error}\n")
         return _USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED

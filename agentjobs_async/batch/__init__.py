@@ -4,14 +4,17 @@ Needs the extra `batch`. SQLAlchemy is behind `_tables`, `_fleet`, `_backend`, `
 SQLite's files, `_server` PostgreSQL.
 """
 
-from agentjobs_async.batch._item_tasks import ActiveItem
-from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
-from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import FleetLimits, Rate
-from agentjobs_async.batch.runner import Batch, BatchStats, run_batch
-from agentjobs_async.batch.states import State
-from agentjobs_async.batch.worker import BatchWorker
+from agentjobs_async._extras import extra_named
+
+with extra_named("agentjobs_async.batch"):
+    from agentjobs_async.batch._item_tasks import ActiveItem
+    from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows
+    from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
+    from agentjobs_async.batch.journal import Journal
+    from agentjobs_async.batch.limits import FleetLimits, Rate
+    from agentjobs_async.batch.runner import Batch, BatchStats, run_batch
+    from agentjobs_async.batch.states import State
+    from agentjobs_async.batch.worker import BatchWorker
 
 __all__ = [
     "ActiveItem",

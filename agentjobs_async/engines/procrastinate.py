@@ -10,15 +10,18 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Any, Final
 
-from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
-from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import Job
-
 from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
+from agentjobs_async._extras import extra_named
 from agentjobs_async._validation import checked_count, checked_seconds
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
-from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
-from agentjobs_async.engines._sweeping import Sweep
+
+with extra_named("agentjobs_async.engines.procrastinate"):
+    from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
+    from procrastinate.exceptions import ConnectorException
+    from procrastinate.jobs import Job
+
+    from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
+    from agentjobs_async.engines._sweeping import Sweep
 
 __all__ = ["defer", "run_worker", "submit", "work_off"]
 

@@ -1,0 +1,39 @@
+"""The error that names the extra of a library that is not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["MissingExtraError", "extra_named"]
+
+_EXTRAS: Final = {
+    **dict.fromkeys(("click", "rich"), "cli"),
+    **dict.fromkeys(("aiosqlite", "filelock", "sqlalchemy"), "batch"),
+    **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
+}
+"""The extra of each library, by the name of its package."""
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """A library of an extra is not installed; the message has the command that installs it."""
+
+
+@contextmanager
+def extra_named(importer: str) -> Iterator[None]:
+    """Return a block of imports whose error, if a library is missing, names the extra to install.
+
+    Args:
+        importer: What needs the libraries; the error begins with it.
+
+    Raises:
+        MissingExtraError: A library of an extra is missing.
+        ModuleNotFoundError: Another module is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        install = f"pip install 'agentjobs-async[{extra}]'"
+        raise MissingExtraError(f"{importer} needs the extra {extra}: {install}", name=error.name) from None
