@@ -1,4 +1,4 @@
-"""Many waits that go through a tracker: their results, in the order in which the jobs end."""
+"""Many waits through a tracker: their results, in the order in which the jobs end."""
 
 import asyncio
 import inspect
@@ -19,12 +19,12 @@ from agentjobs_async.models import AgentJob, JobRef
 __all__ = ["AsCompleted", "Target", "WaitResult"]
 
 AHEAD: Final = 1_000
-"""How many jobs of a source without a known length are taken before their results are."""
+"""How many jobs of a source without a known length are read before their results are taken."""
 
-_ENDED_KEPT: Final = 64  # members: a list takes a tenth of a set's memory, but its dead must be swept out at times
+_ENDED_KEPT: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
 
 Target = Callable[[object], AgentJob | JobRef]
-"""Reads what a caller gave as a job."""
+"""Checks and converts what a caller passed as a job."""
 
 
 @frozen
@@ -48,7 +48,7 @@ class WaitResult:
             BaseException: `error`, where there is one.
         """
         if self.job is None:
-            raise self.error or LookupError("a WaitResult without a job and without an error")
+            raise self.error or LookupError("a WaitResult with neither a job nor an error")
         return self.job
 
 
@@ -73,8 +73,8 @@ class _Member(Watch):
 class AsCompleted(AsyncIterator[WaitResult]):
     """Results in the order in which the jobs end; an async context manager that is its own iterator.
 
-    Leaving the block, however it is left, stops its polling. A source of known length is taken at once, any other at
-    most `AHEAD` jobs before their results are taken.
+    Leaving the block in any way stops its polling. A source of known length is read at once, any other at most `AHEAD`
+    jobs ahead of the results taken.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._iterator: Iterator[object] | None = None
         self._feeder: asyncio.Task[None] | None = None
         self._ahead: float = AHEAD
-        self._members: list[_Member] = []  # those that have ended lie in it, too, until they are the most of it
-        self._running = 0
+        self._members: list[_Member] = []  # a list, lazily swept, takes a tenth of the memory of a set
+        self._running = 0  # members whose wait goes on
         self._finished: deque[WaitResult] = deque()
         self._fault: BaseException | None = None
         self._exhausted = False
@@ -124,13 +124,13 @@ class AsCompleted(AsyncIterator[WaitResult]):
     ) -> None:
         self._exhausted = True
         if self._feeder is not None:
-            self._feeder.cancel()  # first of all: it adds members
+            self._feeder.cancel()  # before the members are cancelled: it adds new ones
         leaving = self._leave()
         try:
             for _ in leaving:
                 await asyncio.sleep(0)
         finally:
-            for _ in leaving:  # cancelled: the rest at once
+            for _ in leaving:  # the rest at once, when this task was cancelled between two turns
                 pass
         self._members.clear()
         if self._feeder is not None:
@@ -140,7 +140,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 await self._source.aclose()
 
     def _leave(self) -> Iterator[None]:
-        """Cancel all members, and yield whenever a turn of the loop has had its share of them."""
+        """Cancel all members; yield after as many as one turn of the loop may cancel."""
         turn = Slice(asyncio.get_running_loop())
         for member in tuple(self._members):
             member.cancel()
@@ -181,24 +181,24 @@ class AsCompleted(AsyncIterator[WaitResult]):
         return self._running + len(self._finished) < self._ahead
 
     def _fill(self) -> None:
-        """Read from the source as many jobs as there is room for."""
+        """Read as many jobs from the source as there is room for."""
         while not self._exhausted and self._iterator is not None and self._has_room():
             try:
                 self._add(next(self._iterator))
             except StopIteration:
                 self._exhausted = True
-            except Exception as error:  # noqa: BLE001 - the source's own fault comes out of the iteration
+            except Exception as error:  # noqa: BLE001 - the source's own error comes out of the iteration
                 self._exhausted, self._fault = True, error
 
     async def _feed(self) -> None:
-        """Read from the async source whenever there is room."""
+        """Read jobs from the async source while there is room."""
         try:
             async for job in self._source:  # type: ignore[union-attr]  # without an iterator it is an async one
                 self._add(job)
                 while not self._has_room():
                     self._changed.clear()
                     await self._changed.wait()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the source's own; comes out of the iteration
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_fill`
             self._fault = error
         self._exhausted = True
         self._changed.set()
@@ -208,7 +208,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         ref = target.ref if isinstance(target, AgentJob) else target
         scheduler = self._enter()
         member = _Member(self, scheduler, ref, self._timeout)
-        self._running += 1  # before it begins: a job that has ended already ends it at once
+        self._running += 1  # before `attach`, which ends the wait at once for a job that has ended
         scheduler.attach(member, target)
         if member.tracked is not None:
             self._members.append(member)

@@ -1,11 +1,11 @@
-"""The one decision that every wait follows: what an answer means, and when to ask again. Pure."""
+"""What an answer means for a wait, and when to poll again: the pure decisions that all waits share."""
 
 from typing import Final, TypeGuard
 
 from attrs import define, frozen
 
-from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError
-from agentjobs_async.models import AgentJob, JobWithRetryAfter
+from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
+from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 from agentjobs_async.policy import History, PollPolicy, accepts, delay_of
 
 __all__ = [
@@ -21,16 +21,17 @@ __all__ = [
     "is_refusal",
     "last_poll_lead",
     "moved_to_last_poll",
+    "timed_out",
 ]
 
 CUT: Final = "no answer until the wait ended"
-"""What is said of a poll that the end of its wait cuts."""
+"""The error text of a poll that was cut because its wait ended."""
 
 Answer = AgentJob | JobWithRetryAfter | Exception
-"""What one poll gave."""
+"""What one poll returned: errors are values."""
 
 Refusal = ResponseError | ProtocolError
-"""An answer of the service's that is not the job, and that is no passing fault."""
+"""An answer of the server that does not show the job, and that is not a transient fault."""
 
 
 @frozen
@@ -42,22 +43,22 @@ class Done:
 
 @frozen
 class Failed:
-    """Asking again is no use."""
+    """The wait ends with `error`: polling again is of no use."""
 
     error: Exception
 
 
 @define  # not frozen: one is made at each poll, and a frozen one takes three times as long to make
 class Again:
-    """Ask again.
+    """Poll again. The last four attributes replace those of the `History`.
 
     Attributes:
         due: Loop time of the next poll.
-        not_before: Loop time before which the server does not wish it; the answer's own time without a wish.
-        seen: What it makes of the history's `seen`.
-        shown: What it makes of the history's `shown`.
-        bad_answers: What it makes of the history's `bad_answers`.
-        refused_since: What it makes of the history's `refused_since`.
+        not_before: Loop time before which the server asked not to be polled; the time of the answer if it did not ask.
+        seen: As in `History`.
+        shown: As in `History`.
+        bad_answers: As in `History`, the answer included.
+        refused_since: As in `History`, the answer included.
     """
 
     due: float
@@ -69,19 +70,20 @@ class Again:
 
 
 Decision = Done | Failed | Again
+"""What an answer means for a wait."""
 
 
 _MISSING: Final = 404
-_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
-_PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
+_PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
 _SERVER_STATUSES: Final = range(500, 600)
 
 
 def decide(policy: PollPolicy, history: History, answer: Answer, now: float) -> Decision:
-    """Return what `answer`, which came at the loop time `now`, means for the wait.
+    """Return what `answer`, which came at the loop time `now`, means for a wait with this history.
 
     Raises:
-        InvalidInputError: The wait strategy gave a negative delay, NaN, infinity, or no number.
+        InvalidInputError: `policy.wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
     if isinstance(answer, AgentJob):
         return Done(answer) if answer.is_terminal else _again(policy, history, answer, now, None, now, history.polls)
@@ -96,21 +98,21 @@ def decide(policy: PollPolicy, history: History, answer: Answer, now: float) -> 
 
 
 def is_refusal(answer: object) -> TypeGuard[Refusal]:
-    """Return whether `answer` is one of the service's that is not the job, and that is no passing fault."""
-    return isinstance(answer, ProtocolError) or (isinstance(answer, ResponseError) and not _passes(answer.status))
+    """Return whether `answer` is an answer of the server that does not show the job, and not a transient fault."""
+    return isinstance(answer, ProtocolError) or (isinstance(answer, ResponseError) and not _is_transient(answer.status))
 
 
 def ends_unseen(policy: PollPolicy, refusal: Refusal, waited: float, bad_answers: int) -> bool:
-    """Return whether `refusal`, `waited` seconds from its start, ends a wait that no poll has shown its job yet.
+    """Return whether `refusal` ends a wait none of whose polls has shown the job.
 
-    `bad_answers` counts the unusable answers in a row, `refusal` included.
+    It came `waited` seconds after the wait's start; `bad_answers` counts the unusable answers in a row, it included.
     """
     if isinstance(refusal, ProtocolError):
         return bad_answers >= policy.max_bad_answers
     return not _is_missing(refusal) or waited >= policy.not_found_grace
 
 
-def _passes(status: int) -> bool:
+def _is_transient(status: int) -> bool:
     return status in _TRANSIENT_STATUSES or (status in _SERVER_STATUSES and status not in _PERMANENT_SERVER_STATUSES)
 
 
@@ -119,9 +121,9 @@ def _is_missing(error: Refusal) -> bool:
 
 
 def _after_fault(policy: PollPolicy, history: History, error: Exception, now: float) -> Decision:
-    """Decide about a fault that is no answer about the job: it passes, or it is an exception of the user's own."""
-    passes = isinstance(error, NotSentError | TransportError | ResponseError)
-    if not passes and not accepts(policy.retry, history, error, now):
+    """Decide on a transient fault, or on an exception of the caller's own `get_job`, which `policy.retry` judges."""
+    transient = isinstance(error, NotSentError | TransportError | ResponseError)
+    if not transient and not accepts(policy.retry, history, error, now):
         return Failed(error)
     retry_after = error.retry_after if isinstance(error, ResponseError) else None
     return _again(policy, history, error, now, retry_after, history.seen, history.shown, 0, history.refused_since)
@@ -140,9 +142,10 @@ def _after_refusal(policy: PollPolicy, history: History, error: Refusal, now: fl
 
 
 def _ends_seen(policy: PollPolicy, history: History, error: Refusal, now: float) -> bool:
-    """Return whether a refusal ends a wait that has seen its job: when refusals have lasted for the whole grace.
+    """Return whether `error` ends a wait one of whose polls has shown the job: once refusals have lasted for the grace.
 
-    A single one has not lasted at all, however long ago the job was seen: polls may be rare, or an outage lay between.
+    A single refusal has not lasted at all, however long ago the job was shown: polls may be rare, or an outage may lie
+    between.
     """
     if _is_missing(error) and now - history.seen < policy.not_found_grace:
         return False
@@ -151,7 +154,7 @@ def _ends_seen(policy: PollPolicy, history: History, error: Refusal, now: float)
 
 
 def _refused_since(history: History, now: float) -> float | None:
-    """Return when the refusals began: with the last answer that showed the job, or after the faults that followed."""
+    """Return when the refusals began: with the last answer that showed the job, or now if other faults came between."""
     if history.refused_since is not None or not history.shown:
         return history.refused_since
     return history.seen if history.shown == history.polls - 1 else now
@@ -175,23 +178,34 @@ def _again(
     return Again(max(due, not_before), not_before, seen, shown, bad_answers, refused_since)
 
 
-_LAST_POLL: Final = 1.0
-_CLOCK_TOLERANCE: Final = 0.001
+_LAST_POLL_LEAD_SECONDS: Final = 1.0  # time for the answer of the last poll to arrive before the deadline
+_CLOCK_TOLERANCE_SECONDS: Final = 0.001  # a timer may fire this early: the last poll is not made twice
 
 
 def last_poll_lead(timeout: float) -> float:
     """Return the seconds by which a wait's last poll starts before its deadline."""
-    return _LAST_POLL if timeout > 10 * _LAST_POLL else timeout / 10
+    return min(_LAST_POLL_LEAD_SECONDS, timeout / 10)
 
 
 def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout: float | None) -> float:
-    """Return the loop time of the next poll: when it is due, or for the last poll before the deadline.
+    """Return the loop time of the next poll: `again.due`, or an earlier one for the last poll before the deadline.
 
-    A server's wish is kept even then: what it does not wish before the deadline is not asked.
+    A server's Retry-After holds for the last poll too: if it ends after the deadline, there is no last poll.
     """
     if deadline is None or timeout is None:
         return again.due
     last = deadline - last_poll_lead(timeout)
-    if now + _CLOCK_TOLERANCE < last < again.due:
+    if now + _CLOCK_TOLERANCE_SECONDS < last < again.due:
         return max(last, again.not_before)
     return again.due
+
+
+def timed_out(
+    ref: JobRef, job: AgentJob | None, error: Exception | None, polls: int, elapsed: float, *, cut: bool
+) -> WaitTimeoutError:
+    """Return the error of a wait that has reached its deadline after `polls` polls and `elapsed` seconds.
+
+    `job` is the last state known, and `error` what the last poll failed with; `cut`: the deadline cut a poll in flight.
+    """
+    cause = TransportError(CUT) if error is None and cut else error
+    return WaitTimeoutError(ref, job, cause, polls, elapsed)

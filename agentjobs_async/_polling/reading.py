@@ -1,4 +1,4 @@
-"""How one read of a job is asked for, and what a caller may give as a job."""
+"""Reading a job through the caller's `get_job`, and checking what the caller passes as a job."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
@@ -13,44 +13,44 @@ from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
 __all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader"]
 
-GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
-"""Reads a job: gives an `AgentJob`, or the service's document as a mapping."""
+KINDS: Final = (JobRef, AgentJob)
+"""The types that every wait accepts as a job."""
 
+GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
+"""Reads a job: an async callable that returns an `AgentJob`, or the service's document as a mapping."""
 
 OnUpdate = Callable[[AgentJob], object]
-"""Is called with the job at first sight and at each change, the last included; what it returns is ignored."""
-
+"""Called with the job at first sight and at each change, the last included; the returned value is ignored."""
 
 Read = Callable[[JobRef], Awaitable[Answer]]
-
+"""Reads a job once; an error is returned as a value, not raised."""
 
 T = TypeVar("T")
 
 
 def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Read:
-    """Make of a user's get-job callable one that gives its exceptions as values, and jobs only.
+    """Return a `Read` over the caller's `get_job`. What it returns or raises becomes a job or an error, as a value.
 
-    `statuses` says what other words than the four mean as a status.
+    `statuses` maps the service's other words to a status.
 
     Raises:
-        InvalidInputError: It is not callable.
+        InvalidInputError: `get_job` is not callable.
     """
     if not callable(get_job):
         raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
-
     return partial(_read, get_job, statuses or {})
 
 
 async def _read(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef) -> Answer:
     try:
         return _checked_answer(await _awaitable(get_job(ref)), ref, statuses)
-    except Exception as error:  # noqa: BLE001 - a value like any answer; the decision raises it or rides it out
+    except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
         return error
 
 
 def _awaitable(reading: T) -> T:
     if not hasattr(reading, "__await__"):
-        raise InvalidInputError(f"get_job must be async: it gave {type(reading).__name__}, nothing to await")
+        raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
     return reading
 
 
@@ -62,15 +62,15 @@ def _checked_answer(found: object, ref: JobRef, statuses: Mapping[str, JobStatus
     if job.status in statuses:
         job = evolve(job, status=statuses[job.status])
     if job.id != ref.job_id:
-        return ProtocolError("wrong_id", "get_job gave another job than this one")
+        return ProtocolError("wrong_id", "get_job returned another job than this one")
     return job
 
 
 def job_or_ref(job: object) -> AgentJob | JobRef:
-    """Return `job` itself, where it is one.
+    """Return `job` itself.
 
     Raises:
-        InvalidInputError: It is neither an `AgentJob` nor a `JobRef`.
+        InvalidInputError: `job` is neither an `AgentJob` nor a `JobRef`.
     """
     if not isinstance(job, KINDS):
         raise no_job(job, "an AgentJob or a JobRef")
@@ -78,11 +78,8 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
 
 
 def no_job(value: object, wanted: str) -> InvalidInputError:
-    """Return the error that refuses `value`, which is none of what is `wanted`."""
+    """Return the error for a `value` that was passed as a job and is not `wanted`."""
     hint = ": await it first" if isinstance(value, Awaitable) else ""
     if isinstance(value, Coroutine):
-        value.close()  # nobody will await it any more
+        value.close()  # else Python warns that it was never awaited
     return InvalidInputError(f"job must be {wanted}, not {type(value).__name__}{hint}")
-
-
-KINDS: Final = (JobRef, AgentJob)

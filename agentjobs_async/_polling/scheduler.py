@@ -18,6 +18,7 @@ from agentjobs_async._polling.decision import (
     decide,
     ends_unseen,
     is_refusal,
+    timed_out,
 )
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.queue import PollQueue
@@ -34,7 +35,6 @@ from agentjobs_async.errors import (
     NotSentError,
     ResponseError,
     TransportError,
-    WaitTimeoutError,
     with_ref,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
@@ -217,12 +217,9 @@ class Scheduler:
             if turns and tracked.worker is not None:
                 flying.append(waiter)
             else:
-                cause = tracked.error
-                if cause is None and tracked.worker is not None:
-                    cause = TransportError(CUT)
-                polls = tracked.polls - waiter.polls_before
-                error = WaitTimeoutError(tracked.ref, tracked.job, cause, polls, now - waiter.started)
-                self._end_one(waiter, error)
+                polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
+                cut = tracked.worker is not None
+                self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
         if flying:
             self.loop.call_soon(self._expire, flying, turns - 1, context=Context())
 

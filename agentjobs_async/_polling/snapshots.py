@@ -1,4 +1,4 @@
-"""What is kept of a job between two polls: all of it but a document that is large."""
+"""What is kept of a job between two polls: all of it, except a `raw` that is large."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,31 +9,31 @@ from agentjobs_async.models import AgentJob
 
 __all__ = ["snapshot"]
 
-_MOST_KEPT: Final = 16_384  # characters: a hundred thousand jobs fit into memory, and documents as a rule
-_CONTAINER: Final = 64  # characters that an object or array counts for, since an empty one takes as much memory
-_VALUE: Final = 8  # the same for any value beside its text
+_KEPT_CHARACTERS: Final = 16_384  # 100,000 jobs still fit into memory, and nearly all documents are smaller
+_CONTAINER_CHARACTERS: Final = 64  # what an object or array counts for: about the bytes that an empty one takes
+_VALUE_CHARACTERS: Final = 8  # what each value in a container counts for beside its text: a pointer
 
 
 def snapshot(job: AgentJob) -> AgentJob:
-    """Return `job`, or the job without its `raw` where that holds more than about 16 KiB of text."""
-    if not job.raw or _room_after(job.raw, _MOST_KEPT) >= 0:
+    """Return `job`, or a copy without its `raw` if that holds more than about 16 KiB of text."""
+    if not job.raw or _room_after(job.raw, _KEPT_CHARACTERS) >= 0:
         return job
     return evolve(job, raw={})
 
 
 def _room_after(document: object, room: int) -> int:
-    """Return how many characters of `room` a document leaves; less than 0 where it has more."""
+    """Return how many of `room` characters a document leaves; below 0 if it has more."""
     left: list[Any] = [document]
     while left and room >= 0:
         value = left.pop()
-        room -= _CONTAINER + _VALUE * len(value)
-        if room >= 0:  # else its parts, which may be very many, are not even looked at
+        room -= _CONTAINER_CHARACTERS + _VALUE_CHARACTERS * len(value)
+        if room >= 0:  # else its values, perhaps millions, are not even visited
             room -= _texts_in(value, left)
     return room
 
 
 def _texts_in(value: Any, containers: list[Any]) -> int:
-    """Return how many characters the texts of an object or array have; collect what lies deeper in `containers`."""
+    """Return the number of characters in the texts of an object or array; append nested ones to `containers`."""
     length = 0
     if isinstance(value, _OBJECTS):
         for name in value:

@@ -15,7 +15,7 @@ __all__ = ["Updates"]
 
 
 class _UpdatesWatch(Watch):
-    """A watch that passes on all that it is called with."""
+    """The watch of an `Updates`, which gets every state and the end."""
 
     __slots__ = ("_updates",)
 
@@ -35,8 +35,8 @@ class _UpdatesWatch(Watch):
 class Updates(AsyncIterator[AgentJob]):
     """One job's state now and each change; an async context manager that is its own iterator.
 
-    A slow reader gets the newest state, not a backlog. It ends after the terminal state; the wait's error comes out
-    of the iteration.
+    A slow reader gets the newest state, no backlog. The iteration ends after the terminal state; an error of the wait
+    comes out of it once.
     """
 
     __slots__ = ("_changed", "_end", "_enter", "_job", "_last", "_newest", "_timeout", "_watch")

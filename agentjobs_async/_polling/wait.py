@@ -1,15 +1,15 @@
-"""One wait, in the caller's task: ask, decide, sleep, until the job has ended or the time has run out."""
+"""One wait, in the caller's task: poll, decide, sleep, until the job has ended or the time has run out."""
 
 import asyncio
 
 from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._observers import GuardedCallback
-from agentjobs_async._polling.decision import CUT, Answer, Done, Failed, decide, moved_to_last_poll
+from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
 from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
-from agentjobs_async.errors import TransportError, WaitTimeoutError, with_ref
+from agentjobs_async.errors import WaitTimeoutError, with_ref
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy
 
@@ -29,22 +29,23 @@ async def wait_for_job(
     Cancelling it leaves at once; the job itself goes on remotely.
 
     Args:
-        job: An `AgentJob` that has ended already comes back without a poll.
-        get_job: Reads the job: an async callable that gives an `AgentJob` or the service's document as a mapping. It
-            runs in the caller's task and context, and so does `on_update`.
-        policy: When to ask again; by default after 3.3 s, and more slowly the longer it takes, up to every 9 s,
-            all that give or take a tenth.
+        job: A job, or a reference to one. An `AgentJob` that has ended is returned without a poll.
+        get_job: An async callable that takes a `JobRef` and returns an `AgentJob`, or the service's document as a
+            mapping. It runs in the caller's task and context, and so does `on_update`.
+        policy: When to poll again, and which faults end the wait; `None` for the defaults: 3.3 s + 3 % of the wait's
+            age between two polls, at most 9 s, with ±10 % jitter.
         timeout: Seconds above 0; `None` waits for ever.
-        on_update: A plain function, called with the job at first sight and at each change, the last included. What
-            it raises is logged once.
+        on_update: A plain function, called with the job at first sight and at each change (of what is not only in
+            `raw`), the last included. The first error that it raises is logged; none ends the wait.
 
     Raises:
-        InvalidInputError: An argument makes no sense, before any poll; or the wait strategy gave an invalid delay.
-        WaitTimeoutError: The time ran out.
-        ProtocolError: `policy.max_bad_answers` unusable answers in a row before the first that showed the job.
-        NotFoundError: 404 for longer than `policy.not_found_grace`, or 410.
-        AuthError, RejectedError, ServerError: An answer after which asking again is no use; once the job was seen,
-            only when such answers have lasted for `policy.answer_grace`.
+        InvalidInputError: An argument is invalid, before any poll; or `policy.wait` returned an invalid delay.
+        WaitTimeoutError: `timeout` seconds have passed.
+        ProtocolError: No poll has shown the job, and `policy.max_bad_answers` responses in a row were unusable; or one
+            has, and unusable responses have lasted for `policy.answer_grace` seconds.
+        NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
+        AuthError, RejectedError, ServerError: The server refused the read; where a poll had shown the job, it has gone
+            on refusing for `policy.answer_grace` seconds.
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
@@ -52,9 +53,9 @@ async def wait_for_job(
     result: AgentJob | Exception | None = wait.begin(clock())
     with CancelScope(wait.deadline) as scope:
         while result is None:
-            wait.ask()
+            wait.poll()
             result = wait.take(await read(wait.ref), clock(), cut=scope.ended)
-            if scope.ended:  # a get-job callable swallowed the cut, or failed at it
+            if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
                 break
             if result is None:
                 await asyncio.sleep(wait.pause)
@@ -66,22 +67,22 @@ async def wait_for_job(
 
 
 class _Wait:
-    """What one wait knows, and what it makes of each answer. It is the `History` that the policy decides on.
+    """The state of one wait, and the `History` that the policy decides on.
 
     Raises:
-        InvalidInputError: An argument makes no sense.
+        InvalidInputError: An argument is invalid.
 
     Attributes:
-        ref: What is polled.
-        deadline: Loop time at which the wait ends; `None` for never.
+        ref: The job.
+        deadline: Loop time at which the wait ends; `None` if it never does.
         pause: Seconds until the next poll.
     """
 
     __slots__ = (
-        "_asking",
         "_job",
         "_last_error",
         "_policy",
+        "_polling",
         "_timeout",
         "_update",
         "_warnings",
@@ -103,7 +104,7 @@ class _Wait:
         self.ref = target.ref if isinstance(target, AgentJob) else target
         self._job = target if isinstance(target, AgentJob) else None
         self._last_error: Exception | None = None
-        self._asking = False
+        self._polling = False
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else GuardedCallback("on_update", on_update)
@@ -115,26 +116,29 @@ class _Wait:
         self.refused_since: float | None = None
 
     def begin(self, now: float) -> AgentJob | None:
-        """Begin at the loop time `now`; give the job where it has ended already."""
+        """Start the wait at the loop time `now`; return the job if it is known to have ended."""
         self.started = self.seen = now
         self.deadline = None if self._timeout is None else now + self._timeout
         if self._job is not None:
-            self._tell(self._job)
+            self._notify(self._job)
         return self._job if self._job is not None and self._job.is_terminal else None
 
-    def ask(self) -> None:
+    def poll(self) -> None:
         """Record that a poll starts."""
         self.polls += 1
-        self._asking = True
+        self._polling = True
 
     def take(self, answer: Answer, now: float, *, cut: bool) -> AgentJob | Exception | None:
-        """Return what ends the wait; `None` to poll again after the pause. `cut`: at the deadline, amid the poll."""
-        self._asking = False
+        """Return the job or error that ends the wait, or `None` to poll again after `pause` seconds.
+
+        `cut`: the deadline has passed, and has cancelled the poll.
+        """
+        self._polling = False
         if isinstance(answer, Exception):
-            if not cut or self._last_error is None:  # what a callable makes of its cut tells less than what was before
+            if not cut or self._last_error is None:  # an error caused by the cut says less than the one before it
                 self._last_error = answer
         else:
-            self._saw(answer.job if isinstance(answer, JobWithRetryAfter) else answer)
+            self._record(answer.job if isinstance(answer, JobWithRetryAfter) else answer)
         decision = decide(self._policy, self, answer, now)
         if isinstance(decision, Done):
             return decision.job
@@ -145,19 +149,16 @@ class _Wait:
         self.pause = moved_to_last_poll(decision, now, self.deadline, self._timeout) - now
         return None
 
-    def _saw(self, job: AgentJob) -> None:
+    def _record(self, job: AgentJob) -> None:
         previous, self._job, self._last_error = self._job, snapshot(job), None
         self._warnings.check(job)
         if previous is None or previous != job:
-            self._tell(job)
+            self._notify(job)
 
-    def _tell(self, job: AgentJob) -> None:
+    def _notify(self, job: AgentJob) -> None:
         if self._update is not None:
             self._update(job)
 
     def timed_out(self, now: float) -> WaitTimeoutError:
-        """Return the error of a wait whose time has run out."""
-        cause = self._last_error
-        if cause is None and self._asking:
-            cause = TransportError(CUT)
-        return WaitTimeoutError(self.ref, self._job, cause, self.polls, now - self.started)
+        """Return the error of a wait that has reached its deadline."""
+        return timed_out(self.ref, self._job, self._last_error, self.polls, now - self.started, cut=self._polling)

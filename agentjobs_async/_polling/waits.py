@@ -1,4 +1,4 @@
-"""The six ways to wait, once: for a tracker and for a session, whatever each accepts as a job."""
+"""The ways to wait, written once for tracker and session: generic over what each accepts as a job."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
@@ -22,7 +22,7 @@ from agentjobs_async.policy import PollBudget, PollPolicy
 __all__ = ["Waits"]
 
 Given = TypeVar("Given")
-"""What a caller may give as a job."""
+"""What a caller may pass as a job."""
 
 
 class Waits(Generic[Given]):
@@ -68,29 +68,27 @@ class Waits(Generic[Given]):
                 ended is returned without a poll.
             timeout: Seconds above 0; `None` waits for ever.
             on_update: A plain function, called with the job at first sight and at each change (of what is not only in
-                `raw`), the last included, in the context in which this call was made. What it raises is logged once.
+                `raw`), the last included, in the context of this call. The first error that it raises is logged; none
+                ends the wait.
 
         Raises:
-            InvalidInputError: An argument makes no sense, before any poll; or the wait strategy returned an invalid
-                delay.
+            InvalidInputError: An argument is invalid, before any poll; or `policy.wait` returned an invalid delay.
             WaitTimeoutError: `timeout` seconds have passed.
-            ProtocolError: The job was never seen, and `policy.max_bad_answers` answers in a row were unusable; or it
-                was seen, and unusable answers have lasted for `policy.answer_grace` seconds.
+            ProtocolError: No poll of this wait has shown the job, and `policy.max_bad_answers` responses in a row were
+                unusable; or one has, and unusable responses have lasted for `policy.answer_grace` seconds.
             NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
-            AuthError, RejectedError, ServerError: The server refused the read, and went on refusing for
-                `policy.answer_grace` seconds where the job had been seen.
-            SessionClosedError: Closed before or meanwhile, or bound to another event loop.
+            AuthError, RejectedError, ServerError: The server refused the read; where a poll of this wait had shown the
+                job, it has gone on refusing for `policy.answer_grace` seconds.
+            SessionClosedError: Closed before or during the wait, or bound to another event loop.
             Exception: What the caller's own `get_job` raised, unchanged, when `policy.retry` does not accept it.
         """
         return await self._watch(job, timeout, on_update)
 
     def watch(self, job: Given, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
-        """Return a future of what `wait_for_job` would return or raise. Cancelling it ends the wait.
-
-        It is the lightest handle.
+        """Return a future of what `wait_for_job` would return or raise: the lightest handle. Cancel it to stop waiting.
 
         Raises:
-            InvalidInputError: An argument makes no sense.
+            InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
         return self._watch(job, timeout)
@@ -101,13 +99,13 @@ class Waits(Generic[Given]):
         """Return an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
-            jobs: A list is read at once; any other iterable, also an async one without end, at most 1,000 jobs ahead of
-                the results that were taken. What it raises itself comes out of the iteration. A job given twice gives
-                two results.
-            timeout: Seconds for each job, from when it is read; `None` for ever.
+            jobs: An iterable or async iterable. One of known length, such as a list, is read at once; any other, which
+                may be endless, at most 1,000 jobs ahead of the results taken. What it raises comes out of the
+                iteration. A job given twice has two results.
+            timeout: Seconds for each job, from when it is read; above 0; `None` waits for ever.
 
         Raises:
-            InvalidInputError: An argument makes no sense; a list is checked at once, any other iterable as it is read.
+            InvalidInputError: An argument is invalid; a list is checked at once, any other iterable as it is read.
             SessionClosedError: Closed, or bound to another event loop.
         """
         return AsCompleted(self._scheduler, jobs, checked_timeout(timeout), self._target)
@@ -115,30 +113,31 @@ class Waits(Generic[Given]):
     def updates(
         self, job: Given, *, timeout: float | None = 1800.0
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
-        """Return an async context manager over the job's state now, and each change until its end.
+        """Return an async context manager over the job's state now, and then each change until its end.
 
-        A slow reader gets the newest state. The wait's error comes out of the iteration.
+        A slow reader gets the newest state, no backlog. An error of the wait comes out of the iteration. `timeout` is
+        the seconds from entering the block, above 0; `None` waits for ever.
 
         Raises:
-            InvalidInputError: An argument makes no sense.
+            InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
         return Updates(self._scheduler, self._target(job), checked_timeout(timeout))
 
     def notify(self, job: Given) -> None:
-        """Poll the job soon, once, however often this is called: a webhook said that something happened.
+        """Poll the job once, soon, however often this is called: for a webhook that reports a change.
 
-        Nothing happens for a job that no caller waits for.
+        It has no effect for a job that no caller waits for.
 
         Raises:
-            InvalidInputError: An argument makes no sense.
+            InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
         target = self._target(job)
         self._scheduler().notify(target.ref if isinstance(target, AgentJob) else target)
 
     def stats(self) -> TrackerStats:
-        """Return a snapshot of what the waits are doing.
+        """Return the present figures of all waits and polls.
 
         Raises:
             SessionClosedError: Closed, or bound to another event loop.
@@ -146,7 +145,7 @@ class Waits(Generic[Given]):
         return self._scheduler().stats()
 
     async def aclose(self) -> None:
-        """Close; each subclass says what that ends."""
+        """End all waits; each subclass says what else it closes."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -169,10 +168,10 @@ class Waits(Generic[Given]):
         return watch
 
     def _scheduler(self) -> Scheduler:
-        """Return the scheduler, made in the running loop at the first call.
+        """Return the scheduler; the first call makes it, in the running loop.
 
         Raises:
-            SessionClosedError: Closed, bound to another event loop, or to the process that forked this one.
+            SessionClosedError: Closed, bound to another event loop or to the process that forked this one.
         """
         loop = self._bind()
         if self._lazy_scheduler is None:
@@ -182,7 +181,7 @@ class Waits(Generic[Given]):
         return self._lazy_scheduler
 
     async def _end_waits(self, error: SessionClosedError) -> None:
-        """End all waits with `error`, and wait for the polls in flight to leave."""
+        """End all waits with `error`, and wait until the cancelled polls have ended."""
         if self._lazy_scheduler is None:
             return
         tasks = await self._lazy_scheduler.close(error)

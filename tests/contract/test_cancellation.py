@@ -282,10 +282,13 @@ async def test_read(fault: str) -> None:
         await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
         sockets = connections()
         async with tasks_kept():
-            await cancelled(partial(_read, session, created), turns_into(0.7))
+            under_way = await cancelled(partial(_read, session, created), turns_into(0.7))
             for _ in range(5):
                 await asyncio.sleep(0)
-        await quiet(emulator, len(emulator.requests), sockets)
+        asked = len(emulator.requests)
+        await quiet(emulator, asked, sockets)
+    assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over before the cancellation
+    assert asked == 3 - ("refuse" in fault)  # the create, the first read, and this one
 
 
 async def _read(session: AgentJobsSession, created: AgentJob) -> None:

@@ -9,7 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._polling.decision import Again, Answer, Done, Failed, decide, moved_to_last_poll
+from agentjobs_async._polling.decision import Again, Answer, Done, Failed, decide, moved_to_last_poll, timed_out
 from agentjobs_async.errors import (
     AuthError,
     CreateOutcomeUnknownError,
@@ -257,3 +257,19 @@ def test_last_poll(
 ) -> None:
     """A last poll starts `min(1 s, timeout / 10)` before the deadline, unless the server wishes none."""
     assert moved_to_last_poll(Again(due, not_before, now), now, deadline, timeout) == pytest.approx(moved)
+
+
+@pytest.mark.parametrize(
+    ("error", "cut", "cause"),
+    [
+        (None, False, None),  # the last poll was answered
+        (None, True, "TransportError('no answer until the wait ended')"),
+        (NotSentError("refused"), False, "NotSentError('refused')"),
+        (NotSentError("refused"), True, "NotSentError('refused')"),  # it says more than that the next one was cut
+    ],
+)
+def test_timed_out(error: Exception | None, cut: bool, cause: str | None) -> None:  # noqa: FBT001 - a row of the table
+    """The error of a wait at its deadline names the job, its last state, what went wrong last, and what it took."""
+    end = timed_out(ACTIVE.ref, ACTIVE, error, 7, 60.0, cut=cut)
+    assert (end.ref, end.last_job, end.polls, end.elapsed) == (ACTIVE.ref, ACTIVE, 7, 60.0)
+    assert (end.last_error and repr(end.last_error)) == cause

@@ -501,7 +501,7 @@ async def test_what_a_get_job_callable_may_not_give(found: object, reason: str) 
 @pytest.mark.parametrize("sync", [lambda _: DONE, lambda _: None])
 async def test_get_job_that_is_not_async(sync: Any) -> None:
     """A plain function as get-job callable is named as the mistake that it is, at its first call."""
-    with pytest.raises(InvalidInputError, match="get_job must be async: it gave"):
+    with pytest.raises(InvalidInputError, match="get_job must be async: it returned"):
         await wait_for_job(REF, get_job=sync)
 
 
