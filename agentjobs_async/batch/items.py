@@ -49,7 +49,7 @@ class BatchResult:
 
     Attributes:
         item: The item.
-        outcome: One of the `Outcome`s.
+        outcome: How it ended.
         job: The job that ended, or as it was seen last; `None` when none was seen.
         error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
         ref: The job, also where it was not seen; `None` when no id is known.

@@ -37,6 +37,13 @@ def test_samples_fit_one_glance(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_sample_comes_first(page: str) -> None:
+    """A page begins with what it is for and its shortest sample."""
+    begin = PAGES[page].read_text(encoding="utf-8").split("\n## ")[0]
+    assert re.search(r"^```(python|sh)$", begin, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_samples_run(page: str) -> None:
     """The test file of a page runs the page, and calls every function that its samples define."""
     text = file_testing(page).read_text(encoding="utf-8")
