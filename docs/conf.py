@@ -6,7 +6,7 @@ html_theme = "furo"
 html_title = project
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
-exclude_patterns = ["_build"]
+html_extra_path = ["llms.txt"]
 
 myst_heading_anchors = 3  # levels: links lead to headings, as on code hosts
 
