@@ -20,6 +20,7 @@ from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
 from agentjobs_async.batch import BatchItem, Journal, run_batch
+from agentjobs_async.batch.journal import entries_of
 
 BASE = "without"
 CANDIDATES = (BASE, "journal")
@@ -95,7 +96,7 @@ async def prepare(path: Path, count: int) -> None:
     """Make a journal of ended rows and twenty created ones. It goes past the moves, which would take an hour."""
     async with Journal.open(path) as journal:
         await journal.add(items(count))
-        database = journal.entries._database  # noqa: SLF001 - only to prepare
+        database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
         async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
             await connection.exec_driver_sql(
                 "UPDATE agentjobs_entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"

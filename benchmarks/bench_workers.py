@@ -32,6 +32,7 @@ from server import Server
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, State, run_batch
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import submit, work_off
 
 BASE = "plain runner on SQLite"
@@ -156,7 +157,7 @@ async def created(place: str, count: int, *, handed_out: bool) -> None:
     """Make a journal of created rows. It goes past the moves, which would take a while."""
     async with Journal.open(place) as journal:
         await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
-        database = journal.entries._database  # noqa: SLF001 - only to prepare
+        database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
         async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
             await connection.exec_driver_sql(
                 "UPDATE agentjobs_entries SET state = 'created', job_id = 'job_' || number, project_id = 'docs'"

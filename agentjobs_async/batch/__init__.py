@@ -8,7 +8,7 @@ from agentjobs_async._extras import extra_named
 
 with extra_named("agentjobs_async.batch"):
     from agentjobs_async.batch._item_tasks import ActiveItem
-    from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows
+    from agentjobs_async.batch._store.entries import JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
     from agentjobs_async.batch.journal import Journal
     from agentjobs_async.batch.limits import FleetLimits, Rate
@@ -23,7 +23,6 @@ __all__ = [
     "BatchResult",
     "BatchStats",
     "BatchWorker",
-    "Entries",
     "FleetLimits",
     "Journal",
     "JournalRow",

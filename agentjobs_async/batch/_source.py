@@ -3,16 +3,15 @@
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
-from uuid import uuid4
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch._store.entries import Entries, JournalRow, difference
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
-from agentjobs_async.batch.states import ENDED, State
+from agentjobs_async.batch._planning import Planner
+from agentjobs_async.batch._store.entries import Entries, JournalRow
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
+from agentjobs_async.batch.states import State
 
 __all__ = ["Items", "PlannedRows", "earlier", "new"]
 
@@ -22,7 +21,6 @@ _MOST_AHEAD: Final = 256
 _SILENCE_SECONDS: Final = 1.0  # a source that reads from somewhere has its next item sooner, mostly
 
 Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
-_Checked = tuple[BatchItem, InvalidInputError | None]
 
 
 async def earlier(
@@ -50,9 +48,9 @@ async def earlier(
 async def new(
     entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[], None]
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
-    """Return the rows of new items, and the results of items that are refused.
+    """Plan items as there is room, and return their rows, and the results of those that are refused.
 
-    An item whose row has ended already is left out, as is one that has a row of an earlier run.
+    An item that has a row of an earlier run is left out: its row is among those that the run takes up anyway, or ended.
 
     Args:
         entries: The journal's rows.
@@ -61,11 +59,26 @@ async def new(
         last: The highest number of a row of earlier runs.
         on_silence: Called when an async iterable has given nothing for a second.
     """
-    run = uuid4().hex
-    async with aclosing(_read(items, room, on_silence)) as reading:
-        async for together in reading:
-            async for row in together.met(entries, run, last):
+    reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
+    planner = Planner(entries)
+    size = 1
+    try:
+        while True:
+            found, fault = await reader.take(min(max(size, room(), 1), _MOST_AHEAD))
+            plan = await planner.plan(found)
+            for item, error in plan.refused:
+                yield BatchResult(item, Outcome.REJECTED, None, error)
+            rows = [row for row in plan.rows if row.number > last]
+            for row in rows:
                 yield row
+            if fault is not None:
+                raise fault
+            if not found:
+                return
+            # More at once while nothing but items of earlier runs comes: these take no room.
+            size = 1 if rows or plan.refused else 2 * len(found)
+    finally:
+        await reader.aclose()
 
 
 class PlannedRows:
@@ -111,99 +124,6 @@ class PlannedRows:
         self._pages[project].extend(found)
         if found:
             self._after[project] = found[-1].number
-
-
-class _Together:
-    """Items that were read at once.
-
-    Attributes:
-        all_ended: Whether all of them had ended before, once they are met: then more can be read at once.
-    """
-
-    def __init__(self, items: list[BatchItem]) -> None:
-        self._items = items
-        self.all_ended = False
-
-    async def met(self, entries: Entries, run: str, last: int) -> AsyncIterator[JournalRow | BatchResult]:
-        """Plan what is new."""
-        checked = [(item, _refusal(item)) for item in self._items]
-        known = await entries.get_many([item.key for item, error in checked if error is None])
-        refusals = [(item, error or _clash(item, known)) for item, error in checked]
-        wanted = await _unended(entries, refusals, run, lambda key: _has_ended(known.get(key), last))
-        self.all_ended = not wanted
-        # Together, so that all of them share one commit; in order, so that of two with one key the first is met.
-        rows = await asyncio.gather(*(_met(entries, item, error, run) for item, error in wanted))
-        for (item, _), row in zip(wanted, rows, strict=True):
-            if isinstance(row, InvalidInputError):
-                yield BatchResult(item, Outcome.REJECTED, None, row)
-            elif row.number > last:
-                yield row
-
-
-async def _unended(
-    entries: Entries, checked: list[_Checked], run: str, has_ended: Callable[[str], bool]
-) -> list[_Checked]:
-    """Leave out the items that have ended already; such a key that the run has met before is refused."""
-    ended = [item.key for item, error in checked if error is None and has_ended(item.key)]
-    new = await entries.meet_ended(ended, run)
-    wanted: list[_Checked] = []
-    for item, error in checked:
-        if error is not None or not has_ended(item.key):
-            wanted.append((item, error))
-        elif item.key in new:
-            new.discard(item.key)
-        else:
-            wanted.append((item, _came_before(item)))
-    return wanted
-
-
-def _came_before(item: BatchItem) -> InvalidInputError:
-    return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
-
-
-async def _met(
-    entries: Entries, item: BatchItem, refusal: InvalidInputError | None, run: str
-) -> JournalRow | InvalidInputError:
-    if refusal is not None:
-        return refusal
-    return await entries.plan(item, run) or _came_before(item)
-
-
-def _clash(item: BatchItem, known: Mapping[str, JournalRow]) -> InvalidInputError | None:
-    return difference(item, known[item.key]) if item.key in known else None
-
-
-def _has_ended(row: JournalRow | None, last: int) -> bool:
-    return row is not None and row.state in ENDED and row.number <= last
-
-
-def _refusal(item: object) -> InvalidInputError | None:
-    try:
-        checked_item(item)
-    except InvalidInputError as error:
-        return error
-    return None
-
-
-async def _read(
-    items: Items, room: Callable[[], int], on_silence: Callable[[], None]
-) -> AsyncGenerator[_Together, None]:
-    """Read items: as many as are there and find room, and more while nothing but ended ones come."""
-    reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
-    ended = 1
-    try:
-        while True:
-            found, fault = await reader.take(min(max(ended, room(), 1), _MOST_AHEAD))
-            together = _Together(found)
-            if found:
-                yield together
-            if fault is not None:
-                raise fault
-            if not found:
-                return
-            ended = 2 * len(found) if together.all_ended else 1
-    finally:
-        await reader.aclose()
 
 
 class _Iterator:

@@ -4,8 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
@@ -14,21 +13,22 @@ from attrs import asdict
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_span
+from agentjobs_async.batch._planning import Planner, check
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import ServerAddress, server_address
 from agentjobs_async.batch._store.backend import Backend, file_backend
-from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows, difference
+from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
-from agentjobs_async.batch._store.sqlite_file import JournalLock, check, check_kind, make
+from agentjobs_async.batch._store.sqlite_file import JournalLock, check_kind, make
+from agentjobs_async.batch._store.sqlite_file import check as check_file
 from agentjobs_async.batch._store.tables import Moment
 from agentjobs_async.batch._store.writer import Database, until_done
-from agentjobs_async.batch.items import BatchItem, Refusals, check_items
+from agentjobs_async.batch.items import BatchItem, Refusals
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import RETRIED, State
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "entries_of"]
 
-_PAGE: Final = 500
 _CLOSING_SECONDS: Final = 5.0  # what a close waits for a server that does not answer
 _CANCELLED_SECONDS: Final = 1.0  # the same when a cancellation leaves the block: for what is being written just now
 _ABANDONED: Final = frozenset({State.CREATED, State.UNKNOWN})
@@ -64,7 +64,7 @@ class Journal:
         self._owned: JournalLock | None = None
         self._presence: Heartbeat | None = None
         self._database: Database | None = None
-        self._entries: Entries | None = None
+        self._open_entries: Entries | None = None
 
     @classmethod
     def open(
@@ -164,7 +164,7 @@ class Journal:
     async def _leave(self, patience: float) -> None:
         if self._database is not None:
             self._database.enter()
-        database, self._database, self._entries = self._database, None, None
+        database, self._database, self._open_entries = self._database, None, None
         owned, self._owned = self._owned, None
         presence, self._presence = self._presence, None
         try:
@@ -180,39 +180,22 @@ class Journal:
         return self._read_only
 
     @property
-    def entries(self) -> Entries:
-        """What a runner does with the rows.
-
-        Raises:
-            InvalidInputError: The journal is not open.
-        """
-        if self._entries is None:
+    def _entries(self) -> Entries:
+        if self._open_entries is None:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
-        return self._entries
+        return self._open_entries
 
     async def add(self, items: Iterable[BatchItem]) -> Refusals:
-        """Plan all items at once, so that a later run needs no items. One that is there already stays as it is.
+        """Plan items, so that a later run needs none; one that is there already stays as it is.
 
-        Gives the items that are refused, each with the reason: they can't be sent, or their key is that of another
-        prompt.
+        Return the items that are refused, each with the reason: an item can't be sent, its key is that of another
+        prompt or project in the journal, or `items` has given its key before.
         """
-        refused: Refusals = []
-        remaining = iter(items)
-        while page := list(islice(remaining, _PAGE)):
-            good, bad = check_items(page)
-            if good:
-                await self.entries.add(good)
-            refused += bad + await self._clashes(good)
-        return refused
+        return await Planner(self._entries).plan_all(items)
 
     async def check(self, items: Iterable[BatchItem]) -> Refusals:
         """Return the items that `add` would refuse, each with the reason, without planning any."""
-        refused: Refusals = []
-        remaining = iter(items)
-        while page := list(islice(remaining, _PAGE)):
-            good, bad = check_items(page)
-            refused += bad + await self._clashes(good)
-        return refused
+        return await check(self._entries, items)
 
     async def set_limits(self, limits: FleetLimits) -> None:
         """Bound what all processes may do that work on this journal, from now on; what is under way goes on.
@@ -222,11 +205,11 @@ class Journal:
         """
         if not self.is_shared:
             raise InvalidInputError("a file has one owner: bound it by run_batch(max_active=..., create_rate=...)")
-        await self.entries.set_limits(limits)
+        await self._entries.set_limits(limits)
 
     async def limits(self) -> FleetLimits:
         """Return what bounds all processes that work on this journal; a file is bounded by nothing."""
-        return await self.entries.limits() if self.is_shared else FleetLimits()
+        return await self._entries.limits() if self.is_shared else FleetLimits()
 
     async def retry(self, key: str) -> str:
         """Plan a failed, archived or rejected item once more, and give the key of its new row, such as `key#2`.
@@ -238,8 +221,9 @@ class Journal:
         if row.state not in RETRIED:
             raise InvalidInputError(f"{key} is {row.state}: only what failed, was archived or rejected is tried again")
         again = BatchItem(_next_key(key), row.prompt, row.project_id)
-        if not await self.entries.add([again]):
+        if again.key in await self._entries.get_many([again.key]):
             raise InvalidInputError(f"{key} was tried again before, as {again.key}")
+        await self.add([again])
         return again.key
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
@@ -262,7 +246,7 @@ class Journal:
             project_id, job_id = job_id.project_id, job_id.job_id
         elif job_id is not None:
             checked_bare_id(job_id)
-        if not await self.entries.resolved(key, job_id, project_id):
+        if not await self._entries.resolved(key, job_id, project_id):
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 
@@ -278,7 +262,7 @@ class Journal:
         """
         row = await self._row(key)
         before = "" if row.error is None else f"; before that: {row.error}"
-        abandoned = row.state in _ABANDONED and await self.entries.abandoned(
+        abandoned = row.state in _ABANDONED and await self._entries.abandoned(
             key, f"abandoned while {row.state}{before}"
         )
         if not abandoned:
@@ -291,7 +275,7 @@ class Journal:
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
-        return Rows(self.entries, None if state is None else _state(state))
+        return Rows(self._entries, None if state is None else _state(state))
 
     def unknown(self) -> Rows:
         """Return the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
@@ -299,7 +283,7 @@ class Journal:
 
     async def counts(self) -> dict[State, int]:
         """Return how many items are in each state; one that `retry` planned again counts by its newest row."""
-        return await self.entries.counts()
+        return await self._entries.counts()
 
     async def export(self, stream: TextIO) -> int:
         """Write every row to a text stream as one line of JSON, and give how many there were."""
@@ -322,12 +306,12 @@ class Journal:
             await asyncio.to_thread(self._take)
             self._begin(file_backend(self._place, read_only=self._read_only), time.time)
             if not self._read_only:
-                self._interrupted = await self.entries.interrupted()
+                self._interrupted = await self._entries.interrupted()
         else:
             database = self._begin(self._server(), server.server_clock)
             await database.once(lambda found: server.lay_out(found, self.name, writing=not self._read_only))
             if not self._read_only:
-                self._presence = Heartbeat(Database(self._server(patience=0.0)), self.entries, self._owner_timeout)
+                self._presence = Heartbeat(Database(self._server(patience=0.0)), self._entries, self._owner_timeout)
                 await self._presence.begin()
 
     def _server(self, **settings: float) -> Backend:
@@ -338,7 +322,7 @@ class Journal:
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Database:
         self._database = Database(backend)
-        self._entries = Entries(self._database, self._clock or clock, self._guard, self._lease)
+        self._open_entries = Entries(self._database, self._clock or clock, self._guard, self._lease)
         return self._database
 
     def _lease(self) -> Lease | None:
@@ -362,17 +346,12 @@ class Journal:
             self._owned = JournalLock(place)
             if not place.exists() or not place.stat().st_size:
                 make(place)
-        check(place, writing=not self._read_only)
+        check_file(place, writing=not self._read_only)
         if self._owned is not None:
             self._owned.watch(place)
 
-    async def _clashes(self, items: Sequence[BatchItem]) -> Refusals:
-        rows = await self.entries.get_many([item.key for item in items])
-        clashes = ((item, difference(item, rows[item.key])) for item in items if item.key in rows)
-        return [(item, error) for item, error in clashes if error is not None]
-
     async def _row(self, key: str) -> JournalRow:
-        found = await self.entries.get_many([key])
+        found = await self._entries.get_many([key])
         if key not in found:
             raise InvalidInputError(f"there is no row of the key {key!r:.200}")
         return found[key]
@@ -409,6 +388,15 @@ async def _finished(work: Coroutine[Any, Any, None], hasten: Callable[[], None])
         if not working.cancelled():
             working.exception()  # when both failed, the cancellation is what goes on
     working.result()
+
+
+def entries_of(journal: Journal) -> Entries:
+    """Return what a runner does with the rows of an open journal.
+
+    Raises:
+        InvalidInputError: The journal is not open.
+    """
+    return journal._entries  # noqa: SLF001 - private to users, shared by the rooms that run items
 
 
 def _state(name: str) -> State:

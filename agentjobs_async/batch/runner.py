@@ -17,7 +17,7 @@ from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
-from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.journal import Journal, entries_of
 from agentjobs_async.batch.limits import Limits, Rate
 from agentjobs_async.batch.states import State
 
@@ -141,14 +141,14 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._tasks or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        self._journal.entries.mask(self._session.mask)
+        entries_of(self._journal).mask(self._session.mask)
         slots = Slots(self._limits.max_active, self._on_change)
         for project, age in await self._unknown_ages():
             slots.keep(project or self._session.project_id, self._limits.unknown_for - age)
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,
-                self._journal.entries,
+                entries_of(self._journal),
                 await self._throttles(),
                 slots,
                 asyncio.Semaphore(self._limits.max_sending),
@@ -168,10 +168,10 @@ class Batch(AsyncIterator[BatchResult]):
 
     async def _unknown_ages(self) -> list[tuple[str | None, float]]:
         seconds, most = self._limits.unknown_for, self._limits.max_active
-        return await self._journal.entries.unknown_ages(seconds, most) if seconds > 0 else []
+        return await entries_of(self._journal).unknown_ages(seconds, most) if seconds > 0 else []
 
     async def _throttles(self) -> CreateThrottles:
-        rate, entries = self._limits.create_rate, self._journal.entries
+        rate, entries = self._limits.create_rate, entries_of(self._journal)
         throttles = CreateThrottles(rate, refused_for=inf)
         if rate is not None:
             throttles.seed(rate, await entries.sent_ages(rate.per, rate.count))

@@ -13,7 +13,7 @@ from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._throttles import CreateThrottles
 from agentjobs_async.batch.items import BatchResult, Outcome
-from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.journal import Journal, entries_of
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.runner import BatchStats
 from agentjobs_async.batch.states import State
@@ -63,7 +63,7 @@ class BatchWorker:
         self._closing_at: float | None = None
 
     async def __aenter__(self) -> Self:
-        limits, entries = self._limits, self.journal.entries
+        limits, entries = self._limits, entries_of(self.journal)
         entries.mask(self._session.mask)
         throttles = CreateThrottles(None, refused_for=_REFUSED_SECONDS)
         max_sending = asyncio.Semaphore(limits.max_sending)
@@ -132,10 +132,10 @@ class BatchWorker:
             InvalidInputError: The worker is not open.
         """
         item_tasks = self._open
-        rows = await self.journal.entries.get_many(keys)
+        rows = await entries_of(self.journal).get_many(keys)
         to_do = [key for key, row in rows.items() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
-            await self.journal.entries.follow(to_do)
+            await entries_of(self.journal).follow(to_do)
         begun = [item_tasks.begin(row, self._run) for row in rows.values() if row.state in _TO_DO]
         try:
             if begun:
@@ -150,7 +150,7 @@ class BatchWorker:
             item_tasks.halt()
             assert item_tasks.context.throttles.refusal is not None  # noqa: S101 - that is what was asked
             raise item_tasks.context.throttles.refusal
-        return await self.journal.entries.unended(keys)
+        return await entries_of(self.journal).unended(keys)
 
     def stats(self) -> BatchStats:
         """Return a snapshot."""
@@ -179,7 +179,7 @@ class BatchWorker:
         throttles, halted = self._open.context.throttles, self._open.context.halted
         if throttles.refusal is None or throttles.succeeded or halted.is_set():
             return False
-        entries = self.journal.entries
+        entries = entries_of(self.journal)
         planned = [project for project, _ in await entries.planned_projects(await entries.last_number())]
         others = {project or self._session.project_id for project in planned} | self._open.projects()
         return not halted.is_set() and all(throttles.is_refused(project) for project in others)

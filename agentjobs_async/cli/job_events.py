@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJob, Event, JobCreated, JobPolled, JobRef, JournalError, PollFailed, WaitEnded
 from agentjobs_async.batch import ActiveItem, Journal, JournalRow
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli.documents import event
 from agentjobs_async.cli.outcomes import described
 
@@ -119,7 +120,7 @@ class JobEvents:
         unnamed = {told.ref for told in self._waiting} - self._rows.keys()
         keys = {item.key: item.ref for item in run.active() if item.ref in unnamed} if unnamed else {}
         if keys:
-            rows = await journal.entries.get_many(list(keys))
+            rows = await entries_of(journal).get_many(list(keys))
             self._rows |= {ref: rows[key] for key, ref in keys.items() if key in rows}
 
     def _told(self, told: _Told) -> bool:

@@ -9,6 +9,7 @@ from procrastinate import App
 from procrastinate.jobs import Job
 
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines._connector import error_text
 
 __all__ = ["Sweep"]
@@ -84,7 +85,7 @@ class Sweep:
 
         As when a chunk was done, since an item of it had become unknown, before its stalled owner got the answer.
         """
-        found = await self._journal.entries.unfollowed(self._journal.owner_timeout, self._after, _MOST_ITEMS)
+        found = await entries_of(self._journal).unfollowed(self._journal.owner_timeout, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
         carried = await self._carried(keys) if keys else frozenset[str]()

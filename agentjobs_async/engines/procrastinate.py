@@ -14,6 +14,8 @@ from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
 from agentjobs_async._extras import extra_named
 from agentjobs_async._validation import checked_count, checked_seconds
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
+from agentjobs_async.batch._planning import Planner
+from agentjobs_async.batch.journal import entries_of
 
 with extra_named("agentjobs_async.engines.procrastinate"):
     from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
@@ -55,12 +57,12 @@ async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 1
         JournalError: The database can't be reached or written.
     """
     refused: Refusals = []
+    planner = Planner(entries_of(journal))
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
-        bad = await journal.add(page)
-        refused += bad
-        names = {id(item) for item, _ in bad}
-        await defer([item.key for item in page if id(item) not in names], journal=journal, chunk=chunk)
+        plan = await planner.plan(page)
+        refused += plan.refused
+        await defer([row.key for row in plan.rows], journal=journal, chunk=chunk)
     return refused
 
 
@@ -72,7 +74,7 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         JournalError: The database can't be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
-    open_keys = await journal.entries.unended(keys)
+    open_keys = await entries_of(journal).unended(keys)
     tasks: list[Any] = [{"keys": list(open_keys[start : start + chunk])} for start in range(0, len(open_keys), chunk)]
     async with _opened(QueueConnector(journal.connect_arguments())) as app:
         for start in range(0, len(tasks), _TASKS_AT_ONCE):

@@ -22,6 +22,7 @@ import pytest
 from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store.tables import APPLICATION
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import items, rows_of, states
 from tests.contract.children import ROOT, environment
 
@@ -39,7 +40,7 @@ async def refused(path: Path, **settings: Any) -> JournalError:
 async def sending(journal: Journal, *keys: str) -> None:
     """Bring rows into the state of a create under way."""
     for key in keys:
-        assert await journal.entries.claim(key)
+        assert await entries_of(journal).claim(key)
 
 
 async def test_rows(journal: Journal) -> None:
@@ -76,12 +77,24 @@ async def test_add(journal: Journal) -> None:
     assert len(await journal.add([BatchItem("", "x")])) == 1
 
 
+async def test_a_repeated_key(journal: Journal) -> None:
+    """A key that comes twice is refused the second time, on the same page or a later one, by a check as by planning."""
+    twice = [BatchItem("k7", "p7"), *items(600), BatchItem("k9", "p9")]
+    for refusing in (journal.check, journal.add, journal.check, journal.add):
+        refused = await refusing(twice)
+        assert [(item.key, str(error)) for item, error in refused] == [
+            ("k7", "the key 'k7' came before in this run"),
+            ("k9", "the key 'k9' came before in this run"),
+        ]
+    assert (await journal.counts())[State.PLANNED] == 600
+
+
 async def test_resolve(journal: Journal) -> None:
     """An unknown row gets the job that was found, or is planned again; no other row is touched."""
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await journal.entries.mark_unknown(key, ValueError("broke"))
+        await entries_of(journal).mark_unknown(key, ValueError("broke"))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -93,7 +106,7 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await journal.entries.mark_unknown("k2", ValueError("broke"))
+    await entries_of(journal).mark_unknown("k2", ValueError("broke"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.CREATED))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
@@ -107,14 +120,14 @@ async def test_retry(journal: Journal) -> None:
     """What was rejected is planned again under a key of its own, once; the old row stays."""
     await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
     await sending(journal, "a")
-    await journal.entries.mark_rejected("a", ValueError("no"))
+    await entries_of(journal).mark_rejected("a", ValueError("no"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await journal.entries.mark_rejected("a#2", ValueError("no"))
+    await entries_of(journal).mark_rejected("a#2", ValueError("no"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows()}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
@@ -124,11 +137,11 @@ async def test_abandon(journal: Journal) -> None:
     """What is created or unknown can be ended as failed, which says so, and tried again; no other row is touched."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
-    await journal.entries.mark_created("k0", JobRef("docs", "job_0"))
-    await journal.entries.record_error("k0", ValueError("an odd status"))
+    await entries_of(journal).mark_created("k0", JobRef("docs", "job_0"))
+    await entries_of(journal).record_error("k0", ValueError("an odd status"))
     for key in ("k1", "k3"):
-        await journal.entries.mark_unknown(key, ValueError("broke"))
-    await journal.entries.mark_created("k3", JobRef("docs", "job_3"))
+        await entries_of(journal).mark_unknown(key, ValueError("broke"))
+    await entries_of(journal).mark_created("k3", JobRef("docs", "job_3"))
     for key in ("k0", "k1", "k3"):
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
@@ -143,7 +156,7 @@ async def test_abandon(journal: Journal) -> None:
         with pytest.raises(InvalidInputError, match=words):
             await journal.abandon(key)
     assert await journal.retry("k1") == "k1#2"
-    assert not await journal.entries.mark_created("k1", JobRef("docs", "late"))
+    assert not await entries_of(journal).mark_created("k1", JobRef("docs", "late"))
 
 
 @pytest.mark.parametrize("key", ["a", "a#2", "a#9", "a#99", "#7", "a#", "a#b", "7", "a#3 4", "ä#1'"])
@@ -153,12 +166,12 @@ async def test_counts_by_item(key: str, journal: Journal) -> None:
     again = key
     for _ in range(2):
         await sending(journal, again)
-        await journal.entries.mark_rejected(again, ValueError("no"))
+        await entries_of(journal).mark_rejected(again, ValueError("no"))
         again = await journal.retry(again)
     assert {state: number for state, number in (await journal.counts()).items() if number} == {"planned": 1}
     await journal.add([BatchItem("b", "y"), BatchItem("b#2", "z")])
     await sending(journal, "b")
-    await journal.entries.mark_rejected("b", ValueError("no"))
+    await entries_of(journal).mark_rejected("b", ValueError("no"))
     assert {state: number for state, number in (await journal.counts()).items() if number} == {
         "planned": 2,
         "rejected": 1,
@@ -241,7 +254,7 @@ async def test_a_copy_of_the_directory(file_journal: Journal, path: Path) -> Non
     copy_directory(path)
     assert await second(path) == ["locked", "['k0', 'k1']"]
     assert (await refused(path)).reason == "locked"
-    assert await file_journal.entries.claim("k0")
+    assert await entries_of(file_journal).claim("k0")
     await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
@@ -258,11 +271,11 @@ async def look_by_other_means(path: Path) -> None:
 async def test_a_log_taken_away(file_journal: Journal, path: Path) -> None:
     """Nothing more is claimed once a foreign program took the log away, which it can after a copy of the directory."""
     await file_journal.add(items(2))
-    assert await file_journal.entries.claim("k0")
+    assert await entries_of(file_journal).claim("k0")
     copy_directory(path)
     await look_by_other_means(path)
     with pytest.raises(JournalError, match="wal was moved, removed") as caught:
-        await file_journal.entries.claim("k1")
+        await entries_of(file_journal).claim("k1")
     assert caught.value.reason == "locked"
     await file_journal.aclose()
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
@@ -288,7 +301,7 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     assert len(await rows_of(path)) == 1
     await look_by_other_means(path)
     assert path.with_name("run.db-wal").stat().st_size
-    assert await file_journal.entries.claim("k0")
+    assert await entries_of(file_journal).claim("k0")
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
@@ -311,7 +324,7 @@ async def test_what_an_owner_left(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         await sending(journal, "k0", "k1")
-        await journal.entries.mark_created("k1", JobRef("docs", "job_1"))
+        await entries_of(journal).mark_created("k1", JobRef("docs", "job_1"))
     async with Journal.open(place) as journal:
         assert [row.key for row in await journal.unknown()] == ["k0"]
         assert journal.take_interrupted() == ("k0",)
@@ -455,7 +468,7 @@ async def test_full_disk(path: Path) -> None:
         leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
-            journal.entries.claim("k0"),
+            entries_of(journal).claim("k0"),
             journal.add([BatchItem("big", "x" * 100_000)]),
             return_exceptions=True,
         )
@@ -509,7 +522,7 @@ async def test_commits_are_shared(journal: Journal) -> None:
         return await committed(lane, orders)
 
     database._committed = counted  # type: ignore[method-assign]  # only looks
-    await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(100)))
+    await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(100)))
     assert sum(commits) == 100
     assert len(commits) <= 3
     assert journal.is_shared or threading.active_count() > 1
@@ -550,7 +563,7 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
         adding = asyncio.ensure_future(journal.add(items(3)))
         await asyncio.sleep(0.01)
         database._changes.writer.cancel()
-        for writing in (adding, journal.entries.claim("k0")):
+        for writing in (adding, entries_of(journal).claim("k0")):
             with pytest.raises(JournalError, match="writer was cancelled"):
                 await writing
     assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
@@ -562,7 +575,7 @@ async def test_cancelled_closing(path: Path) -> None:
     """A closing that is cancelled finishes what is being written before it gives the file up."""
     journal = await Journal.open(path).__aenter__()
     await journal.add(items(2))
-    claiming = asyncio.ensure_future(journal.entries.claim("k0"))
+    claiming = asyncio.ensure_future(entries_of(journal).claim("k0"))
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(journal.aclose())
     await asyncio.sleep(0)
@@ -575,7 +588,7 @@ async def test_cancelled_closing(path: Path) -> None:
 
 async def test_closed_under_somebody(journal: Journal) -> None:
     """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
-    entries = journal.entries
+    entries = entries_of(journal)
     await journal.aclose()
     for call in (entries.claim("k0"), entries.counts()):
         with pytest.raises(JournalError, match="closed meanwhile"):
@@ -639,7 +652,7 @@ async def test_illegible_cells(path: Path, change: str) -> None:
     apply_fault(path, f"UPDATE agentjobs_entries SET {change}")  # noqa: S608 - one of those above
     with pytest.raises(JournalError) as caught:
         async with Journal.open(path) as journal:
-            await journal.entries.sent_ages(60, 10)
+            await entries_of(journal).sent_ages(60, 10)
             await journal.rows()
     assert caught.value.reason == "corrupt"
     assert "secret" not in str(caught.value)

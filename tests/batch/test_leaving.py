@@ -7,6 +7,7 @@ import pytest
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, Journal, State, run_batch
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items
 from tests.batch.wire import Wire, wired
 from tests.postgresql import Server
@@ -25,7 +26,7 @@ OUTAGES: list[Callable[[Wire], Awaitable[None]]] = [silent, Wire.tear]
 
 def asking(journal: Journal) -> list[asyncio.Future[object]]:
     """Ask for a lot at once: changes, claims and reads."""
-    entries = journal.entries
+    entries = entries_of(journal)
     asked: list[Awaitable[object]] = [
         *(entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
         *(entries.claim(f"k{number}") for number in range(20, 25)),

@@ -10,6 +10,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Outcome, Rate, run_batch
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
@@ -153,13 +154,14 @@ async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
 async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
     """What became unknown in an earlier run keeps its slot for the rest of its time; what has a job is followed."""
     wall = asyncio.get_running_loop().time
-    file_journal.entries._clock = lambda: 1e6 + wall()
+    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0)
     await run(service, items(1), file_journal)
     await asyncio.sleep(400)
     await file_journal.add(items(2, first=1))
-    await file_journal.entries.claim("k1")
-    assert await file_journal.entries.mark_created("k1", (await service.create_job("p1", timeout=1.0, retry=False)).ref)
+    await entries_of(file_journal).claim("k1")
+    job = await service.create_job("p1", timeout=1.0, retry=False)
+    assert await entries_of(file_journal).mark_created("k1", job.ref)
     before = wall()
     async with run_batch(service.session, (), journal=file_journal, max_active=1) as batch:
         assert (await anext(batch)).item.key == "k1"
@@ -233,7 +235,7 @@ async def test_a_rate_for_all(file_journal: Journal) -> None:
 async def test_rates_over_restarts(file_journal: Journal) -> None:
     """What earlier runs sent counts for its project only."""
     wall = asyncio.get_running_loop().time
-    file_journal.entries._clock = lambda: 1e6 + wall()
+    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     service = Service(lambda *_: None)
     await run(service, of_projects(3, "a"), file_journal, create_rate=Rate(3, per=1000))
     await run(service, of_projects(4, "a", "b"), file_journal, create_rate=Rate(3, per=1000))
@@ -245,7 +247,7 @@ async def test_rates_over_restarts(file_journal: Journal) -> None:
 async def test_a_429_of_one_project(file_journal: Journal) -> None:
     """A 429 holds its project back, over a restart too, and no other."""
     wall = asyncio.get_running_loop().time
-    file_journal.entries._clock = lambda: 1e6 + wall()
+    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     wishes = {"a0": [rate_limited(500)]}
     service = Service(lambda prompt, *_: wishes[prompt].pop() if wishes.get(prompt) else None)
     async with run_batch(service.session, of_projects(3, "a"), journal=file_journal, max_active=1) as batch:

@@ -21,6 +21,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, State, run_batch
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
@@ -246,7 +247,7 @@ async def test_what_no_try_would_mend(journal: Journal, reason: str) -> None:
 def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
     """Let a move of `key` wait until another row has made the move `until`."""
     moved = asyncio.Event()
-    first, second = getattr(journal.entries, until), getattr(journal.entries, move)
+    first, second = getattr(entries_of(journal), until), getattr(entries_of(journal), move)
 
     async def told(*arguments: Any, **settings: Any) -> Any:
         done = await first(*arguments, **settings)
@@ -259,8 +260,8 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
             await asyncio.sleep(0.01)
         return await second(moving, *rest, **settings)
 
-    patch.setattr(journal.entries, until, told)
-    patch.setattr(journal.entries, move, delayed)
+    patch.setattr(entries_of(journal), until, told)
+    patch.setattr(entries_of(journal), move, delayed)
 
 
 @pytest.mark.looptime
@@ -466,7 +467,7 @@ async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pyt
     async def full(key: str, project_id: str | None) -> bool:
         raise JournalError(f"no room for {key} {project_id}", "full")
 
-    monkeypatch.setattr(journal.entries, "claim", full)
+    monkeypatch.setattr(entries_of(journal), "claim", full)
     session = FakeSession()
     with pytest.raises(JournalError) as caught:
         await run(session, items(50), journal, max_active=1)
@@ -475,14 +476,14 @@ async def test_full_journal_stops_the_sending(journal: Journal, monkeypatch: pyt
 
 async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that can't be planned ends the run with a JournalError, after those before it."""
-    real = journal.entries.plan
+    real = entries_of(journal).plan
 
-    async def full(item: BatchItem, run: str) -> JournalRow | None:
-        if item.key == "k2":
+    async def full(page: Sequence[BatchItem], source: str, number: int) -> dict[str, JournalRow]:
+        if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
-        return await real(item, run)
+        return await real(page, source, number)
 
-    monkeypatch.setattr(journal.entries, "plan", full)
+    monkeypatch.setattr(entries_of(journal), "plan", full)
     session, results = FakeSession(), []
     with pytest.raises(JournalError):
         async with run_batch(session.session, items(50), journal=journal, max_active=1) as batch:
@@ -494,14 +495,14 @@ async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: py
 
 async def test_a_row_that_somebody_else_claimed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is not planned any more when its turn comes is left to whoever took it."""
-    real = journal.entries.claim
+    real = entries_of(journal).claim
 
     async def late(key: str, project_id: str | None) -> Any:
         if key == "k1":
             assert await real(key)
         return await real(key, project_id)
 
-    monkeypatch.setattr(journal.entries, "claim", late)
+    monkeypatch.setattr(entries_of(journal), "claim", late)
     session = FakeSession()
     results = await run(session, items(3), journal, create_rate=Rate(2, per=1000))
     assert outcomes(results) == {"k0": "completed", "k2": "completed"}
@@ -516,7 +517,7 @@ async def test_an_id_is_never_dropped_silently(
     async def full(key: str, ref: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(journal.entries, "mark_created", full)
+    monkeypatch.setattr(entries_of(journal), "mark_created", full)
     session = FakeSession()
     with pytest.raises(JournalError, match="'k0' is docs/job_0"):
         await run(session, items(50), journal, max_active=1)
@@ -533,7 +534,7 @@ async def test_an_id_whose_row_was_changed(
         del key, ref
         return False
 
-    monkeypatch.setattr(journal.entries, "mark_created", changed)
+    monkeypatch.setattr(entries_of(journal), "mark_created", changed)
     with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
         await run(FakeSession(), items(1), journal)
     assert caught.value.reason == "locked"
@@ -637,7 +638,7 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
     async with Journal.open(place) as journal:
         await journal.add(items(2))
-        await journal.entries.claim("k0")
+        await entries_of(journal).claim("k0")
     session = FakeSession()
     async with Journal.open(place) as journal:
         assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
@@ -650,7 +651,7 @@ async def test_interrupted_and_resolved(place: str) -> None:
     """An interrupted row that was resolved before the run is not told as unknown."""
     async with Journal.open(place) as journal:
         await journal.add(items(1))
-        await journal.entries.claim("k0")
+        await entries_of(journal).claim("k0")
     async with Journal.open(place) as journal:
         await journal.resolve("k0", job_id="job_7")
         assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
@@ -678,7 +679,7 @@ async def test_no_key_in_the_journal(journal: Journal) -> None:
     await run(session, items(1), journal)
     assert "the-key" not in str((await journal.rows())[0].error)
     link = "https://code.example/the-key-itself"
-    assert await journal.entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
+    assert await entries_of(journal).mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
     assert (await journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -713,7 +714,7 @@ async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.Monke
     async def full(key: str, ref: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(journal.entries, "mark_created", full)
+    monkeypatch.setattr(entries_of(journal), "mark_created", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -737,7 +738,7 @@ def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(journal.entries, "mark_created", created)
+    monkeypatch.setattr(entries_of(journal), "mark_created", created)
     return asked
 
 
@@ -786,7 +787,7 @@ async def test_no_id_is_dropped_by_cancelling_twice(
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_journal.entries, "flush", settle)
+        patch.setattr(entries_of(file_journal), "flush", settle)
         task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
         await asked.wait()
         task.cancel()
@@ -803,14 +804,14 @@ async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
-    real, asked = file_journal.entries.mark_created, asyncio.Event()
+    real, asked = entries_of(file_journal).mark_created, asyncio.Event()
 
     async def slow(key: str, ref: JobRef) -> bool:
         asked.set()
         await asyncio.sleep(0)
         return await real(key, ref)
 
-    monkeypatch.setattr(file_journal.entries, "mark_created", slow)
+    monkeypatch.setattr(entries_of(file_journal), "mark_created", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
     await asked.wait()
     task.cancel()
@@ -844,7 +845,7 @@ async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
         await journal.add(items(1))
         path.with_name(name).rename(path.with_name("moved"))
         with pytest.raises(JournalError) as caught:
-            await journal.entries.claim("k0")
+            await entries_of(journal).claim("k0")
         assert caught.value.reason == "locked"
         with pytest.raises(JournalError):
             await run(session, (), journal)
@@ -888,13 +889,13 @@ async def test_unusual_ends_of_a_source(journal: Journal, fault: type[BaseExcept
 async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an async source has at hand is looked up together, not one by one."""
     await run(FakeSession(), items(1000), journal)
-    looked_up, real = [], journal.entries.get_many
+    looked_up, real = [], entries_of(journal).get_many
 
     async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
         looked_up.append(len(keys))
         return await real(keys)
 
-    monkeypatch.setattr(journal.entries, "get_many", named)
+    monkeypatch.setattr(entries_of(journal), "get_many", named)
 
     async def source() -> AsyncIterator[BatchItem]:
         for item in items(1000):
@@ -951,7 +952,7 @@ async def test_counts_after_the_block(journal: Journal) -> None:
     async with run_batch(session.session, items(200), journal=journal, max_active=40):
         await session.creates(20)
     after = await journal.counts()
-    await journal.entries.flush()
+    await entries_of(journal).flush()
     assert await journal.counts() == after
 
 

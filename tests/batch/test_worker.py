@@ -7,6 +7,7 @@ import pytest
 from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async.batch import BatchResult, BatchWorker, Journal
 from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
 
 
@@ -45,14 +46,14 @@ async def test_a_raising_observer(journal: Journal, caplog: pytest.LogCaptureFix
 
 async def test_a_journal_that_fails(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
-    real, errors = journal.entries.claim, [JournalError("no room", "full")]
+    real, errors = entries_of(journal).claim, [JournalError("no room", "full")]
 
     async def claim(key: str, project_id: str | None) -> Any:
         if errors:
             raise errors.pop()
         return await real(key, project_id)
 
-    monkeypatch.setattr(journal.entries, "claim", claim)
+    monkeypatch.setattr(entries_of(journal), "claim", claim)
     await journal.add(items(3))
     async with BatchWorker(FakeSession().session, journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
@@ -103,7 +104,7 @@ async def test_no_id_is_dropped_by_closing(
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(file_journal.entries, "mark_created", created)
+    monkeypatch.setattr(entries_of(file_journal), "mark_created", created)
     await file_journal.add(items(2))
     worker = BatchWorker(FakeSession().session, file_journal, max_sending=1)
     words = "the job of 'k0' is docs/job_0: keep it"
@@ -133,11 +134,11 @@ async def test_a_claim_that_is_cut_off(database: str, monkeypatch: pytest.Monkey
         asked = asyncio.Event()
 
         async def silent(key: str, project_id: str | None) -> Any:
-            assert isinstance(await two.entries.claim(key, project_id), str)
+            assert isinstance(await entries_of(two).claim(key, project_id), str)
             asked.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(one.entries, "claim", silent)
+        monkeypatch.setattr(entries_of(one), "claim", silent)
         async with BatchWorker(FakeSession().session, one) as worker:
             running = asyncio.ensure_future(worker.run(["k0"]))
             await asked.wait()
@@ -149,14 +150,14 @@ async def test_a_claim_that_is_cut_off(database: str, monkeypatch: pytest.Monkey
 @pytest.mark.looptime
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
-    loop, real = asyncio.get_running_loop(), file_journal.entries.claim
+    loop, real = asyncio.get_running_loop(), entries_of(file_journal).claim
     asked: list[float] = []
 
     async def claim(key: str, project_id: str | None) -> Any:
         asked.append(loop.time())
         return NoRoom(3600.0) if len(asked) < 3 else await real(key, project_id)
 
-    monkeypatch.setattr(file_journal.entries, "claim", claim)
+    monkeypatch.setattr(entries_of(file_journal), "claim", claim)
     await file_journal.add(items(1))
     async with BatchWorker(FakeSession().session, file_journal) as worker:
         assert await worker.run(["k0"]) == ()

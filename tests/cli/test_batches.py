@@ -12,7 +12,9 @@ import pytest
 
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import BatchItem, Entries, Journal
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch.journal import entries_of
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -209,8 +211,8 @@ async def make_unknown(db: str, count: int) -> None:
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"k{number}", f"prompt {number}") for number in range(count)])
         for number in range(count):
-            await journal.entries.claim(f"k{number}")
-            await journal.entries.mark_unknown(f"k{number}", OSError("broke"))
+            await entries_of(journal).claim(f"k{number}")
+            await entries_of(journal).mark_unknown(f"k{number}", OSError("broke"))
 
 
 def test_many_unknown(service: EmulatorThread, db: str, capsys: pytest.CaptureFixture[str]) -> None:

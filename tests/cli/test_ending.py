@@ -10,7 +10,8 @@ import pytest
 
 from agentjobs_async import AgentJob, JobCreated, JobPolled, JobRef, JournalError, NotFoundError, WaitEnded, WaitStarted
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import Entries, Journal
+from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.cli.in_hand import JobsInHand
 from tests.cli.stage import Child, EmulatorThread
 from tests.cli.test_batches import db_has_jobs

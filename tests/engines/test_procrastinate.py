@@ -12,6 +12,7 @@ from procrastinate.schema import SchemaManager
 
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unknown
@@ -381,7 +382,7 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     session = FakeSession()
     await submit(items(2), journal=journal)
     other = await Journal.open(database, owner_timeout=1.0).__aenter__()
-    claim = await other.entries.claim("k0")
+    claim = await entries_of(other).claim("k0")
     assert isinstance(claim, str)
     assert other._presence is not None
     assert other._presence._beating is not None
@@ -391,9 +392,9 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     await until(lambda: _none(database))
     assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
     if late == "created":
-        await other.entries.mark_created("k0", JobRef("docs", "job_of_another"))
+        await entries_of(other).mark_created("k0", JobRef("docs", "job_of_another"))
     else:
-        await other.entries.release_claim("k0", None, claim=claim)
+        await entries_of(other).release_claim("k0", None, claim=claim)
     await other.aclose()
     await until(lambda: ended(journal))
     assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
@@ -406,17 +407,17 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     """Items of dead owners that a chunk carries are not handed out once more."""
     await submit(items(2), journal=journal)
     async with Journal.open(database) as other:
-        await other.entries.claim("k0")
-        await other.entries.mark_created("k0", JobRef("docs", "job_1"))
+        await entries_of(other).claim("k0")
+        await entries_of(other).mark_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
-    assert [key for _, key in await journal.entries.unfollowed(1.0, 0, 10)] == ["k0"]
-    real, sweeps = journal.entries.unfollowed, []
+    assert [key for _, key in await entries_of(journal).unfollowed(1.0, 0, 10)] == ["k0"]
+    real, sweeps = entries_of(journal).unfollowed, []
 
     async def unfollowed(*arguments: Any) -> Any:
         sweeps.append(await real(*arguments))
         return sweeps[-1]
 
-    monkeypatch.setattr(journal.entries, "unfollowed", unfollowed)
+    monkeypatch.setattr(entries_of(journal), "unfollowed", unfollowed)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
     await until(lambda: _holds(len(sweeps) > 2))

@@ -11,7 +11,7 @@ from uuid import uuid4
 from attrs import field, frozen
 from sqlalchemy import Executable, Row
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
+from agentjobs_async import AgentJob, JobRef, JournalError
 from agentjobs_async._text import error_text, one_line
 from agentjobs_async.batch._store import shared as fleet
 from agentjobs_async.batch._store import tables
@@ -20,10 +20,9 @@ from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.limits import FleetLimits, Rate
 from agentjobs_async.batch.states import State
 
-__all__ = ["Entries", "JournalRow", "Lease", "NoRoom", "Rows", "difference"]
+__all__ = ["Entries", "JournalRow", "Lease", "NoRoom", "Rows"]
 
 _PAGE: Final = 500
-_AT_ONCE: Final = 50
 _LONGEST_ERROR: Final = 2_000
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
 
@@ -133,13 +132,16 @@ class Entries:
         """Return the time by the journal's clock."""
         return self._clock()
 
-    async def add(self, items: Sequence[BatchItem]) -> int:
-        """Plan items that are not there yet, some hundred at once; give how many were new."""
-        rows = [self._planned(item, None) for item in items]
-        # In one commit, yet by small statements: the loop stands still while each is put together.
-        new = self._database.backend.insert
-        parts = [tables.insert_planned(new, rows[at : at + _AT_ONCE]) for at in range(0, len(rows), _AT_ONCE)]
-        return sum([touched for touched, _ in await asyncio.gather(*map(self._database.write, parts))])
+    async def plan(self, items: Sequence[BatchItem], source: str, page: int) -> dict[str, JournalRow]:
+        """Plan some hundred items with keys of their own, and return their rows, whatever their states, by key.
+
+        Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
+        of the same source.
+        """
+        backend = self._database.backend
+        planning = tables.plan(backend.insert, f"{source}.{page}", self._clock())
+        rows = [{"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items]
+        return {row.key: row for row in map(_row, await self._database.insert(planning, rows))}
 
     async def interrupted(self) -> tuple[str, ...]:
         """Make the rows unknown that an earlier owner was sending when it ended, and give their keys."""
@@ -228,17 +230,6 @@ class Entries:
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""
         return tuple(key for (key,) in await self._database.read(tables.unended(keys)))
-
-    async def plan(self, item: BatchItem, run: str) -> JournalRow | None:
-        """Plan an item in a run, and give its row, whatever its state; `None` when the run has met its key before."""
-        _, found = await self._database.write(
-            tables.upsert_planned(self._database.backend.insert, self._planned(item, run))
-        )
-        return _row(found[0]) if found else None
-
-    async def meet_ended(self, keys: Sequence[str], run: str) -> set[str]:
-        """Mark rows as met in a run; give the keys that it has not met before."""
-        return {key for (key,) in (await self._database.write(tables.met_ended(keys, run)))[1]} if keys else set()
 
     async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
         """Make a planned row `sending`, durably; only who gets the claim may send it.
@@ -379,10 +370,6 @@ class Entries:
     def _words(self, error: Exception) -> str:
         return f"{type(error).__name__}: {one_line(self._mask(_said(error)), _LONGEST_ERROR)}"
 
-    def _planned(self, item: BatchItem, run: str | None) -> dict[str, Any]:
-        now = self._clock()
-        return {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, "run": run, "updated_at": now}
-
 
 def _said(error: Exception) -> str:
     """Return all that an error says; masking comes before cutting, which could leave a part of the key."""
@@ -397,13 +384,6 @@ async def _paged(entries: Entries, state: State | str | None) -> AsyncIterator[J
         for row in found:
             yield row
         after = found[-1].number
-
-
-def difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
-    """Return the refusal of an item whose key is that of another one."""
-    what = "prompt" if item.prompt != row.prompt else "project"
-    same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
-    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal")
 
 
 def _row(found: Row[Any]) -> JournalRow:

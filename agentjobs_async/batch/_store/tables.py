@@ -56,16 +56,15 @@ __all__ = [
     "claimed",
     "counts",
     "delete_old_sends",
-    "insert_planned",
     "interrupted",
     "keep_send",
     "last_number",
-    "met_ended",
     "move",
     "nothing",
     "page",
     "paused_for",
     "paused_until",
+    "plan",
     "planned_counts",
     "planned_projects",
     "record_error",
@@ -74,7 +73,6 @@ __all__ = [
     "taken_back",
     "unended",
     "unknown_ages",
-    "upsert_planned",
     "with_keys",
 ]
 
@@ -163,20 +161,31 @@ _PAUSES: Final = Table(
 """Until when the service wanted no create of a project; the empty one is that of a session without a project."""
 
 
-def insert_planned(insert: Insert, rows: Collection[dict[str, Any]]) -> ReturningInsert[Any]:
-    """Insert planned rows, and give their keys; one whose key is there already is left out."""
-    planned = [{**row, "state": State.PLANNED} for row in rows]
-    return insert.values(planned).on_conflict_do_nothing(index_elements=[_ROW.key]).returning(_ROW.key)
+def plan(insert: Insert, mark: str, now: Moment) -> ReturningInsert[Any]:
+    """Insert planned rows, and return them and the rows that are there already, which are only marked.
 
+    Left out are rows of another prompt or project under the same key, and those that an earlier page of the same source
+    has marked. Executed again, when its answer was lost, this finds its own mark and returns the same rows. It holds no
+    value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
 
-def upsert_planned(insert: Insert, row: dict[str, Any]) -> ReturningInsert[Any]:
-    """Insert a planned row, or mark the one that is there as met in `row["run"]`; give it the first time only."""
-    planned = insert.values({**row, "state": State.PLANNED})
-    return planned.on_conflict_do_update(
+    Args:
+        insert: An insert into the entries.
+        mark: The page: 32 characters that name the source, then anything.
+        now: The time by the journal's clock.
+    """
+    planning = insert.values(state=State.PLANNED, run=mark, updated_at=now)
+    given = planning.excluded
+    unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
+    same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
+    return planning.on_conflict_do_update(
         index_elements=[_ROW.key],
-        set_={"run": planned.excluded.run},
-        where=_ROW.run.is_distinct_from(planned.excluded.run),
+        set_={"run": given.run},
+        where=and_(unmarked, _ROW.prompt == given.prompt, same_project),
     ).returning(*ENTRIES.c)
+
+
+def _source(mark: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.substr(mark, literal_column("1"), literal_column("32"), type_=String)
 
 
 def claimed(key: str, claim: str, now: Moment, owner: str, project_id: str | None) -> ReturningUpdate[None, None, int]:
@@ -191,12 +200,6 @@ def claimed(key: str, claim: str, now: Moment, owner: str, project_id: str | Non
     project = {} if project_id is None else {"project_id": project_id}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
     return claiming.values(state=State.SENDING, **values, **project).returning(*found)
-
-
-def met_ended(keys: Collection[str], run: str) -> Any:
-    """Mark rows as met in a run, and give the keys of those that it has not met before."""
-    fresh = update(ENTRIES).where(_ROW.key.in_(keys), _ROW.run.is_distinct_from(run))
-    return fresh.values(run=run).returning(_ROW.key)
 
 
 def move(

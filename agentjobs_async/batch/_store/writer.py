@@ -25,6 +25,7 @@ _CUTTING_SECONDS: Final = 0.5  # what is cut ends at once; this much when the lo
 T = TypeVar("T")
 
 Rows = Sequence[Row[Any]]
+Parameters = list[dict[str, Any]]
 
 
 class _CutError(Exception):
@@ -36,6 +37,7 @@ class _PendingWrite:
     """Statements that wait for their commit, which is one for all of them."""
 
     statements: tuple[Executable, ...]
+    rows: Parameters | None = None
     done: asyncio.Future[tuple[int, Rows]] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -108,6 +110,15 @@ class Database:
         """
         self._check()
         return await self._written(self._claims if claims else self._changes, _PendingWrite(statements))
+
+    async def insert(self, statement: Executable, rows: Parameters) -> Rows:
+        """Execute an insert durably for many rows in one transaction, as `write` does, and return its rows.
+
+        Raises:
+            JournalError: As `write` does.
+        """
+        self._check()
+        return (await self._written(self._changes, _PendingWrite((statement,), rows)))[1]
 
     async def settle(self, nothing: Executable) -> None:
         """Wait until all statements so far are carried out, those of calls that were cancelled included.
@@ -241,7 +252,7 @@ class Database:
             lane.connection = await self._connected(alone=lane.alone)
         try:
             async with lane.connection.begin():
-                return [[await _executed(lane.connection, one) for one in order.statements][-1] for order in orders]
+                return [await _last_executed(lane.connection, order) for order in orders]
         finally:
             if lane.connection.invalidated:
                 broken, lane.connection = lane.connection, None
@@ -343,7 +354,13 @@ async def _cut_off(tasks: set[asyncio.Task[Any]]) -> None:
         await asyncio.wait(left, timeout=_CUTTING_SECONDS)
 
 
-async def _executed(connection: AsyncConnection, statement: Executable) -> tuple[int, Rows]:
-    result = await connection.execute(statement)
+async def _last_executed(connection: AsyncConnection, order: _PendingWrite) -> tuple[int, Rows]:
+    return [await _executed(connection, statement, order.rows) for statement in order.statements][-1]
+
+
+async def _executed(
+    connection: AsyncConnection, statement: Executable, parameters: Parameters | None = None
+) -> tuple[int, Rows]:
+    result = await connection.execute(statement, parameters)
     rows = result.fetchall() if result.returns_rows else []
     return (len(rows) if result.returns_rows else result.rowcount), rows

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Outcome, Rate, State
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.live import PollCounts, View, live_lines
 from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
 from agentjobs_async.cli.documents import result_event
@@ -89,7 +90,7 @@ class RunDisplay:
         self._ended += 1
         row = None
         with suppress(JournalError):  # the result is shown without what the journal knows of it
-            row = (await self.journal.entries.get_many([result.item.key])).get(result.item.key)
+            row = (await entries_of(self.journal).get_many([result.item.key])).get(result.item.key)
             if self._events is not None:
                 await self._events.flush(run, self.journal)
         document = result_event(result, None if row is None else row.number)
@@ -113,7 +114,7 @@ class RunDisplay:
     async def _count(self) -> None:
         self._counts = await self.journal.counts()
         if self._rate is not None and self._rate.scope == "project":
-            self._queue = max((await self.journal.entries.planned_counts()).values(), default=0)
+            self._queue = max((await entries_of(self.journal).planned_counts()).values(), default=0)
         else:
             self._queue = self._counts[State.PLANNED]
 

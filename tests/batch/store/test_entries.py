@@ -9,8 +9,9 @@ import pytest
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import tables
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
-from tests.batch.stage import items
+from tests.batch.stage import FakeSession, items, run
 
 REF = JobRef("docs", "job_1")
 WHY = AgentJobsError("because")
@@ -27,7 +28,7 @@ PATHS: dict[State, list[State]] = {
 
 async def move(journal: Journal, key: str, target: State) -> bool:
     """Ask for a move in the way a runner does."""
-    entries = journal.entries
+    entries = entries_of(journal)
     match target:
         case State.PLANNED:
             return await entries.release_claim(key, WHY)
@@ -51,11 +52,11 @@ async def test_every_pair_of_states(journal: Journal) -> None:
         key = f"{origin}-{target}"
         for step in PATHS[origin]:
             assert await move(journal, key, step)
-        before = (await journal.entries.get_many([key]))[key]
+        before = (await entries_of(journal).get_many([key]))[key]
         # What was unknown is planned again only by somebody who says so.
         allowed = target in MOVES[origin] and (origin, target) != (State.UNKNOWN, State.PLANNED)
         assert await move(journal, key, target) == allowed, key
-        after = (await journal.entries.get_many([key]))[key]
+        after = (await entries_of(journal).get_many([key]))[key]
         assert after.state is (target if allowed else origin)
         assert allowed or after == before
 
@@ -63,7 +64,7 @@ async def test_every_pair_of_states(journal: Journal) -> None:
 async def test_a_claim_is_given_once(journal: Journal) -> None:
     """Of many claims of one row at once, one is given."""
     await journal.add(items(1))
-    claims = await asyncio.gather(*(journal.entries.claim("k0") for _ in range(3)))
+    claims = await asyncio.gather(*(entries_of(journal).claim("k0") for _ in range(3)))
     assert sorted(map(type, claims), key=str) == [NoneType, NoneType, str]
 
 
@@ -80,7 +81,7 @@ async def test_unknown_rows_have_no_id(journal: Journal) -> None:
     await move(journal, "k0", State.UNKNOWN)
     assert (await journal.unknown())[0].job_id is None
     assert await move(journal, "k0", State.CREATED)
-    row = (await journal.entries.get_many(["k0"]))["k0"]
+    row = (await entries_of(journal).get_many(["k0"]))["k0"]
     assert (row.state, row.job_id, row.project_id, row.error) == ("created", "job_1", "docs", None)
 
 
@@ -90,7 +91,7 @@ async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     await move(journal, "k0", State.SENDING)
     await move(journal, "k0", State.CREATED)
     for key in ("k0", "k1"):
-        await journal.entries.record_error(key, ValueError("\ud800" * 5000))
+        await entries_of(journal).record_error(key, ValueError("\ud800" * 5000))
     errors = {row.key: row.error async for row in journal.rows()}
     assert errors["k1"] is None
     assert str(errors["k0"]).startswith("ValueError: \\ud800")
@@ -100,13 +101,13 @@ async def test_ages(journal: Journal) -> None:
     """The ages of creates come newest first, none that is too old, and none in the future: the clock was ahead then."""
     await journal.add(items(4))
     now = 5_000_000.0
-    journal.entries._clock = lambda: now
+    entries_of(journal)._clock = lambda: now
     for key, at in {"k0": now - 100, "k1": now - 10, "k2": now + 50, "k3": now + 70}.items():
-        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
         await move(journal, key, State.SENDING)
-    journal.entries._clock = lambda: now
-    assert await journal.entries.sent_ages(60, 10) == [(None, 0), (None, 10)]
-    assert await journal.entries.sent_ages(1000, 2) == [(None, 0), (None, 10)]
+    entries_of(journal)._clock = lambda: now
+    assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 10)]
+    assert await entries_of(journal).sent_ages(1000, 2) == [(None, 0), (None, 10)]
 
 
 async def test_ages_by_project(journal: Journal) -> None:
@@ -114,18 +115,18 @@ async def test_ages_by_project(journal: Journal) -> None:
     await journal.add([BatchItem(f"k{number}", "x", f"p{number % 2}") for number in range(6)])
     now = 5_000_000.0
     for number in range(6):
-        journal.entries._clock = lambda at=now - 10 * number: at  # type: ignore[misc]  # the default binds the value
-        await journal.entries.claim(f"k{number}", f"p{number % 2}")
-    journal.entries._clock = lambda: now
-    assert await journal.entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
+        entries_of(journal)._clock = lambda at=now - 10 * number: at  # type: ignore[misc]  # the default binds the value
+        await entries_of(journal).claim(f"k{number}", f"p{number % 2}")
+    entries_of(journal)._clock = lambda: now
+    assert await entries_of(journal).sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
 
 async def test_planned_counts(journal: Journal) -> None:
     """Planned rows are counted for each project; rows in any other state are not."""
     await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
     await journal.add([BatchItem("b", "x", "api"), *items(2)])
-    await journal.entries.claim("a0", "docs")
-    assert await journal.entries.planned_counts() == {"docs": 2, "api": 1, None: 2}
+    await entries_of(journal).claim("a0", "docs")
+    assert await entries_of(journal).planned_counts() == {"docs": 2, "api": 1, None: 2}
 
 
 async def test_what_was_sent_again(journal: Journal) -> None:
@@ -133,19 +134,19 @@ async def test_what_was_sent_again(journal: Journal) -> None:
     await journal.add(items(2))
     now = 5_000_000.0
     for key, at in (("k0", now - 367 * 86_400), ("k1", now - 10)):
-        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
-        journal.entries._clock = lambda: now
+        entries_of(journal)._clock = lambda: now
         await journal.resolve(key, send_again=True)
-    assert await journal.entries.sent_ages(1e9, 10) == [(None, 10)]
+    assert await entries_of(journal).sent_ages(1e9, 10) == [(None, 10)]
     await move(journal, "k1", State.SENDING)
-    assert await journal.entries.sent_ages(1e9, 10) == [(None, 0), (None, 10)]
+    assert await entries_of(journal).sent_ages(1e9, 10) == [(None, 0), (None, 10)]
 
 
 def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out twice what is written, as where the connection breaks between a commit and its answer."""
-    database = journal.entries._database
+    database = entries_of(journal)._database
     committed = database._committed
 
     async def twice(*arguments: Any) -> Any:
@@ -159,7 +160,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
     """Resolving that is carried out again, since its answer was lost, succeeds, and counts the first create once."""
     await journal.add(items(2))
     now = 5_000_000.0
-    journal.entries._clock = lambda: now
+    entries_of(journal)._clock = lambda: now
     for key in ("k0", "k1"):
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
@@ -168,10 +169,20 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
         await journal.resolve("k0", send_again=True)
         await journal.resolve("k1", job_id="job_1")
     assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.CREATED]
-    assert await journal.entries.sent_ages(60, 10) == [(None, 0), (None, 0)]
+    assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):
         await journal.resolve("k1", job_id="job_1")
+
+
+async def test_planning_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items that are planned a second time, since the answer to the first was lost, are not refused as repeated."""
+    write_twice(monkeypatch, journal)
+    assert await journal.add(items(3)) == []
+    session = FakeSession()
+    results = await run(session, items(5), journal)
+    assert {result.item.key: str(result.outcome) for result in results} == {f"k{n}": "completed" for n in range(5)}
+    assert session.agents == {f"p{n}": 1 for n in range(5)}
 
 
 async def test_owners_that_resolve_at_once(database: str) -> None:
@@ -186,7 +197,7 @@ async def test_owners_that_resolve_at_once(database: str) -> None:
             resolving = (owner.resolve(key, send_again=True) for owner in owners)
             done = await asyncio.gather(*resolving, return_exceptions=True)
             assert sorted(map(type, done), key=str) == [NoneType, InvalidInputError, InvalidInputError]
-        assert len(await owners[0].entries.sent_ages(60, 100)) == 10
+        assert len(await entries_of(owners[0]).sent_ages(60, 100)) == 10
 
 
 async def test_ages_of_unknown_rows(journal: Journal) -> None:
@@ -194,21 +205,21 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
     await journal.add([*items(5), BatchItem("other", "p", "web")])
     now = 5_000_000.0
     for number, at in enumerate([now - 700, now - 20, now - 10, now - 5, now + 3600]):
-        journal.entries._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
         await move(journal, f"k{number}", State.SENDING)
         if number != 3:
             await move(journal, f"k{number}", State.UNKNOWN)
-    journal.entries._clock = lambda: now - 30
+    entries_of(journal)._clock = lambda: now - 30
     await move(journal, "other", State.SENDING)
     await move(journal, "other", State.UNKNOWN)
-    journal.entries._clock = lambda: now
-    assert await journal.entries.unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
-    assert await journal.entries.unknown_ages(600, 1) == [(None, 10), ("web", 30)]
+    entries_of(journal)._clock = lambda: now
+    assert await entries_of(journal).unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
+    assert await entries_of(journal).unknown_ages(600, 1) == [(None, 10), ("web", 30)]
 
 
 async def test_pauses(journal: Journal) -> None:
     """A pause is that of its project and outlives none longer; one that a wrong clock recorded is left out."""
-    entries, now = journal.entries, 5_000_000.0
+    entries, now = entries_of(journal), 5_000_000.0
     entries._clock = lambda: now + 86_400
     await entries.pause(60, "web")
     await entries.pause(60, "ahead")
@@ -231,17 +242,17 @@ class LostAnswersError(Exception):
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out what is written, and lose the answers."""
-    write = journal.entries._database.write
+    write = entries_of(journal)._database.write
 
     async def lost(*arguments: Any, **settings: Any) -> None:
         await write(*arguments, **settings)
         raise LostAnswersError
 
-    monkeypatch.setattr(journal.entries._database, "write", lost)
+    monkeypatch.setattr(entries_of(journal)._database, "write", lost)
 
 
 async def state_of(journal: Journal, key: str) -> State:
-    return (await journal.entries.get_many([key]))[key].state
+    return (await entries_of(journal).get_many([key]))[key].state
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "taken for dead"])
@@ -251,25 +262,25 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
     with monkeypatch.context() as patch:
         lose_answers(patch, journal)
         with pytest.raises(LostAnswersError):
-            await journal.entries.claim("k0")
+            await entries_of(journal).claim("k0")
     assert await state_of(journal, "k0") is State.SENDING
     if meanwhile != "nothing":
-        await journal.entries.interrupted()
+        await entries_of(journal).interrupted()
     await move(journal, "k1", State.SENDING)
-    assert await journal.entries.take_back() == ("k0",)
-    assert await journal.entries.take_back() == ()
+    assert await entries_of(journal).take_back() == ("k0",)
+    assert await entries_of(journal).take_back() == ()
     assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.SENDING]
 
 
 async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
     """A claim that was cancelled in flight leaves no row behind that is sending, whether it was carried out or not."""
     await journal.add(items(20))
-    claims = [asyncio.ensure_future(journal.entries.claim(f"k{number}")) for number in range(20)]
+    claims = [asyncio.ensure_future(entries_of(journal).claim(f"k{number}")) for number in range(20)]
     await asyncio.sleep(0)
     for claim in claims:
         claim.cancel()
     await asyncio.wait(claims)
-    await journal.entries.flush()
+    await entries_of(journal).flush()
     assert (await journal.counts())[State.PLANNED] == 20
 
 
@@ -280,14 +291,14 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
         raise LostAnswersError
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal.entries._database, "write", broken)
+        patch.setattr(entries_of(journal)._database, "write", broken)
         with pytest.raises(LostAnswersError):
-            await journal.entries.claim("k0")
-    assert await journal.entries.take_back() == ()
-    assert journal.entries._unanswered
+            await entries_of(journal).claim("k0")
+    assert await entries_of(journal).take_back() == ()
+    assert entries_of(journal)._unanswered
     monkeypatch.setattr("agentjobs_async.batch._store.entries._DOUBT_SECONDS", -1.0)
-    assert await journal.entries.take_back() == ()
-    assert not journal.entries._unanswered
+    assert await entries_of(journal).take_back() == ()
+    assert not entries_of(journal)._unanswered
 
 
 async def test_rows_of_another_owner(database: str) -> None:

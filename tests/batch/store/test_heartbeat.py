@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store.entries import Entries, NoRoom
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
@@ -39,11 +40,11 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def state_of(journal: Journal, key: str) -> State:
-    return (await journal.entries.get_many([key]))[key].state
+    return (await entries_of(journal).get_many([key]))[key].state
 
 
 async def claimed(journal: Journal, key: str) -> str:
-    claim = await journal.entries.claim(key)
+    claim = await entries_of(journal).claim(key)
     assert isinstance(claim, str)
     return claim
 
@@ -53,7 +54,7 @@ async def test_many_owners(database: str) -> None:
     async with owner(database, LATER) as one, owner(database, LATER) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
-            *(journal.entries.claim(f"k{number}") for number in range(40) for journal in (one, two))
+            *(entries_of(journal).claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
         await asyncio.sleep(1.2 * LATER)
@@ -92,9 +93,9 @@ async def test_late_answers(database: str) -> None:
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
         silence(stalled)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
-        assert await stalled.entries.mark_created("k0", JobRef("docs", "job_1"))
-        assert await stalled.entries.mark_rejected("k1", WHY, claim=claims["k1"])
-        assert await stalled.entries.release_claim("k2", WHY, claim=claims["k2"])
+        assert await entries_of(stalled).mark_created("k0", JobRef("docs", "job_1"))
+        assert await entries_of(stalled).mark_rejected("k1", WHY, claim=claims["k1"])
+        assert await entries_of(stalled).release_claim("k2", WHY, claim=claims["k2"])
         assert {row.key: str(row.state) async for row in living.rows()} == {
             "k0": "created",
             "k1": "rejected",
@@ -112,9 +113,9 @@ async def test_what_somebody_else_has_claimed_since(database: str) -> None:
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
-        assert not await stalled.entries.release_claim("k0", WHY, claim=old)
-        assert not await stalled.entries.mark_rejected("k0", WHY, claim=old)
-        assert not await stalled.entries.mark_unknown("k0", WHY, claim=old)
+        assert not await entries_of(stalled).release_claim("k0", WHY, claim=old)
+        assert not await entries_of(stalled).mark_rejected("k0", WHY, claim=old)
+        assert not await entries_of(stalled).mark_unknown("k0", WHY, claim=old)
         assert await state_of(living, "k0") is State.SENDING
 
 
@@ -125,10 +126,10 @@ async def test_an_end_is_written_once(database: str) -> None:
     async with owner(database) as one, owner(database) as two:
         await one.add(items(1))
         await claimed(one, "k0")
-        await one.entries.mark_created("k0", JobRef("docs", "job_1"))
+        await entries_of(one).mark_created("k0", JobRef("docs", "job_1"))
         ends = [AgentJob("job_1", "docs", status) for status in ("completed", "failed")]
-        assert await one.entries.mark_ended("k0", ends[0])
-        assert not await two.entries.mark_ended("k0", ends[1])
+        assert await entries_of(one).mark_ended("k0", ends[0])
+        assert not await entries_of(two).mark_ended("k0", ends[1])
         assert await state_of(one, "k0") is State.COMPLETED
 
 
@@ -147,8 +148,8 @@ async def test_a_server_that_was_down(database: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(database, "UPDATE agentjobs_owners SET seen_at = 0")
-        assert await journal.entries.orphaned(1e6) == ()
-        assert await journal.entries.orphaned(0.0) == ("k0",)
+        assert await entries_of(journal).orphaned(1e6) == ()
+        assert await entries_of(journal).orphaned(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
@@ -161,7 +162,7 @@ async def test_beating_goes_on(
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
-        monkeypatch.setattr(journal.entries, "orphaned", broken)
+        monkeypatch.setattr(entries_of(journal), "orphaned", broken)
         await until(lambda: _holds("no answer" in caplog.text))
         await beats_on(database, journal)
         monkeypatch.undo()
@@ -200,7 +201,7 @@ async def test_a_stalled_transaction(database: str) -> None:
         assert stalled._database is not None
         async with stalled._database._engine.connect() as connection:
             await connection.exec_driver_sql("SELECT FROM agentjobs_fleet FOR UPDATE")
-            while isinstance(held := await living.entries.claim("k0"), NoRoom):
+            while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
             await connection.invalidate()
@@ -216,7 +217,7 @@ async def locked(database: str, rows: str) -> AsyncIterator[None]:
 
 
 def last_seen(database: str, journal: Journal) -> float:
-    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{journal.entries.owner}'")  # noqa: S608 - the name is our own, of this test
+    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{entries_of(journal).owner}'")  # noqa: S608 - the name is our own, of this test
     return float(seen)
 
 
@@ -238,8 +239,8 @@ async def test_signs_of_life_wait_for_no_claim(database: str) -> None:
         await claimed(living, "k0")
         await claimed(living, "k1")
         async with locked(database, "agentjobs_fleet"):
-            waiting = asyncio.ensure_future(living.entries.claim("k2"))
-            assert await living.entries.mark_created("k1", JobRef("docs", "job_1"))
+            waiting = asyncio.ensure_future(entries_of(living).claim("k2"))
+            assert await entries_of(living).mark_created("k1", JobRef("docs", "job_1"))
             assert not waiting.done()
             await beats_on(database, living)
             assert await waiting == NoRoom(1.0)
@@ -264,14 +265,14 @@ async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
 async def test_a_sweep_that_had_to_wait(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who looked for silent owners, and then had to wait for a row, takes nobody for dead who has lived meanwhile."""
     async with owner(database, LATER) as silent, owner(database) as living:
-        monkeypatch.setattr(living.entries, "orphaned", _nothing)
+        monkeypatch.setattr(entries_of(living), "orphaned", _nothing)
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
         silence(silent)
-        execute(database, f"DELETE FROM agentjobs_owners WHERE owner = '{silent.entries.owner}'")  # noqa: S608 - the name is our own, of this test
+        execute(database, f"DELETE FROM agentjobs_owners WHERE owner = '{entries_of(silent).owner}'")  # noqa: S608 - the name is our own, of this test
         async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            sweeping = asyncio.ensure_future(silent.entries.orphaned(SOON))
+            sweeping = asyncio.ensure_future(entries_of(silent).orphaned(SOON))
             await beats_on(database, living)
         assert await sweeping == ("k0",)
         assert await state_of(living, "k1") is State.SENDING
@@ -327,7 +328,7 @@ async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> No
 async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
     """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
     async with owner(database, LATER) as journal:
-        lease = journal.entries.lease()
+        lease = entries_of(journal).lease()
         assert lease is not None
         assert lease.holds()
         name = f"agentjobs_async.batch._store.heartbeat.{clock}"
@@ -341,14 +342,14 @@ async def test_an_owner_that_was_taken_for_dead(database: str) -> None:
     async with wired(database) as wire, owner(wire.url) as stalled:
         presence = stalled._presence
         assert presence is not None
-        before = stalled.entries.lease()
+        before = entries_of(stalled).lease()
         assert before is not None
         wire.silence()
         await until(lambda: _holds(not presence.is_sure))
         wire.speak()
         await until(lambda: _holds(presence.is_sure))
         assert not before.holds()
-        after = stalled.entries.lease()
+        after = entries_of(stalled).lease()
         assert after is not None
         assert after.holds()
 
@@ -356,7 +357,7 @@ async def test_an_owner_that_was_taken_for_dead(database: str) -> None:
 async def test_a_file_needs_no_lease(path: Path) -> None:
     """In a file nobody takes another one's claim away, however long it takes to send it."""
     async with Journal.open(path) as journal:
-        assert journal.entries.lease() is None
+        assert entries_of(journal).lease() is None
 
 
 async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

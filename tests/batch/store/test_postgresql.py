@@ -12,6 +12,7 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.hints import resume_command
 from tests.batch.stage import items, rows_of, states
 from tests.postgresql import Server, execute
@@ -161,19 +162,19 @@ async def test_a_restarted_server(postgresql: Server, database: str) -> None:
     async with Journal.open(database) as journal:
         await journal.add(items(50))
         await asyncio.to_thread(postgresql.restart)
-        claims = await asyncio.gather(*(journal.entries.claim(f"k{number}") for number in range(50)))
+        claims = await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(50)))
         assert all(isinstance(claim, str) for claim in claims)
         await asyncio.to_thread(postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
         for number in range(50):
-            await journal.entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
+            await entries_of(journal).mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
 async def test_a_claim_whose_answer_was_lost(database: str) -> None:
     """A claim that was carried out before its connection broke is given when it is told again, and to nobody else."""
     async with Journal.open(database) as journal:
         await journal.add(items(1))
-        write = journal.entries._database.write
+        write = entries_of(journal)._database.write
         told: list[Any] = []
 
         async def twice(*statements: Any, **settings: Any) -> Any:
@@ -181,21 +182,21 @@ async def test_a_claim_whose_answer_was_lost(database: str) -> None:
             await write(*statements, **settings)
             return await write(*statements, **settings)
 
-        journal.entries._database.write = twice  # type: ignore[method-assign]  # as a broken connection makes it
-        claim = await journal.entries.claim("k0")
+        entries_of(journal)._database.write = twice  # type: ignore[method-assign]  # as a broken connection makes it
+        claim = await entries_of(journal).claim("k0")
         assert isinstance(claim, str)
-        assert await journal.entries.claim("k0") is None
+        assert await entries_of(journal).claim("k0") is None
         assert len(told) == 2
-        assert not await journal.entries.release_claim("k0", ValueError("not mine"), claim="another")
-        assert await journal.entries.release_claim("k0", ValueError("mine"), claim=claim) is False
+        assert not await entries_of(journal).release_claim("k0", ValueError("not mine"), claim="another")
+        assert await entries_of(journal).release_claim("k0", ValueError("mine"), claim=claim) is False
     assert states(await rows_of(database)) == {"k0": "planned"}
 
 
 async def test_a_server_that_stays_away(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is gone for longer than the patience gives a JournalError."""
     async with Journal.open(database) as journal:
-        journal.entries._database._patience = 0.3
-        monkeypatch.setattr(journal.entries._database.backend.engine.sync_engine, "connect", _gone(journal))
+        entries_of(journal)._database._patience = 0.3
+        monkeypatch.setattr(entries_of(journal)._database.backend.engine.sync_engine, "connect", _gone(journal))
         with pytest.raises(JournalError) as caught:
             await journal.counts()
         assert caught.value.reason == "io"

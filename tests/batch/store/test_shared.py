@@ -10,6 +10,7 @@ from sqlalchemy import make_url
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State
 from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items, outcomes, run, unknown
 from tests.postgresql import execute
 
@@ -37,7 +38,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
 async def claim_all(journals: list[Journal]) -> list[str]:
     """Claim every item through every owner at once, and give the keys that were claimed."""
     keys = [f"k{number}" for number in range(40)]
-    claims = await asyncio.gather(*(journal.entries.claim(key, "docs") for key in keys for journal in journals))
+    claims = await asyncio.gather(*(entries_of(journal).claim(key, "docs") for key in keys for journal in journals))
     pairs = zip((key for key in keys for _ in journals), claims, strict=True)
     return [key for key, claim in pairs if isinstance(claim, str)]
 
@@ -47,10 +48,10 @@ async def test_most_active(database: str) -> None:
     async with owners(database, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await journals[1].entries.claim("k39", "docs") == NoRoom(0.5)
-        entries = journals[2].entries
+        assert await entries_of(journals[1]).claim("k39", "docs") == NoRoom(0.5)
+        entries = entries_of(journals[2])
         await entries.mark_created(first[0], JobRef("docs", "job_1"))
-        assert isinstance(await journals[1].entries.claim("k39", "docs"), NoRoom)
+        assert isinstance(await entries_of(journals[1]).claim("k39", "docs"), NoRoom)
         await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"))
         assert len(await claim_all(journals)) == 1
 
@@ -61,8 +62,8 @@ async def test_rate(database: str) -> None:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
-            await journals[0].entries.mark_created(key, JobRef("docs", f"job_{number}"))
-        held = await journals[1].entries.claim("k39", "docs")
+            await entries_of(journals[0]).mark_created(key, JobRef("docs", f"job_{number}"))
+        held = await entries_of(journals[1]).claim("k39", "docs")
         assert isinstance(held, NoRoom)
         assert 990 < held.wait <= 1000
         execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
@@ -74,13 +75,13 @@ async def test_creates_under_way_count(database: str) -> None:
     async with owners(database, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
         execute(database, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
-        assert await journals[0].entries.claim("k39", "docs") == NoRoom(0.5, "docs")
+        assert await entries_of(journals[0]).claim("k39", "docs") == NoRoom(0.5, "docs")
 
 
 async def test_a_rate_of_each_project(database: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
     async with owners(database, 1, create_rate=Rate(1, per=1000)) as (journal,):
-        entries = journal.entries
+        entries = entries_of(journal)
         assert isinstance(await entries.claim("k0", "docs"), str)
         assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
         assert isinstance(await entries.claim("k1", "web"), str)
@@ -105,26 +106,26 @@ async def test_a_rate_of_each_project(database: str) -> None:
 async def test_pauses(database: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
     async with owners(database, 2) as (one, two):
-        await one.entries.pause(100, "docs")
-        held = await two.entries.claim("k0", "docs")
+        await entries_of(one).pause(100, "docs")
+        held = await entries_of(two).claim("k0", "docs")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 90 < held.wait <= 100
-        assert isinstance(await two.entries.claim("k0", "web"), str)
+        assert isinstance(await entries_of(two).claim("k0", "web"), str)
         execute(database, "UPDATE agentjobs_pauses SET until = until - 100")
-        assert isinstance(await two.entries.claim("k1", "docs"), str)
+        assert isinstance(await entries_of(two).claim("k1", "docs"), str)
 
 
 async def test_a_wrong_clock(database: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
     async with owners(database, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
-        await journal.entries.pause(100, "docs")
-        assert isinstance(await journal.entries.claim("k0", "web"), str)
-        await journal.entries.mark_unknown("k0", ValueError("broke"))
+        await entries_of(journal).pause(100, "docs")
+        assert isinstance(await entries_of(journal).claim("k0", "web"), str)
+        await entries_of(journal).mark_unknown("k0", ValueError("broke"))
         execute(database, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
         execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
-            assert isinstance(await journal.entries.claim(key, project), str)
+            assert isinstance(await entries_of(journal).claim(key, project), str)
 
 
 async def test_repeatable_read(database: str) -> None:
@@ -206,7 +207,7 @@ async def test_the_unknown_count(database: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(database, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await journals[0].entries.mark_unknown(key, ValueError("broke"))
+        await entries_of(journals[0]).mark_unknown(key, ValueError("broke"))
         assert await claim_all(journals) == []
         execute(database, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
@@ -217,7 +218,7 @@ async def test_the_unknown_count(database: str) -> None:
 async def test_the_unknown_of_another_project(database: str) -> None:
     """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
     async with owners(database, 1, max_active=5) as (journal,):
-        entries = journal.entries
+        entries = entries_of(journal)
         for number in range(5):
             assert isinstance(await entries.claim(f"k{number}", "bad"), str)
         for number in range(5):
@@ -233,7 +234,7 @@ async def test_the_unknown_of_another_project(database: str) -> None:
 async def test_a_limit_of_one(database: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
     async with owners(database, 1, max_active=1, unknown_for=None) as (journal,):
-        entries = journal.entries
+        entries = entries_of(journal)
         assert isinstance(await entries.claim("k0", "bad"), str)
         await entries.mark_unknown("k0", ValueError("broke"))
         assert await entries.claim("k1", "bad") == NoRoom(0.5, "bad")
