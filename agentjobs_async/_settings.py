@@ -4,20 +4,23 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from yarl import URL
+
 from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.urls import checked_base_url
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_id
+from agentjobs_async._validation import checked_flag, checked_id
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import JobStatus
 
-__all__ = ["checked_key", "checked_statuses", "default_project", "setting"]
+__all__ = ["checked_address", "checked_key", "checked_statuses", "default_project"]
 
 T = TypeVar("T")
 
 _PROJECT: Final = "AGENTJOBS_PROJECT_ID"
 
 
-def setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
+def _setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
     """Return `checked(value)`; if `value` is `None`, of the environment variable instead. An empty one counts as unset.
 
     Raises:
@@ -35,6 +38,16 @@ def setting(name: str, value: str | None, variable: str, checked: Callable[[str]
     raise InvalidInputError(f"{defect} (it was taken from {variable})")
 
 
+def checked_address(value: str | None, *, allow_insecure: bool) -> URL:
+    """Return the address of the service, from `value` or the environment.
+
+    Raises:
+        InvalidInputError: Neither is set, or the text is no such address; or `allow_insecure` is not a bool.
+    """
+    insecure = checked_flag("allow_insecure", allow_insecure)
+    return _setting("base_url", value, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure))
+
+
 def default_project(value: str | None) -> str | None:
     """Return the project of calls that name none, from `value` or the environment; `None` if neither is set.
 
@@ -43,7 +56,7 @@ def default_project(value: str | None) -> str | None:
     """
     if value is None and not os.environ.get(_PROJECT):
         return None
-    return setting("project_id", value, _PROJECT, lambda project: checked_id("project_id", project))
+    return _setting("project_id", value, _PROJECT, lambda project: checked_id("project_id", project))
 
 
 def checked_key(value: str | None) -> ApiKey | InvalidInputError:
@@ -52,7 +65,7 @@ def checked_key(value: str | None) -> ApiKey | InvalidInputError:
     The error's traceback is dropped: its frames have the key among their locals, which some tools show or send.
     """
     try:
-        return setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
+        return _setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
     except InvalidInputError as error:
         return error.with_traceback(None)
 

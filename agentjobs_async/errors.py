@@ -18,15 +18,14 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 └─ JournalError                            locked, corrupt, version, full, …          .reason .unrecorded
 """
 
+import copyreg
 import pickle
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from agentjobs_async._text import error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = [
@@ -48,9 +47,6 @@ __all__ = [
     "TransportError",
     "WaitTimeoutError",
 ]
-
-
-E = TypeVar("E", bound=Exception)
 
 
 class CreateOutcome(StrEnum):
@@ -85,17 +81,10 @@ class AgentJobsError(Exception):
         named = self.message if self.ref is None else f"job {self.ref.to_token()}: {self.message}"
         return f"{named}; {self.advice}" if self.advice else named
 
-    def __reduce__(self) -> "tuple[Callable[..., AgentJobsError], tuple[Any, ...]]":
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields: the default would call `__init__` with the finished message."""
-        return _rebuild, (type(self), self.args, dict(vars(self)))
-
-
-def _rebuild(cls: type[AgentJobsError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentJobsError:
-    error = cls.__new__(cls)
-    error.args = args
-    for name, value in state.items():
-        setattr(error, name, value)
-    return error
+        make = copyreg.__newobj__  # type: ignore[attr-defined]  # of PEP 307; missing in typeshed
+        return make, (type(self),), {"args": self.args} | vars(self)
 
 
 class InvalidInputError(AgentJobsError, ValueError):
@@ -255,23 +244,16 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r})"
 
-    def __reduce__(self) -> "tuple[Callable[..., AgentJobsError], tuple[Any, ...]]":
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields; a `last_error` that can't be pickled becomes an `AgentJobsError` of the same text."""
-        rebuild, (cls, args, state) = super().__reduce__()
+        *how, state = super().__reduce__()
         state |= {name: getattr(self, name) for name in self.__slots__}
         if not _survives_pickling(self.last_error):
             state["last_error"] = AgentJobsError(describe(self.last_error))
-        return rebuild, (cls, args, state)
+        return *how, state
 
 
 _AFTER_SILENCE: Final = "if it exists, it goes on remotely: check its ids, and wait for it again by its ref"
-
-
-def with_ref(error: E, ref: "JobRef") -> E:
-    """Return `error`; set its `ref` to the job if it is an error of this package that has none yet."""
-    if isinstance(error, AgentJobsError) and error.ref is None:
-        error.ref = ref
-    return error
 
 
 def describe(error: BaseException | None) -> str:
@@ -313,12 +295,3 @@ class JournalError(AgentJobsError):
         super().__init__(message)
         self.reason = reason
         self.unrecorded = unrecorded
-
-
-BY_STATUS: Final[dict[int, type[ResponseError]]] = {  # any other 3xx or 4xx is a RejectedError, a 5xx a ServerError
-    401: AuthError,
-    403: AuthError,
-    404: NotFoundError,
-    410: NotFoundError,
-    429: RateLimitedError,
-}

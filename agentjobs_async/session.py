@@ -7,27 +7,27 @@ from typing import Final, NoReturn
 
 from agentjobs_async._cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._http.create import CreateRequest
+from agentjobs_async._http.responses import ResponseDecoder, checked_document_bytes, checked_refusals
 from agentjobs_async._http.service import Service
-from agentjobs_async._http.transport import HttpTimeouts
-from agentjobs_async._http.urls import checked_base_url
+from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
+from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop_binding import LoopBinding
-from agentjobs_async._observers import Hooks, checked_observer
+from agentjobs_async._observers import checked_observer
 from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, with_ref
 from agentjobs_async._polling.waits import Waits
-from agentjobs_async._settings import checked_key, checked_statuses, default_project, setting
+from agentjobs_async._settings import checked_address, checked_key, checked_statuses, default_project
 from agentjobs_async._validation import (
     checked_bare_id,
     checked_flag,
     checked_id,
-    checked_instance,
     checked_prompt,
     checked_seconds,
     checked_timeout,
 )
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError, with_ref
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
 
 __all__ = ["AgentJobsSession"]
@@ -103,38 +103,21 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
         if isinstance(key, InvalidInputError):
             raise key
-        insecure = checked_flag("allow_insecure", allow_insecure)
+        most = checked_document_bytes(max_document_bytes)
         words = checked_statuses(statuses)
-        self._service = Service(
-            setting(
-                "base_url", base_url, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure)
-            ),
-            key,
-            create_path=create_path,
-            get_path=get_path,
-            timeouts=timeouts,
-            ssl=ssl,
-            proxy=proxy,
-            max_document_bytes=max_document_bytes,
-            allow_insecure=insecure,
-            user_agent=user_agent,
-            create_refusals=create_refusals,
-            statuses=words,
-        )
+        self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
+        through = checked_proxy(proxy, address, allow_insecure=allow_insecure)
+        transport = Transport(key, timeouts, ssl, through, checked_user_agent(user_agent), most)
+        decoder = ResponseDecoder(key, most, checked_refusals(create_refusals), words)
+        self._service = Service(address, create_path, get_path, transport, decoder)
+        self._mask = key.mask
         self._project_id = default_project(project_id)
         self._binding = LoopBinding("session")
         self._scopes: set[CancelScope] = set()
-        limits = checked_instance("budget", budget, PollBudget) or PollBudget()
-        self._places = asyncio.Semaphore(limits.in_flight)
-        super().__init__(
-            self._service.read if get_job is None else reader(get_job, words),
-            self._job_or_ref,
-            self._enter,
-            checked_policy(policy),
-            limits,
-            Hooks(hooks),
-            longest_poll=(timeouts if timeouts and get_job is None else HttpTimeouts()).request,
-        )
+        read = self._service.read if get_job is None else reader(get_job, words)
+        longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
+        super().__init__(read, self._job_or_ref, self._enter, policy, budget, hooks, longest_poll=longest)
+        self._places = asyncio.Semaphore(self._budget.in_flight)
 
     async def create_job(
         self,
@@ -252,7 +235,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""
-        return self._service.mask(text)
+        return self._mask(text)
 
     async def aclose(self) -> None:
         """Interrupt all calls and close all connections. Idempotent. The jobs go on remotely.
@@ -277,7 +260,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         if not hasattr(self, "_hooks"):  # set last; a traceback may show a session whose argument was refused
             return "<AgentJobsSession, not made>"
         state = "closed" if self._binding.closed else "open"
-        return f"<AgentJobsSession {self._service.base_url} project_id={self._project_id!r} {state}>"
+        return f"<AgentJobsSession {self._base_url} project_id={self._project_id!r} {state}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds sockets and a key: it is never pickled or copied; pickle job.ref instead")

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 from agentjobs_async._http.transport import HttpTimeouts
 from agentjobs_async._loop_binding import LoopBinding
-from agentjobs_async._observers import Hooks
 from agentjobs_async._polling.reading import GetJob, job_or_ref, reader
 from agentjobs_async._polling.waits import Waits
-from agentjobs_async._validation import checked_instance
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
-from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
+from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
 
 __all__ = ["JobTracker"]
@@ -42,15 +40,8 @@ class JobTracker(Waits[AgentJob | JobRef]):
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._binding = LoopBinding("tracker")
-        super().__init__(
-            reader(get_job),
-            job_or_ref,
-            self._binding.enter,
-            checked_policy(policy),
-            checked_instance("budget", budget, PollBudget) or PollBudget(),
-            Hooks(hooks),
-            longest_poll=HttpTimeouts().request,
-        )
+        longest = HttpTimeouts().request
+        super().__init__(reader(get_job), job_or_ref, self._binding.enter, policy, budget, hooks, longest_poll=longest)
 
     async def aclose(self) -> None:
         """End all waits with `SessionClosedError`. Idempotent. The jobs go on remotely.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agentjobs_async import errors
+from agentjobs_async._polling.reading import with_ref
 from agentjobs_async.errors import (
-    BY_STATUS,
     AgentJobsError,
     AuthError,
     CreateOutcome,
@@ -29,7 +29,6 @@ from agentjobs_async.errors import (
     SessionClosedError,
     TransportError,
     WaitTimeoutError,
-    with_ref,
 )
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -183,15 +182,6 @@ def test_drawing_is_complete() -> None:
     for kind in kinds:
         builtin = [base.__name__ for base in kind.__bases__ if base.__module__ == "builtins" and base is not Exception]
         assert drawn[kind.__name__] == "".join(builtin)
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [(401, AuthError), (403, AuthError), (404, NotFoundError), (410, NotFoundError), (429, RateLimitedError)],
-)
-def test_by_status(status: int, kind: type[ResponseError]) -> None:
-    """Statuses of their own meaning have errors of their own."""
-    assert BY_STATUS[status] is kind
 
 
 def test_response_message() -> None:

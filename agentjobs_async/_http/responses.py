@@ -18,26 +18,37 @@ from agentjobs_async._http.strict_json import parse
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_count
 from agentjobs_async.errors import (
-    BY_STATUS,
     AgentJobsError,
+    AuthError,
     CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
+    NotFoundError,
     ProtocolError,
+    RateLimitedError,
     RejectedError,
     ResponseError,
     ServerError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 
-__all__ = ["Headers", "Response", "ResponseDecoder", "checked_refusals", "prompt_body"]
+__all__ = ["Headers", "Response", "ResponseDecoder", "checked_document_bytes", "checked_refusals", "prompt_body"]
 
+_MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _SHOWN_BYTES: Final = 200  # of an id within a message
 _EXCERPT_BYTES: Final = 65_536  # more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
 _WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})  # no content, no content, a part of the content
 _UNKNOWN_CREATES: Final = frozenset({303, 408})  # see other: done; request timeout: perhaps done
+
+_BY_STATUS: Final[dict[int, type[ResponseError]]] = {  # any other 3xx or 4xx is a RejectedError, a 5xx a ServerError
+    401: AuthError,
+    403: AuthError,
+    404: NotFoundError,
+    410: NotFoundError,
+    429: RateLimitedError,
+}
 
 
 class Headers(Protocol):
@@ -150,7 +161,7 @@ class ResponseDecoder:
         status, retry_after = response.status, _wish(response.headers)
         if not 300 <= status < 600:  # noqa: PLR2004 - the classes of HTTP itself
             return ProtocolError("unexpected_status", f"HTTP {status}", retry_after)
-        kind = BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
+        kind = _BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
         said = self._redirect(response.headers) if status < 400 else self._said(response)  # noqa: PLR2004 - as above
         named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
         request_id = None if named is None else one_line(self.key.mask(named), _SHOWN_BYTES)
@@ -210,6 +221,15 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_masked(member, mask) for member in value]
     return value if isinstance(value, bool) or value is None or mask(str(value)) == str(value) else MASK
+
+
+def checked_document_bytes(value: object) -> int:
+    """Return `max_document_bytes`, how long a document may be.
+
+    Raises:
+        InvalidInputError: `value` is not a whole number from 1 byte to 1 GiB.
+    """
+    return checked_count("max_document_bytes", value, most=_MOST_DOCUMENT_BYTES)
 
 
 def checked_refusals(value: object) -> frozenset[int]:

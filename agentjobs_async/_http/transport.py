@@ -21,7 +21,7 @@ from agentjobs_async._http.connections import Pool, Resolver, asked_once, create
 from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_seconds
+from agentjobs_async._validation import checked_instance, checked_seconds
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -65,19 +65,19 @@ class Transport:
     def __init__(
         self,
         key: ApiKey,
-        *,
-        timeouts: HttpTimeouts,
+        timeouts: HttpTimeouts | None,
         ssl: SSLContext | None,
         proxy: URL | None,
         user_agent: str,
         max_document_bytes: int,
     ) -> None:
+        limits = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
         self._key = key
         self._max_document_bytes = max_document_bytes
-        self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
-        self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
+        self._read_timeout = aiohttp.ClientTimeout(total=limits.request, connect=limits.connect, ceil_threshold=inf)
+        self._create_timeout = aiohttp.ClientTimeout(connect=limits.connect, ceil_threshold=inf)
         self._create_options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
-        if ssl is not None:
+        if checked_instance("ssl", ssl, SSLContext) is not None:
             self._create_options["ssl"] = ssl
         self._read_options = dict(self._create_options)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}

@@ -8,10 +8,10 @@ from attrs import evolve
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.decision import Answer
-from agentjobs_async.errors import InvalidInputError, ProtocolError
+from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
-__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader"]
+__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader", "with_ref"]
 
 KINDS: Final = (JobRef, AgentJob)
 """The types that every wait accepts as a job."""
@@ -26,6 +26,7 @@ Read = Callable[[JobRef], Awaitable[Answer]]
 """Reads a job once; an error is returned as a value, not raised."""
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Read:
@@ -83,3 +84,10 @@ def no_job(value: object, wanted: str) -> InvalidInputError:
     if isinstance(value, Coroutine):
         value.close()  # else Python warns that it was never awaited
     return InvalidInputError(f"job must be {wanted}, not {type(value).__name__}{hint}")
+
+
+def with_ref(error: E, ref: JobRef) -> E:
+    """Return `error`; set its `ref` to the job if it is an error of this package that has none yet."""
+    if isinstance(error, AgentJobsError) and error.ref is None:
+        error.ref = ref
+    return error

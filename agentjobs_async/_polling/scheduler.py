@@ -22,7 +22,7 @@ from agentjobs_async._polling.decision import (
 )
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Read
+from agentjobs_async._polling.reading import Read, with_ref
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.stats import Counters, TrackerStats
@@ -35,7 +35,6 @@ from agentjobs_async.errors import (
     NotSentError,
     ResponseError,
     TransportError,
-    with_ref,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollBudget, PollPolicy

@@ -5,11 +5,11 @@ import asyncio
 from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._observers import GuardedCallback
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
-from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader
+from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, with_ref
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
-from agentjobs_async.errors import WaitTimeoutError, with_ref
+from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy
 

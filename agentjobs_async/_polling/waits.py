@@ -1,7 +1,7 @@
 """The ways to wait, written once for tracker and session: generic over what each accepts as a job."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -14,10 +14,11 @@ from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.watch import Watch, WatchWithUpdates
-from agentjobs_async._validation import checked_timeout
+from agentjobs_async._validation import checked_instance, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
+from agentjobs_async.telemetry import Hook
 
 __all__ = ["Waits"]
 
@@ -37,19 +38,19 @@ class Waits(Generic[Given]):
         read: Read,
         target: Callable[[object], AgentJob | JobRef],
         bind: Callable[[], asyncio.AbstractEventLoop],
-        policy: PollPolicy,
-        budget: PollBudget,
-        hooks: Hooks,
+        policy: PollPolicy | None,
+        budget: PollBudget | None,
+        hooks: Sequence[Hook],
         *,
         longest_poll: float,
     ) -> None:
         self._read = read
         self._target = target
         self._bind = bind
-        self._policy = policy
-        self._budget = budget
-        self._hooks = hooks
+        self._policy = checked_policy(policy)
+        self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
         self._longest_poll = longest_poll
+        self._hooks = Hooks(hooks)
         self._lazy_scheduler: Scheduler | None = None
 
     async def wait_for_job(

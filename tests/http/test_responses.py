@@ -810,3 +810,12 @@ def test_any_key(key: str, data: st.DataObject) -> None:
 def test_codec_hides_the_key() -> None:
     """The codec itself does not show the key."""
     assert KEY not in repr(CODEC)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, AuthError), (403, AuthError), (404, NotFoundError), (410, NotFoundError), (429, RateLimitedError)],
+)
+def test_by_status(status: int, kind: type[ResponseError]) -> None:
+    """Statuses of their own meaning have errors of their own."""
+    assert type(polled(answer({}, status))) is kind

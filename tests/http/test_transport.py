@@ -290,9 +290,7 @@ async def test_proxy_that_refuses() -> None:
 
 async def test_closing() -> None:
     """Closing is idempotent, and legal before anything was opened."""
-    transport = Transport(
-        ApiKey(KEY), timeouts=HttpTimeouts(), ssl=None, proxy=None, user_agent="tests", max_document_bytes=1
-    )
+    transport = Transport(ApiKey(KEY), HttpTimeouts(), None, None, "tests", 1)
     await transport.aclose()
     transport.open()
     reads = transport._reads
