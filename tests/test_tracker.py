@@ -882,20 +882,20 @@ class History:
         held: list[Sized] = [
             scheduler._jobs,
             scheduler._contexts,
-            scheduler._notified,
+            scheduler._answers._notified,
             workers._workers,
             workers._leaving,
         ]
-        held += [scheduler._deadlines._alarms._timers, workers._alarms._timers]
-        held += [queue._alarms._timers, queue._ready, queue._urgent]
+        held += [scheduler._deadlines._timers._timers, workers._timers._timers]
+        held += [queue._timers._timers, queue._due.ready, queue._due.urgent]
         held += [
             scheduler._deadlines._chunks,
             scheduler._deadlines._due,
             scheduler._ending._left,
-            queue._timetable._buckets,
+            queue._buckets._buckets,
         ]
         assert [len(holder) for holder in held] == [0] * len(held)
-        assert (workers._starting, queue._stale) == (None, 0)
+        assert (workers._starting, queue._due.stale) == (None, 0)
         assert sum(scheduler._counters._observed.values()) == 0
 
 

@@ -1,27 +1,27 @@
-"""When polls may start: a clock that can be stopped, and a pace."""
+"""When polls may start: a clock that can be stopped, and a limit of starts per second."""
 
 from typing import Final
 
-__all__ = ["ROUNDING", "PollClock"]
+__all__ = ["ROUNDING_SECONDS", "PollClock"]
 
-ROUNDING: Final = 1e-6
-"""How early a timer may ring, in seconds: its time and the clock's are rounded apart."""
+ROUNDING_SECONDS: Final = 1e-6
+"""How early a timer may fire: its time and the clock's are rounded differently."""
 
 
 class PollClock:
-    """The clock of the polls. It is the loop's own, less the time in which it stood still.
+    """The clock of the polls: the loop's own, less the time for which it stood still.
 
     Attributes:
         free: Whether any poll may start at any time.
-        resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until somebody resumes it.
+        resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until `resume` is called.
     """
 
-    __slots__ = ("_interval", "_lost", "_next_start", "_stopped_at", "free", "resume_at")
+    __slots__ = ("_interval", "_next_start", "_stopped_at", "_stopped_for", "free", "resume_at")
 
     def __init__(self, per_second: float | None) -> None:
         self._interval = 0.0 if per_second is None else 1 / per_second
         self._next_start = 0.0
-        self._lost = 0.0
+        self._stopped_for = 0.0
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
         self.free = not self._interval
@@ -33,25 +33,28 @@ class PollClock:
 
     @property
     def unreachable(self) -> bool:
-        """Whether it stands still until somebody resumes it: the server can't be reached."""
+        """Whether it stands still until `resume` is called: the server can't be reached."""
         return self._stopped_at is not None and self.resume_at is None
 
     def time(self, now: float) -> float:
         """Return its time at the loop time `now`."""
-        return (now if self._stopped_at is None else self._stopped_at) - self._lost
+        return (now if self._stopped_at is None else self._stopped_at) - self._stopped_for
 
     def due(self, when: float, now: float) -> float:
-        """Return its time at the loop time `when`, as far as that is known `now`."""
+        """Return what its time will be at the loop time `when`, as far as that is known `now`."""
         if self._stopped_at is None:
-            return when - self._lost
+            return when - self._stopped_for
         return self.time(now) + max(0.0, when - (now if self.resume_at is None else self.resume_at))
 
     def to_loop(self, time: float) -> float:
-        """Return the loop time of its `time`, while it runs."""
-        return time + self._lost
+        """Return the loop time at which it shows `time`; only while it runs."""
+        return time + self._stopped_for
 
     def stop(self, now: float, until: float | None) -> None:
-        """Stand still until the loop time `until`, at least; `None`: until resumed."""
+        """Stand still until the loop time `until`, or, where it stands already, until the later of both times.
+
+        With `None` it stands until `resume` is called, but a time that was given before or comes later counts.
+        """
         if self._stopped_at is None:
             self._stopped_at = now
             self.free = False
@@ -60,18 +63,18 @@ class PollClock:
             self.resume_at = until if self.resume_at is None else max(self.resume_at, until)
 
     def resume(self, now: float) -> float:
-        """Go on; give the seconds that were lost."""
+        """Go on; return the seconds for which it stood still."""
         if self._stopped_at is None:
             return 0.0
-        lost = now - self._stopped_at
-        self._lost += lost
+        stopped_for = now - self._stopped_at
+        self._stopped_for += stopped_for
         self._stopped_at = self.resume_at = None
         self.free = not self._interval
-        return lost
+        return stopped_for
 
     def start(self, now: float) -> float:
         """Count one poll as started and return 0.0; or return the loop time at which the next may start."""
-        if now < self._next_start - ROUNDING:
+        if now < self._next_start - ROUNDING_SECONDS:
             return self._next_start
         self._next_start = max(now, self._next_start) + self._interval
         return 0.0

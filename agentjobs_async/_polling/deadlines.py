@@ -1,4 +1,4 @@
-"""When waits end by themselves. Very many may have one deadline: a turn of the loop tells a bounded number of them."""
+"""The deadlines of waits: when each is polled for the last time, and when it ends. Very many may have the same one."""
 
 import asyncio
 from collections import deque
@@ -8,22 +8,25 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Final
 
-from agentjobs_async._polling.clock import ROUNDING
+from agentjobs_async._polling.clock import ROUNDING_SECONDS
 from agentjobs_async._polling.decision import last_poll_lead
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.timers import RESOLUTION, Timers
+from agentjobs_async._polling.timers import RESOLUTION_SECONDS, Timers
 from agentjobs_async._polling.watch import Watch
 
 __all__ = ["Deadlines"]
 
-_CHUNK: Final = 64  # a wait that ends is looked for in its chunk; smaller ones would weigh more
-_SHORTEST_LEAD: Final = 2 * RESOLUTION
-_NEVER: Final = 1e12  # loop time; infinity fits no bucket
-_FEW: Final = 1024  # stale numbers in the heap that are not worth a sweep
+_CHUNK_WAITS: Final = 64  # a wait that ends is searched for in its chunk; smaller chunks take more memory
+_MIN_LEAD_SECONDS: Final = 2 * RESOLUTION_SECONDS  # so that the last poll and the end are two buckets
+_NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
+_FEW_STALE: Final = 1024  # stale numbers in the heap that are not worth a sweep
+# When the loop comes late to a deadline, the answer to a poll in flight may have arrived already. Each callback and
+# each task that hands it on takes a turn of the loop; only after these turns does the wait end without it.
+_GRACE_TURNS: Final = 5
 
 
 class _Chunk(list[Watch]):
-    """Some of the waits in one bucket, and the chunk that was filled before this one."""
+    """Some of the waits in one bucket, and `before`, the chunk of the same bucket that was filled before this one."""
 
     __slots__ = ("before", "number")
 
@@ -36,40 +39,40 @@ class _Chunk(list[Watch]):
 class Deadlines:
     """Waits by the times of their last polls, and after that by their ends.
 
-    A wait that has ended is taken out at once: it holds its result, and whatever its caller gave it.
+    A wait that has ended is removed at once, not lazily: it would keep its result and the caller's objects in memory.
 
     Args:
-        near: Called with a wait whose last poll is due, and the loop time.
-        over: Called with some waits whose time is up.
+        on_near: Called with a wait whose last poll is due, and the loop time.
+        on_over: Called with a wait whose time is up, and the loop time. Such a wait may have ended meanwhile.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        near: Callable[[Watch, float], None],
-        over: Callable[[list[Watch]], None],
+        on_near: Callable[[Watch, float], None],
+        on_over: Callable[[Watch, float], None],
     ) -> None:
         self._loop = loop
-        self._near = near
-        self._over = over
-        self._alarms = Timers(loop)
+        self._on_near = on_near
+        self._on_over = on_over
+        self._timers = Timers(loop)
         self._chunks: dict[int, _Chunk] = {}
         """The newest chunk of each bucket."""
         self._heap: list[int] = []
-        """The numbers of the buckets, and of some that are empty by now."""
+        """The numbers of the buckets, and stale ones of buckets that are empty by now."""
         self._due: deque[_Chunk] = deque()
         self._under_way = False
 
     def add(self, waiter: Watch) -> None:
         """Add a wait that starts now, if it has a timeout."""
         if waiter.timeout is not None:
-            lead = max(last_poll_lead(waiter.timeout), _SHORTEST_LEAD)
+            lead = max(last_poll_lead(waiter.timeout), _MIN_LEAD_SECONDS)
             self._put(waiter, waiter.started + waiter.timeout - lead)
 
     def _put(self, waiter: Watch, when: float) -> None:
-        number = ceil(min(when, _NEVER) / RESOLUTION - ROUNDING)
+        number = ceil(min(when, _NEVER_SECONDS) / RESOLUTION_SECONDS - ROUNDING_SECONDS)
         chunk = self._chunks.get(number)
-        if chunk is None or len(chunk) >= _CHUNK:
+        if chunk is None or len(chunk) >= _CHUNK_WAITS:
             chunk = self._chunks[number] = _Chunk(number, chunk)
             if chunk.before is None:
                 heappush(self._heap, number)
@@ -87,24 +90,24 @@ class Deadlines:
         chunk.remove(waiter)
         if not chunk and chunk.before is None and self._chunks.get(chunk.number) is chunk:
             del self._chunks[chunk.number]
-            if len(self._heap) > _FEW + 2 * len(self._chunks):
+            if len(self._heap) > _FEW_STALE + 2 * len(self._chunks):
                 self._heap = list(self._chunks)
                 heapify(self._heap)
 
     def _arm(self) -> None:
         if self._heap:
-            self._alarms.set(self._on_due, self._heap[0] * RESOLUTION)
+            self._timers.set(self._on_due, self._heap[0] * RESOLUTION_SECONDS)
 
     def _on_due(self) -> None:
-        last = self._loop.time() / RESOLUTION + ROUNDING
+        last = self._loop.time() / RESOLUTION_SECONDS + ROUNDING_SECONDS
         while self._heap and self._heap[0] <= last:
             self._due.extend(reversed([*_linked(self._chunks.pop(heappop(self._heap), None))]))
         self._arm()
-        if not self._under_way:
-            self._tell()
+        if not self._under_way:  # else the next turn processes these, too
+            self._go_on()
 
-    def _tell(self) -> None:
-        """Notify as many waits as one turn of the loop has time for; the next turns notify the others."""
+    def _go_on(self) -> None:
+        """Process as many waits as one turn of the loop has time for; the next turns process the others."""
         turn, now = Slice(self._loop), self._loop.time()
         self._under_way = True
         try:
@@ -113,26 +116,36 @@ class Deadlines:
                 turn.take(len(chunk))
                 for waiter in chunk:
                     waiter.chunk = None
-                over = [waiter for waiter in chunk if self._is_over(waiter, now)]
-                if over:
-                    self._over(over)
-        finally:
+                self._expire([waiter for waiter in chunk if self._is_over(waiter, now)], _GRACE_TURNS)
+        finally:  # even if a callback raised: the other waits end nevertheless
             self._under_way = bool(self._due)
             if self._under_way:
-                self._loop.call_soon(self._tell, context=Context())
+                self._loop.call_soon(self._go_on, context=Context())
 
     def _is_over(self, waiter: Watch, now: float) -> bool:
-        """Return whether the time of `waiter` is up; have it polled for the last time where it is not yet."""
+        """Return whether the time of `waiter` is up; where it is not yet, have its job polled for the last time."""
         deadline = waiter.started + (waiter.timeout or 0.0)
-        if now >= deadline - ROUNDING:
+        if now >= deadline - ROUNDING_SECONDS:
             return True
         self._put(waiter, deadline)
-        self._near(waiter, now)
+        self._on_near(waiter, now)
         return False
 
+    def _expire(self, waiters: list[Watch], turns: int) -> None:
+        """End `waiters`, those with a poll in flight after `turns` turns of the loop: an answer that came counts."""
+        in_flight: list[Watch] = []
+        now = self._loop.time()
+        for waiter in waiters:
+            if turns and waiter.tracked is not None and waiter.tracked.worker is not None:
+                in_flight.append(waiter)
+            else:
+                self._on_over(waiter, now)
+        if in_flight:
+            self._loop.call_soon(self._expire, in_flight, turns - 1, context=Context())
+
     def close(self) -> None:
-        """Stop notifying."""
-        self._alarms.cancel()
+        """Stop all timers, and end no more waits."""
+        self._timers.cancel()
         self._due.clear()
 
 

@@ -25,7 +25,7 @@ class Ends:
         end: Ends one wait with its own result.
 
     Attributes:
-        jobs: Those of which waiters are yet to be ended: their result stands.
+        jobs: The jobs that have waiters left to end. Their result stands: no deadline or later answer changes it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Watch, Result], None]) -> None:
@@ -36,9 +36,9 @@ class Ends:
 
     def add(self, tracked: Tracked, result: Result) -> None:
         """End all waiters of `tracked` with `result`: the first ones within this call."""
-        self._left.append((tracked, zip(tracked.snapshot(), _each_its_own(result), strict=False)))
+        self._left.append((tracked, zip(tracked.snapshot(), _one_for_each(result), strict=False)))
         self.jobs.add(tracked)
-        if len(self._left) == 1:
+        if len(self._left) == 1:  # else the turns are under way, or this call comes from within one
             self._go_on()
 
     def _go_on(self) -> None:
@@ -46,12 +46,12 @@ class Ends:
         try:
             while self._left and turn.has_room():
                 self._end_some(turn)
-        finally:
+        finally:  # even if a callback raised: the other waits end nevertheless
             if self._left:
                 self._loop.call_soon(self._go_on, context=Context())
 
     def _end_some(self, turn: Slice | None) -> None:
-        """End waiters of the first job, as many as the turn has room for; `None` for all."""
+        """End waiters of the first job, as many as `turn` has room for; all of them where it is `None`."""
         tracked, waiters = self._left[0]
         for waiter, result in waiters:
             if waiter.tracked is tracked:  # else it has left meanwhile
@@ -63,14 +63,14 @@ class Ends:
         self._left.popleft()
         self.jobs.discard(tracked)
 
-    def on_end(self) -> None:
-        """End all that are left, at once."""
+    def end_all(self) -> None:
+        """End all waiters that are left, within this call."""
         while self._left:
             self._end_some(None)
 
 
-def _each_its_own(result: Result) -> Iterator[Result]:
-    """Yield `result` for each of several waiters: copies of our errors, since whoever raises one adds to it."""
+def _one_for_each(result: Result) -> Iterator[Result]:
+    """Yield `result` for each waiter: an error of this package as copies, since raising one adds a traceback to it."""
     yield result
     while True:
         yield copy(result) if isinstance(result, AgentJobsError) else result

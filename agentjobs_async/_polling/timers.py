@@ -1,4 +1,4 @@
-"""Many things and the times at which they are due, in buckets: one timer serves all, one turn of the loop a bucket."""
+"""Items and the times at which they are due, in buckets: one timer serves all, and one turn of the loop a bucket."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,21 +7,21 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Final, Generic, TypeVar
 
-__all__ = ["RESOLUTION", "TimerBuckets", "Timers"]
+__all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers"]
 
-RESOLUTION: Final = 0.01
-"""How late a thing may be called due, in seconds; never early."""
+RESOLUTION_SECONDS: Final = 0.01
+"""How late an item may come due; it never comes early. One turn of the loop serves all of such a time."""
 
-_FEW: Final = 1024
-_ROUNDING: Final = 1e-6
-_NEVER: Final = 1e12
-_LAST: Final = int(_NEVER / RESOLUTION)
+_FEW_STALE: Final = 1024  # stale entries that are not worth a sweep
+_ROUNDING: Final = 1e-6  # of a bucket: a time that lies on its edge, but for the rounding of floats, is in it
+_NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
+_LAST_BUCKET: Final = int(_NEVER_SECONDS / RESOLUTION_SECONDS)
 
 T = TypeVar("T")
 
 
 class _Bucket(list[T]):
-    """What is due at one time. Its number is one object for all that lies in it: they are many."""
+    """The items that are due at one time. They share `number` as one object: there may be 100,000 of them."""
 
     __slots__ = ("number",)
 
@@ -29,10 +29,10 @@ class _Bucket(list[T]):
 
 
 class TimerBuckets(Generic[T]):
-    """Things by the time they are due. A thing that was added again, or is dead, still lies in its old bucket.
+    """Items by the time at which they are due. Removal is lazy: an item that moved or ended stays in its old bucket.
 
     Args:
-        is_current: Tells of a thing, and the bucket it lies in, whether it is still to be called due from there.
+        is_current: Returns whether an item found in a bucket, given by its number, is still to come due from there.
     """
 
     __slots__ = ("_buckets", "_full", "_heap", "_is_current", "_size", "_stale")
@@ -42,28 +42,29 @@ class TimerBuckets(Generic[T]):
         self._buckets: dict[int, _Bucket[T]] = {}
         self._heap: list[int] = []
         self._full: dict[int, int] = {}
+        """For a bucket that was full: the next that had room, where the search goes on."""
         self._size = 0
         self._stale = 0
 
-    def add(self, thing: T, when: float, at_most: int | None = None, step: int = 1) -> int:
-        """Put `thing` into the bucket of `when`, or into the next that has less than `at_most`; give the bucket.
+    def add(self, item: T, when: float, at_most: int | None = None, step: int = 1) -> int:
+        """Put `item` into the bucket of `when`, or the next with fewer than `at_most` items; return its number.
 
-        Only each `step`-th bucket is used: fewer of them weigh less.
+        Only every `step`-th bucket is used: fewer buckets take less memory.
         """
-        bucket = ceil(when / RESOLUTION - _ROUNDING) if when < _NEVER else _LAST
+        bucket = ceil(when / RESOLUTION_SECONDS - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET
         if step > 1:
             bucket += -bucket % step
-        things = self._buckets.get(bucket)
-        if things is not None and at_most is not None and len(things) >= at_most:
+        items = self._buckets.get(bucket)
+        if items is not None and at_most is not None and len(items) >= at_most:
             bucket = self._with_room(bucket, at_most, step)
-            things = self._buckets.get(bucket)
-        if things is None:
-            things = self._buckets[bucket] = _Bucket()
-            things.number = bucket
+            items = self._buckets.get(bucket)
+        if items is None:
+            items = self._buckets[bucket] = _Bucket()
+            items.number = bucket
             heappush(self._heap, bucket)
-        things.append(thing)
+        items.append(item)
         self._size += 1
-        return things.number
+        return items.number
 
     def _with_room(self, wanted: int, at_most: int, step: int) -> int:
         bucket = self._full.get(wanted, wanted)
@@ -73,33 +74,33 @@ class TimerBuckets(Generic[T]):
         return bucket
 
     def first(self) -> int | None:
-        """Return the first bucket; `None` when there is none."""
+        """Return the number of the first bucket; `None` without buckets."""
         return self._heap[0] if self._heap else None
 
     def take_due(self, now: float) -> list[T]:
-        """Remove and return all that is due, in order."""
-        last = now / RESOLUTION + _ROUNDING
+        """Remove and return all items that are due, in order."""
+        last = now / RESOLUTION_SECONDS + _ROUNDING
         due: list[T] = []
         while self._heap and self._heap[0] <= last:
             bucket = heappop(self._heap)
             self._full.pop(bucket, None)
-            things = self._buckets.pop(bucket)
-            self._size -= len(things)
-            current = [thing for thing in things if self._is_current(thing, bucket)]
-            self._stale -= len(things) - len(current)
+            items = self._buckets.pop(bucket)
+            self._size -= len(items)
+            current = [item for item in items if self._is_current(item, bucket)]
+            self._stale -= len(items) - len(current)
             due += current
         return due
 
     def note_stale(self) -> None:
         """Record that one entry is stale; sweep once the stale ones outnumber the others."""
         self._stale += 1
-        if self._stale > _FEW and self._stale * 2 > self._size:
+        if self._stale > _FEW_STALE and self._stale * 2 > self._size:
             self._sweep()
 
     def _sweep(self) -> None:
-        for bucket, things in self._buckets.items():
-            things[:] = [thing for thing in things if self._is_current(thing, bucket)]
-        self._buckets = {bucket: things for bucket, things in self._buckets.items() if things}
+        for bucket, items in self._buckets.items():
+            items[:] = [item for item in items if self._is_current(item, bucket)]
+        self._buckets = {bucket: items for bucket, items in self._buckets.items() if items}
         self._heap = list(self._buckets)
         heapify(self._heap)
         self._full.clear()
@@ -108,7 +109,10 @@ class TimerBuckets(Generic[T]):
 
 
 class Timers:
-    """One timer for each function that is to be called; the earliest time wins. It rings in an empty context."""
+    """One timer for each callback; the earliest time wins. Callbacks run in an empty context.
+
+    The key is the callback itself. Bound methods work, although each access makes a new one: they are equal.
+    """
 
     __slots__ = ("_loop", "_timers")
 
@@ -116,21 +120,21 @@ class Timers:
         self._loop = loop
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
-    def set(self, alarm: Callable[[], None], when: float) -> None:
-        """Schedule a call of `alarm` for `when`, unless it is scheduled earlier already."""
-        timer = self._timers.get(alarm)
+    def set(self, callback: Callable[[], None], when: float) -> None:
+        """Schedule a call of `callback` for the loop time `when`, unless an earlier call is scheduled already."""
+        timer = self._timers.get(callback)
         if timer is not None:
             if timer.when() <= when:
                 return
             timer.cancel()
-        self._timers[alarm] = self._loop.call_at(when, self._ring, alarm, context=Context())
+        self._timers[callback] = self._loop.call_at(when, self._run, callback, context=Context())
 
-    def _ring(self, alarm: Callable[[], None]) -> None:
-        del self._timers[alarm]
-        alarm()
+    def _run(self, callback: Callable[[], None]) -> None:
+        del self._timers[callback]  # first: the callback may schedule itself again
+        callback()
 
     def cancel(self) -> None:
-        """Cancel them all."""
+        """Cancel all calls."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

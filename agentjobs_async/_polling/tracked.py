@@ -1,4 +1,4 @@
-"""What the tracker keeps of one job, and who waits for it."""
+"""What the scheduler keeps of one job, of those who wait for it, and of the worker that polls it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,39 +12,49 @@ __all__ = ["Tracked", "Worker"]
 
 
 class Trouble:
-    """What is kept of a job only while its polls fail, or are slow: of a healthy one it would be dead weight.
+    """What is kept of a job only while its polls fail or are slow: a healthy job does without, to save memory.
 
     Attributes:
-        error: What the last poll that was answered failed with; `None` when it did not.
+        error: The error of the last poll that was answered; `None` when that poll showed the job.
         bad_answers: As in `History`.
         refused_since: As in `History`.
-        patience: Seconds that a poll of the job may hang while others wait, since one was cut; 0.0 before.
+        patience_seconds: How long a poll of the job may hang while others wait, once one was cut; 0.0 before.
     """
 
-    __slots__ = ("bad_answers", "error", "patience", "refused_since")
+    __slots__ = ("bad_answers", "error", "patience_seconds", "refused_since")
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.bad_answers = 0
         self.refused_since: float | None = None
-        self.patience = 0.0
+        self.patience_seconds = 0.0
 
 
 class Tracked:
-    """One job, its poll stream, and its waiters. It is the `History` that the policy decides on.
+    """One job, its polls and its waiters. It is the `History` that `decide` takes.
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
-        job: What the last good answer showed.
-        seen: Loop time of that answer; before it, of the start of the oldest wait.
-        shown: The number of the poll that it answered; 0 before it.
+        job: The job as the last good answer showed it.
+        seen: Loop time of that answer; before the first, of the start of the oldest wait.
+        shown: The number of the poll that it answered; 0 before the first.
         seen_second: The second in which it was last seen, for the counters.
-        trouble: What has gone wrong with its polls; `None` for a healthy one. Its parts are properties, too.
-        not_before: Loop time before which the server does not wish a poll.
-        bucket: Where it lies in the timetable, or one of the places below.
-        worker: Who polls it right now.
+        trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
+        not_before: Loop time before which the server asked not to be polled.
+        bucket: The number of its time bucket, or one of the constants below.
+        worker: The worker that polls it now.
     """
 
+    # bucket     its next poll is      entered by                      left by
+    # >= 0       in that time bucket   place                           its time -> READY, make_urgent -> URGENT
+    # READY      due                   its time, make_ready            a worker -> NOWHERE, make_urgent -> URGENT,
+    #                                                                  a pause -> >= 0, no slow slot -> SET_ASIDE
+    # URGENT     due, before others    make_urgent: a near deadline    a worker -> NOWHERE, a pause -> >= 0,
+    #                                                                  no slow slot -> SET_ASIDE
+    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> URGENT,
+    #                                  they may (a "slow slot")        a pause -> >= 0
+    # NOWHERE    in flight, or none    a worker takes it, remove       place, make_ready
+    # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
     READY = -1
     URGENT = -2
     NOWHERE = -3
@@ -79,7 +89,7 @@ class Tracked:
 
     @property
     def error(self) -> Exception | None:
-        """What the last poll that was answered failed with; `None` when it did not."""
+        """The error of the last poll that was answered; `None` when that poll showed the job."""
         return None if self.trouble is None else self.trouble.error
 
     @property
@@ -93,25 +103,25 @@ class Tracked:
         return None if self.trouble is None else self.trouble.refused_since
 
     @property
-    def patience(self) -> float:
-        """Seconds that a poll of it may hang while others wait, since one was cut; 0.0 before."""
-        return 0.0 if self.trouble is None else self.trouble.patience
+    def patience_seconds(self) -> float:
+        """How long a poll of the job may hang while others wait, once one was cut; 0.0 before."""
+        return 0.0 if self.trouble is None else self.trouble.patience_seconds
 
     def in_trouble(self) -> Trouble:
-        """Return the record of what has gone wrong, made at the first trouble."""
+        """Return `trouble`, made if there is none yet."""
         if self.trouble is None:
             self.trouble = Trouble()
         return self.trouble
 
     def recover(self) -> None:
-        """Forget all failures, at a good answer; that the job is slow is remembered."""
-        patience = self.patience
+        """Forget all failures, at a good answer; `patience_seconds` stays."""
+        patience_seconds = self.patience_seconds
         self.trouble = None
-        if patience:
-            self.in_trouble().patience = patience
+        if patience_seconds:
+            self.in_trouble().patience_seconds = patience_seconds
 
     def snapshot(self) -> tuple[Watch, ...]:
-        """Return the waiters of this moment."""
+        """Return the waiters as they are now, so that they may come and go in a loop over them."""
         waiters = self.waiters
         if waiters is None:
             return ()
@@ -140,7 +150,7 @@ class Tracked:
         return True
 
     def part(self, waiters: Sequence[Watch]) -> "Tracked":
-        """Return a twin of this job that is not polled, to which some of the waiters go; others must be left."""
+        """Move some of the waiters to a copy of this job, which is not polled, and return it. Others must stay."""
         twin = copy(self)
         twin.waiters = dict.fromkeys(waiters)
         for waiter in waiters:
@@ -149,9 +159,9 @@ class Tracked:
         return twin
 
     def unseen(self) -> list[Watch]:
-        """Return the waiters of this moment that no poll has shown the job: the last to have joined, in that order.
+        """Return the waiters to which no poll has shown the job: the last ones that joined, oldest first.
 
-        A job known from its create, or from polls before the waiter joined, is not shown by a poll of its wait.
+        A poll that was answered before a waiter joined did not show it the job, nor did the create.
         """
         waiters = self.waiters
         if type(waiters) is not dict:
@@ -165,7 +175,7 @@ class Tracked:
         return unseen
 
     def restart(self, waiter: Watch) -> None:
-        """Make the history that of `waiter`, the oldest of those left, which no poll has shown the job yet."""
+        """Make the history that of `waiter`: the oldest waiter left, to which no poll has shown the job."""
         self.seen = waiter.started
         self.shown = 0
         trouble = self.in_trouble()
@@ -173,7 +183,7 @@ class Tracked:
         trouble.bad_answers = min(trouble.bad_answers, self.polls - 1 - waiter.polls_before)
 
     def notify_all(self, job: AgentJob) -> None:
-        """Notify the waiters of this moment of a job."""
+        """Pass the state of the job to all waiters, which may leave or join meanwhile."""
         waiters = self.waiters
         if type(waiters) is not dict:
             waiters.on_job(job)
@@ -183,28 +193,30 @@ class Tracked:
 
 
 class Worker:
-    """Who polls, one job after the other.
+    """A task that polls one job after the other. It holds one of the slots of `PollBudget.in_flight`.
 
     Attributes:
-        task: What it runs in.
-        tracked: What it polls right now.
-        began: Loop time at which that poll began.
-        answers_before: How many polls of all jobs had been answered by then.
-        slow: Whether it polls a job of which a poll was cut.
+        task: The task in which it runs.
+        tracked: The job that it polls now; `None` between two polls, and from when it is cut.
+        cut_ref: The job whose poll was cut, while the task is leaving; `None` before.
+        began: Loop time at which the poll began.
+        answers_before: The number of polls of all jobs that had been answered by then.
+        slow: Whether it polls a slow job: one of which a poll was cut.
     """
 
-    __slots__ = ("answers_before", "began", "slow", "task", "tracked")
+    __slots__ = ("answers_before", "began", "cut_ref", "slow", "task", "tracked")
 
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.tracked: Tracked | None = None
+        self.cut_ref: JobRef | None = None
         self.began = 0.0
         self.answers_before = 0
         self.slow = False
 
     def take(self, tracked: Tracked, now: float, answers: int) -> None:
-        """Begin a poll."""
+        """Begin a poll of `tracked` at the loop time `now`; `answers` polls of all jobs have been answered so far."""
         self.tracked = tracked
         self.began = now
         self.answers_before = answers

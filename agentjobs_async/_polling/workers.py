@@ -1,4 +1,4 @@
-"""The workers that poll: each goes on with the next job as long as one is due, and there are no more than places."""
+"""The workers that poll: each goes on with the next job as long as one is due, and there are no more than slots."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,26 +10,30 @@ from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Read
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
+from agentjobs_async.errors import TransportError
 from agentjobs_async.models import JobRef
 
 __all__ = ["Workers"]
 
-_TURN: Final = 0.002
-_PATIENCE: Final = 1.0
-_LONGEST_WHILE_OTHERS_WAIT: Final = 30.0
-_OVERTAKEN: Final = 2
-_SMOOTHING: Final = 0.1
+_TURN_SECONDS: Final = 0.002  # of polls, before other tasks of the loop run: their latency, and one more turn's cost
+_PATIENCE_SECONDS: Final = 1.0  # for a poll that was overtaken by many others
+_MAX_PATIENCE_SECONDS: Final = 30.0  # for any poll while others wait, unless its job was slow before
+_OVERTAKEN_TIMES: Final = 2  # the number of slots: so many answers came while a poll hung
+_SMOOTHING: Final = 0.1  # the share of the newest poll in the mean latency
+_HANGS: Final = "no answer while many others came: cut, to make room for other jobs"
 
 
 class Workers:
-    """Polls what the queue gives, at most `places` jobs at a time.
+    """Polls the jobs that the queue returns, at most `slots` at a time.
+
+    A slot is held by a worker, from its start until it has found no more work or its poll is cut. It is free from the
+    cut on, although the task may take its time to leave; the job itself is polled again only once the task has left.
 
     Args:
-        places: How many polls may be in flight.
-        answered: Called with the job that was polled, the answer (or what the poll raised), and the loop time.
-        hung: Called with a job whose poll hung while others waited, after it was cut, and the loop time.
-        left: Called with the ref of a job whose cut poll has ended at last.
-        longest: Seconds that a poll may hang while others wait, at the most, when those before it were cut.
+        slots: How many polls may be in flight.
+        on_answer: Called with the job that was polled, the answer (or what the poll raised), and the loop time.
+        on_left: Called with the ref of a job when its cut poll has ended.
+        longest: Seconds that a poll may hang at most while others wait, however often polls of its job were cut.
     """
 
     def __init__(
@@ -37,24 +41,22 @@ class Workers:
         loop: asyncio.AbstractEventLoop,
         read: Read,
         queue: PollQueue,
-        places: int,
+        slots: int,
         *,
-        answered: Callable[[Tracked, Answer | BaseException, float], None],
-        hung: Callable[[Tracked, float], None],
-        left: Callable[[JobRef], None],
+        on_answer: Callable[[Tracked, Answer | BaseException, float], None],
+        on_left: Callable[[JobRef], None],
         longest: float,
     ) -> None:
         self._loop = loop
         self._read = read
         self._queue = queue
-        self._places = places
-        self._answered = answered
-        self._hung = hung
-        self._left = left
-        self._longest = max(longest, _PATIENCE)
+        self._slots = slots
+        self._on_answer = on_answer
+        self._on_left = on_left
+        self._longest = max(longest, _PATIENCE_SECONDS)
         self._slow = 0
-        self._most_slow = max(places // 2, 1)
-        self._alarms = Timers(loop)
+        self._max_slow = max(slots // 2, 1)
+        self._timers = Timers(loop)
         self._workers: set[Worker] = set()
         self._leaving: dict[JobRef, asyncio.Task[None]] = {}
         self._starting: Worker | None = None
@@ -64,24 +66,28 @@ class Workers:
         self._turning = False
 
     def in_flight(self) -> int:
-        """Count the polls under way."""
+        """Return the number of polls in flight."""
         return sum(worker.tracked is not None for worker in self._workers)
 
     def is_leaving(self, ref: JobRef) -> bool:
-        """Return whether a poll of the job that was cut has not ended yet."""
+        """Return whether a cut poll of the job has not ended yet."""
         return bool(self._leaving) and ref in self._leaving
 
     def dispatch(self) -> None:
-        """Start a worker if something may go out and there is a place. It starts the next when it has found work."""
+        """Start a worker if a poll may be sent and a slot is free.
+
+        One worker starts at a time, and the next when this one has found work: if polls end at once, one worker does
+        all of them, and no other starts only to find the queue empty.
+        """
         if self._starting is not None and self._starting.task.done():  # it was cancelled before its first step
             self._workers.discard(self._starting)
             self._starting = None
         if self._queue.has_set_aside():
-            self._alarms.set(self._cut_hung_polls, self._loop.time() + _PATIENCE)
+            self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
         if not self._queue.backlog():
             return
-        if len(self._workers) >= self._places:
-            self._alarms.set(self._cut_hung_polls, self._loop.time() + _PATIENCE)
+        if len(self._workers) >= self._slots:
+            self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
         elif self._starting is None:
             worker = self._starting = Worker()
             self._workers.add(worker)
@@ -90,24 +96,26 @@ class Workers:
             worker.task = asyncio.Task(self._work(worker, context), loop=self._loop, context=context)
 
     def cut(self, tracked: Tracked) -> None:
-        """End the poll of a job. Its place is free at once, even when a callable swallows the cancellation."""
+        """End the poll of a job. Its slot is free at once, even when a callable swallows the cancellation."""
         worker = tracked.worker
         if worker is None:
             return
         tracked.worker = worker.tracked = None
         self._workers.discard(worker)
         self._count_slow(worker, slow=False)
+        worker.cut_ref = tracked.ref
         self._leaving[tracked.ref] = worker.task
         worker.task.cancel()
 
     def _cut_hung_polls(self) -> None:
-        """Cut the polls that hang while others wait: ones overtaken by many, or that take half a minute.
+        """Cut the polls that hang while others wait: those that many others overtook, or that take half a minute.
 
-        All places taken by jobs that hang would stop every other job. A server that is slow for all is left its time:
-        its polls don't overtake each other. A job that is slow itself is cut later each time, until it is seen; such
-        jobs hold half of the places at most, and where others of them wait, only theirs are cut.
+        Jobs whose polls hang would otherwise take all slots and stop every other job. Where the server is slow for all
+        jobs, polls don't overtake each other, and none is cut early. The polls of a job that is slow itself are given
+        more time after each cut, until one is answered; such jobs hold half of the slots at most, and when only others
+        of them wait, only their polls are cut.
         """
-        full = len(self._workers) >= self._places and self._queue.backlog()
+        full = len(self._workers) >= self._slots and self._queue.backlog()
         if not full and not self._queue.has_set_aside():
             return
         now = self._loop.time()
@@ -120,90 +128,104 @@ class Workers:
         tracked = worker.tracked
         if tracked is None:
             return
-        overtaken = self._answers - worker.answers_before >= _OVERTAKEN * self._places
-        patience = max(tracked.patience, _PATIENCE if overtaken else _LONGEST_WHILE_OTHERS_WAIT)
+        overtaken = self._answers - worker.answers_before >= _OVERTAKEN_TIMES * self._slots
+        patience = max(tracked.patience_seconds, _PATIENCE_SECONDS if overtaken else _MAX_PATIENCE_SECONDS)
         if now - worker.began >= patience:
             self.cut(tracked)
-            tracked.in_trouble().patience = min(2 * patience, self._longest)
+            tracked.in_trouble().patience_seconds = min(2 * patience, self._longest)
             self._answers += 1
-            self._hung(tracked, now)
+            self._on_answer(tracked, TransportError(_HANGS), now)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
         """Record whether `worker` polls a slow job from here on."""
         if worker.slow is not slow:
             worker.slow = slow
             self._slow += 1 if slow else -1
-            self._queue.no_slow = self._slow >= self._most_slow
+            self._queue.no_slow = self._slow >= self._max_slow
 
-    async def _work(self, worker: Worker, context: Context) -> None:  # noqa: C901, PLR0912 - hot loop: frames cost
-        """Poll one after the other until nothing may go out, giving the loop back in between.
-
-        It runs in `context`, empty at first: no poll sees the variables of a caller.
-        """
+    async def _work(self, worker: Worker, context: Context) -> None:
+        """Poll until nothing may be sent, and free the slot. It runs in `context`, without any caller's variables."""
         self._starting = None
-        clock, queue, read, answered = self._loop.time, self._queue, self._read, self._answered
-        tracked, lone = None, True
-        now = clock()
         try:
-            while (tracked := queue.next(now)) is not None:
-                if self._leaving and tracked.ref in self._leaving:
-                    continue  # its cut poll has not ended; then it comes back
-                worker.take(tracked, now, self._answers)
-                if tracked.trouble is not None and tracked.patience:
-                    self._count_slow(worker, slow=True)
-                if lone:
-                    lone = False
-                    self.dispatch()
-                try:
-                    answer: Answer | BaseException = await read(tracked.ref)
-                except BaseException as error:  # a callable may raise anything; only its own job ends by it
-                    if worker.tracked is not tracked or isinstance(error, GeneratorExit):
-                        raise
-                    answer = error
-                if worker.tracked is not tracked:
-                    return  # cut, and the callable swallowed it
-                tracked.worker = worker.tracked = None
-                self._answers += 1
-                now = clock()
-                if worker.slow:
-                    self._count_slow(worker, slow=False)
-                    if now - worker.began < _PATIENCE:
-                        tracked.in_trouble().patience = 0.0
-                answered(tracked, answer, now)
-                if worker.task.cancelling():  # all tasks of the loop are: no new ones now; or a callable did it
-                    self._alarms.set(self.dispatch, now + _PATIENCE)
-                    return
-                if isinstance(answer, BaseException):
-                    now = await self._paused(answer, now - worker.began)
-                else:
-                    self._mean_latency += _SMOOTHING * (now - worker.began - self._mean_latency)
-                del answer  # it may be large, and the next one may take long to come
-                if now > self._turn_ends and queue.backlog():
-                    now = await self._next_turn()
-                if context:  # the callable left variables behind, which the next job's poll must not see
-                    self._workers.discard(worker)
-                    self.dispatch()
-                    return
+            await self._poll_due(worker, context)
         finally:
             self._workers.discard(worker)
             self._count_slow(worker, slow=False)
-            if tracked is not None and self._leaving.get(tracked.ref) is worker.task:
-                del self._leaving[tracked.ref]
-                self._left(tracked.ref)
+            if worker.cut_ref is not None:
+                del self._leaving[worker.cut_ref]
+                self._on_left(worker.cut_ref)
 
-    async def _paused(self, error: BaseException, took: float) -> float:
-        """Keep the place for as long as a poll usually takes: one that fails at once makes nobody faster."""
+    async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901 - hot loop: calls cost
+        """Poll one due job after the other, giving the loop back in between.
+
+        It is one function since every call counts here. `worker.tracked is not tracked` after an await means that the
+        poll was cut: the slot and the job may have gone to another worker, so that nothing of it may be touched.
+        """
+        clock, queue, read = self._loop.time, self._queue, self._read
+        lone = True
+        now = clock()
+        while (tracked := queue.next(now)) is not None:
+            if self._leaving and tracked.ref in self._leaving:
+                continue  # `on_left` queues it again when its cut poll has ended
+            worker.take(tracked, now, self._answers)
+            if tracked.trouble is not None and tracked.patience_seconds:
+                self._count_slow(worker, slow=True)
+            if lone:
+                lone = False
+                self.dispatch()
+            try:
+                answer: Answer | BaseException = await read(tracked.ref)
+            except BaseException as error:  # a callable may raise anything; only its own job ends by it
+                if worker.tracked is not tracked or isinstance(error, GeneratorExit):
+                    raise
+                answer = error
+            if worker.tracked is not tracked:
+                return  # cut, and the callable swallowed the cancellation
+            now = self._release(worker, tracked)
+            self._on_answer(tracked, answer, now)
+            if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
+                self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
+                return
+            if isinstance(answer, BaseException):
+                now = await self._pause_after(answer, now - worker.began)
+            else:
+                self._mean_latency += _SMOOTHING * (now - worker.began - self._mean_latency)
+            del answer  # it may be large, and the next one may take long to come
+            if now > self._turn_ends and queue.backlog():
+                now = await self._next_turn()
+            if context:  # the callable left variables behind, which the next job's poll must not see
+                self._workers.discard(worker)
+                self.dispatch()
+                return
+
+    def _release(self, worker: Worker, tracked: Tracked) -> float:
+        """Record that the poll of `tracked` was answered; return the loop time."""
+        tracked.worker = worker.tracked = None
+        self._answers += 1
+        now = self._loop.time()
+        if worker.slow:
+            self._count_slow(worker, slow=False)
+            if now - worker.began < _PATIENCE_SECONDS:
+                tracked.in_trouble().patience_seconds = 0.0
+        return now
+
+    async def _pause_after(self, error: BaseException, took: float) -> float:
+        """Hold the slot for as long as a poll usually takes: polls that fail at once must not make the client faster.
+
+        Returns:
+            The loop time.
+        """
         if isinstance(error, KeyboardInterrupt | SystemExit):
             task = asyncio.current_task()
             if task is not None:
-                task.add_done_callback(asyncio.Task.exception)  # else the loop complains that nobody asked for it
+                task.add_done_callback(asyncio.Task.exception)  # else asyncio logs that it was never retrieved
             raise error
-        if self._mean_latency > _TURN and took < self._mean_latency:
+        if self._mean_latency > _TURN_SECONDS and took < self._mean_latency:
             await asyncio.sleep(self._mean_latency - took)
         return self._loop.time()
 
     async def _next_turn(self) -> float:
-        """Wait until the loop has served others. All workers together have one turn in each round of it."""
+        """Wait until other tasks have run, and return the loop time. All workers share one turn in each round of it."""
         while (now := self._loop.time()) > self._turn_ends:
             if not self._turning:
                 self._turning = True
@@ -213,11 +235,11 @@ class Workers:
 
     def _begin_turn(self) -> None:
         self._turning = False
-        self._turn_ends = self._loop.time() + _TURN
+        self._turn_ends = self._loop.time() + _TURN_SECONDS
 
     def close(self) -> set[asyncio.Task[None]]:
-        """Cut all polls; give the tasks that are about to end."""
-        self._alarms.cancel()
+        """Cut all polls; return the tasks that are about to end."""
+        self._timers.cancel()
         tasks = {worker.task for worker in self._workers}
         for task in tasks:
             task.cancel()

@@ -8,7 +8,6 @@ import pytest
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.slices import WAITS_PER_TURN
 from agentjobs_async._polling.watch import Watch
-from tests.polled import clock
 
 pytestmark = pytest.mark.looptime
 
@@ -34,15 +33,14 @@ class Told:
     def _near(self, waiter: Any, now: float) -> None:
         waiter.told.append(("near", round(now - waiter.started, 2)))
 
-    def _over(self, waiters: list[Any]) -> None:
+    def _over(self, waiter: Any, now: float) -> None:
         if not self._turn:
             self._turn = 1
             asyncio.get_running_loop().call_soon(self._next_turn)
             self.turns.append(0)
-        self.turns[-1] += len(waiters)
-        self.over += waiters
-        for waiter in waiters:
-            waiter.told.append(("over", round(clock() - waiter.started, 2)))
+        self.turns[-1] += 1
+        self.over.append(waiter)
+        waiter.told.append(("over", round(now - waiter.started, 2)))
 
     def _next_turn(self) -> None:
         self._turn = 0

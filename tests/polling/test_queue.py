@@ -229,7 +229,7 @@ def outage(polling: Polling, jobs: Iterable[Tracked], delay: float = 5) -> None:
     """Let polls of `jobs` find nobody listening; of so many it takes `ENOUGH`."""
     now = clock()
     for job in jobs:
-        polling.queue.not_reached(job, now + delay, now)
+        polling.queue.outage.not_reached(job, now + delay, now)
         polling.queue.place(job, now + delay, now)
 
 
@@ -245,7 +245,7 @@ async def test_one_probe_for_all() -> None:
         probes.append(number)
         outage(polling, [polling.jobs[number]])
     assert all(gaps(probes))  # never the one that has just failed
-    polling.queue.reached()
+    polling.queue.outage.reached()
     assert polling.taken() == []
     await asyncio.sleep(20)
     assert sorted(number for _, number in polling.taken()) == list(range(30))
@@ -257,7 +257,7 @@ async def test_no_outage_yet(failed: list[int]) -> None:
     polling = Polling(30)
     polling.place(1, polling.jobs[20:])
     outage(polling, [polling.jobs[number] for number in failed])
-    polling.queue.reached()
+    polling.queue.outage.reached()
     outage(polling, polling.jobs[ENOUGH : 2 * ENOUGH - 1])
     await asyncio.sleep(4)
     assert [number for _, number in polling.taken()] == list(range(20, 30))
@@ -299,7 +299,7 @@ async def test_probe_leaves() -> None:
     """When the job that is the probe leaves, another takes its part, soon."""
     polling = Polling(5)
     outage(polling, polling.jobs, delay=20)
-    gone = polling.queue._probe
+    gone = polling.queue.outage._probe
     assert gone is not None
     polling.queue._jobs.pop(gone.ref)
     polling.queue.remove(gone)
@@ -354,7 +354,7 @@ async def test_deadline_in_an_outage() -> None:
     assert polling.taken() == []
     polling.queue.make_urgent(polling.jobs[15], clock())
     assert polling.taken() == [(3, 15)]
-    polling.queue.reached()
+    polling.queue.outage.reached()
     await asyncio.sleep(5)
     assert sorted(number for _, number in polling.taken()) == [10, 11, 12, 13, 14, 16, 17, 18, 19]
 
@@ -377,7 +377,7 @@ async def test_release_takes_no_longer_than_10_s() -> None:
     for job in polling.jobs[ENOUGH:]:
         polling.queue.make_ready(job)
     await asyncio.sleep(500)
-    polling.queue.reached()
+    polling.queue.outage.reached()
     await asyncio.sleep(11)
     times = [at for at, _ in polling.taken()]
     assert len(times) == 90
@@ -396,10 +396,10 @@ async def test_ghosts() -> None:
         polling.queue.make_ready(job)
         polling.queue.make_urgent(job, clock())
     assert polling.queue.waiting() == 100
-    assert len(polling.queue._ready) + len(polling.queue._urgent) <= 300
+    assert len(polling.queue._due.ready) + len(polling.queue._due.urgent) <= 300
     await asyncio.sleep(30)
     assert [number for _, number in polling.taken()] == list(range(900, 1000))
-    assert polling.queue.waiting() == polling.queue._stale == 0
+    assert polling.queue.waiting() == polling.queue._due.stale == 0
 
 
 async def test_paused_project() -> None:
@@ -420,7 +420,7 @@ async def test_paused_project() -> None:
     assert sorted(number for _, number in taken) == list(range(3000))
     assert taken[0][0] >= 20
     assert next(at for at, number in taken if number == 1) <= 21
-    assert polling.queue._stale == 0
+    assert polling.queue._due.stale == 0
 
 
 async def test_closed() -> None:

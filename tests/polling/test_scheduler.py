@@ -205,7 +205,7 @@ async def test_half_of_the_places() -> None:
         assert len([job_id for _, job_id in get_job.asked[before:]]) >= 0.9 * 60 * 4 / 0.1
         assert tracker.stats().due >= 1
         await ended(*waits)
-        assert scheduler_of(tracker)._queue._stale == 0
+        assert scheduler_of(tracker)._queue._due.stale == 0
         assert (tracker.stats().jobs, tracker.stats().due, tracker.stats().in_flight) == (0, 0, 0)
     assert most == 4
     assert min(flying.values()) >= 3
@@ -239,9 +239,9 @@ async def test_job_that_is_fast_again() -> None:
         waits = [tracker.watch(ref, timeout=60) for ref in refs(50)]
         await asyncio.sleep(2)
         (tracked,) = (tracked for ref, tracked in scheduler_of(tracker)._jobs.items() if ref.job_id == "job_0")
-        assert tracked.patience == 2
+        assert tracked.patience_seconds == 2
         await asyncio.sleep(30)
-        assert tracked.patience == 0
+        assert tracked.patience_seconds == 0
         assert scheduler_of(tracker)._workers._slow == 0
         await ended(*waits)
 
@@ -551,7 +551,7 @@ async def test_finished_waits_of_long_deadlines() -> None:
         deadlines = scheduler._deadlines
         assert sum(map(len, deadlines._chunks.values())) == 1
         assert len(deadlines._heap) <= 1024 + 2
-        assert len(scheduler._queue._ready) <= 2 * 64
+        assert len(scheduler._queue._due.ready) <= 2 * 64
         with pytest.raises(WaitTimeoutError):
             await living
         assert (deadlines._chunks, list(deadlines._due)) == ({}, [])
@@ -756,7 +756,7 @@ async def test_wishes_do_not_fill_the_memory() -> None:
             await asyncio.sleep(1)
             for wait in waits:
                 wait.cancel()
-            kept = scheduler_of(tracker)._wishes
+            kept = scheduler_of(tracker)._remembered._until
             assert len(kept) == 1024
             assert {ref.job_id.split("_")[1] for ref in kept} == {str(start)}
             await asyncio.sleep(100)

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._polling.timers import RESOLUTION, TimerBuckets
+from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets
 
 TIMES: Final = st.floats(0, 100) | st.integers(0, 1000).map(lambda tenths: tenths / 10)
 
@@ -24,7 +24,7 @@ def test_due(times: list[float], now: float) -> None:
     left = table.take_due(1000)
     assert Counter(due + left) == Counter(times)
     assert all(time <= now + 1e-6 for time in due)
-    assert all(time > now - RESOLUTION - 1e-6 for time in left)
+    assert all(time > now - RESOLUTION_SECONDS - 1e-6 for time in left)
     assert due + left == sorted(due + left, key=lambda time: buckets[time])
     assert table.first() is None
 

@@ -66,16 +66,16 @@ def test_lone_waiter_costs_nothing_more(tracked: Tracked, watches: list[Watch]) 
 def test_trouble(tracked: Tracked) -> None:
     """A healthy job keeps no record of trouble; a good answer ends the record, but for that the job is slow."""
     assert tracked.trouble is None
-    assert (tracked.error, tracked.bad_answers, tracked.refused_since, tracked.patience) == (None, 0, None, 0.0)
+    assert (tracked.error, tracked.bad_answers, tracked.refused_since, tracked.patience_seconds) == (None, 0, None, 0.0)
     trouble = tracked.in_trouble()
     trouble.error, trouble.bad_answers, trouble.refused_since = OSError(), 3, 7.0
     assert (tracked.error, tracked.bad_answers, tracked.refused_since) == (trouble.error, 3, 7.0)
     tracked.recover()
     assert tracked.trouble is None
-    tracked.in_trouble().patience = 4.0
+    tracked.in_trouble().patience_seconds = 4.0
     tracked.in_trouble().error = OSError()
     tracked.recover()
-    assert (tracked.error, tracked.patience) == (None, 4.0)
+    assert (tracked.error, tracked.patience_seconds) == (None, 4.0)
 
 
 def test_unseen(tracked: Tracked, watches: list[Watch]) -> None:

@@ -1,0 +1,167 @@
+"""What an answer brings about: it is recorded and passed on to the waiters, then the job is polled again or ends."""
+
+from collections.abc import Callable
+from typing import Final
+
+from agentjobs_async._observers import Hooks
+from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
+from agentjobs_async._polling.ends import Ends, Result
+from agentjobs_async._polling.queue import PollQueue
+from agentjobs_async._polling.snapshots import snapshot
+from agentjobs_async._polling.stats import Counters
+from agentjobs_async._polling.status_warnings import StatusWarnings
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async._polling.watch import Watch
+from agentjobs_async.errors import NotSentError, ResponseError
+from agentjobs_async.models import AgentJob, JobStatus, JobWithRetryAfter
+from agentjobs_async.policy import PollPolicy
+from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
+
+__all__ = ["Answers"]
+
+_NOTIFIED_EVERY_SECONDS: Final = 0.25  # between two polls of a job that `notify` is called for very often
+
+
+class Answers:
+    """Acts on the answers to the polls of one scheduler.
+
+    Args:
+        ending: Ends some of a job's waits, where others go on.
+        finish: Stops polling a job and ends all of its waits with a result.
+    """
+
+    def __init__(
+        self,
+        policy: PollPolicy,
+        hooks: Hooks,
+        counters: Counters,
+        queue: PollQueue,
+        ending: Ends,
+        finish: Callable[[Tracked, Result], None],
+    ) -> None:
+        self._policy = policy
+        self._hooks = hooks
+        self._counters = counters
+        self._queue = queue
+        self._ending = ending
+        self._finish = finish
+        self._warnings = StatusWarnings()
+        self._notified: set[Tracked] = set()
+        """Jobs for which `notify` was called while their poll was in flight: it may have missed the news."""
+
+    def notify(self, tracked: Tracked, now: float) -> None:
+        """Poll the job once more, soon; after the answer where a poll of it is in flight."""
+        if tracked.worker is not None:
+            self._notified.add(tracked)
+        else:
+            self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFIED_EVERY_SECONDS), now)
+
+    def forget(self, tracked: Tracked) -> None:
+        """Drop a job that is polled no more."""
+        self._notified.discard(tracked)
+
+    def take(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
+        """Act on an answer. An exception on the way, say of a wait strategy, ends only the waits of this job."""
+        try:
+            self._counters.count_poll(now)
+            if isinstance(answer, BaseException):
+                self._on_error(tracked, answer)
+            else:
+                self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now)
+            if tracked.waiters is not None:  # else the last waiter left in its own callback
+                self._act(tracked, answer, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._finish(tracked, error)
+
+    def _on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
+        self._queue.answered(now)
+        previous, tracked.job = tracked.job, snapshot(job)
+        if tracked.trouble is not None:
+            tracked.recover()
+        tracked.seen_second = self._counters.move(tracked.seen_second)
+        tracked.seen = now
+        tracked.shown = tracked.polls
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
+        if self._hooks:
+            self._hooks.emit_apart(JobPolled(job, tracked.polls))
+            if previous is not None and previous != job:
+                self._hooks.emit_apart(JobChanged(job, previous))
+        if tracked.waiters is not None:
+            tracked.notify_all(job)
+
+    def _on_error(self, tracked: Tracked, error: BaseException) -> None:
+        self._counters.errors += 1
+        if isinstance(error, Exception):
+            tracked.in_trouble().error = error
+        if not isinstance(error, NotSentError):
+            self._queue.outage.reached()
+        if self._hooks:
+            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls))
+
+    def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
+        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+            self._finish(tracked, answer)
+            return
+        decision = decide(self._policy, tracked, answer, now)
+        if is_refusal(answer) and self._end_some(tracked, answer, now, others=isinstance(decision, Failed)):
+            # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
+            # now that of the oldest wait left, for which the same answer may mean another poll.
+            decision = decide(self._policy, tracked, answer, now)
+        if tracked.waiters is None or tracked in self._ending.jobs:
+            return  # the last waiter left while a strategy was called, or the refusal has ended all waits
+        if type(decision) is Again:
+            self._poll_again(tracked, answer, decision, now)
+        elif isinstance(decision, Done):
+            self._finish(tracked, decision.job)
+        elif isinstance(decision, Failed):
+            self._finish(tracked, decision.error)
+
+    def _end_some(self, tracked: Tracked, refusal: Refusal, now: float, *, others: bool) -> bool:
+        """End the waits that a refusal ends, where other waits for the same job go on.
+
+        Each wait has a grace of its own, which begins with it. A wait is decided on for itself until a poll has shown
+        it the job; all others share one history. `others` says whether the refusal ends those.
+
+        Returns:
+            Whether only waits are left that no poll has shown the job: the history of the job is theirs from here on.
+        """
+        if not others and not tracked.shown:
+            return False  # no wait has seen the job, and not even the oldest ends
+        unseen = tracked.unseen()
+        ending = [waiter for waiter in unseen if self._ends(tracked, waiter, refusal, now)]
+        if others:
+            if len(ending) == len(unseen):
+                return False  # it ends them all
+            left = dict.fromkeys(unseen)
+            for waiter in ending:
+                del left[waiter]
+            ending = [waiter for waiter in tracked.snapshot() if waiter not in left]
+            tracked.restart(next(iter(left)))
+        if len(ending) == len(tracked.snapshot()):
+            self._finish(tracked, refusal)
+        elif ending:
+            self._ending.add(tracked.part(ending), refusal)
+        return others
+
+    def _ends(self, tracked: Tracked, waiter: Watch, refusal: Refusal, now: float) -> bool:
+        bad_answers = min(tracked.bad_answers + 1, tracked.polls - waiter.polls_before)
+        return ends_unseen(self._policy, refusal, now - waiter.started, bad_answers)
+
+    def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
+        if tracked.trouble is not None:
+            tracked.trouble.bad_answers, tracked.trouble.refused_since = again.bad_answers, again.refused_since
+        tracked.not_before = again.not_before
+        due = again.due
+        if tracked in self._notified:
+            self._notified.remove(tracked)
+            if not isinstance(answer, Exception):
+                due = min(due, max(again.not_before, now + _NOTIFIED_EVERY_SECONDS))
+        if isinstance(answer, NotSentError):
+            self._queue.outage.not_reached(tracked, due, now)
+        elif isinstance(answer, ResponseError) and again.not_before > now:
+            if due > again.not_before:  # placed before the pause, it keeps its rhythm through it, as all others do
+                self._queue.place(tracked, due, now)
+            self._queue.pause(tracked.ref, answer.status, again.not_before, due, now)
+        if tracked.bucket == Tracked.NOWHERE:
+            self._queue.place(tracked, due, now)
