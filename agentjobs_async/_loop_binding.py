@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import sys
+import warnings
 
 from agentjobs_async.errors import SessionClosedError
 
@@ -20,10 +22,11 @@ class LoopBinding:
         closed: Whether `close` was called.
     """
 
-    __slots__ = ("_loop", "_process", "_what", "closed")
+    __slots__ = ("_loop", "_made_at", "_process", "_what", "closed")
 
     def __init__(self, what: str) -> None:
         self._what = what
+        self._made_at = _caller()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         self.closed = False
@@ -52,6 +55,18 @@ class LoopBinding:
         self.closed = True
         return bound
 
+    def unclosed(self, owner: object) -> asyncio.AbstractEventLoop | None:
+        """Return the loop of an owner that is being deleted in use and was never closed, with a `ResourceWarning`.
+
+        `None` if there is nothing to shut down: the owner was closed, never used, or belongs to the parent process.
+        """
+        if self.closed or self._loop is None or self._process != os.getpid():
+            return None
+        path, line = self._made_at
+        message = f"{type(owner).__name__} made at {path}:{line} was never closed: use async with, or aclose()"
+        warnings.warn_explicit(message, ResourceWarning, path, line, source=owner)
+        return self._loop
+
     def _here(self) -> asyncio.AbstractEventLoop:
         try:
             loop = asyncio.get_running_loop()
@@ -68,3 +83,11 @@ class LoopBinding:
         if self._loop is not loop:
             raise SessionClosedError(f"the {self._what} belongs to another event loop; make one for each loop")
         return loop
+
+
+def _caller() -> tuple[str, int]:
+    """Return file and line of the innermost frame outside of this package."""
+    frame = sys._getframe()  # noqa: SLF001 - documented; inspect.stack() would read every source file
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

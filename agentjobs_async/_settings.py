@@ -13,26 +13,35 @@ from agentjobs_async._validation import checked_flag, checked_id
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import JobStatus
 
-__all__ = ["checked_address", "checked_key", "checked_statuses", "default_project"]
+__all__ = ["checked_address", "checked_key", "checked_statuses", "default_project", "missing_settings"]
 
 T = TypeVar("T")
 
+_REQUIRED: Final = {"base_url": "AGENTJOBS_BASE_URL", "api_key": "AGENTJOBS_API_KEY"}
 _PROJECT: Final = "AGENTJOBS_PROJECT_ID"
 
 
-def _setting(name: str, value: str | None, variable: str, checked: Callable[[str], T]) -> T:
+def missing_settings(**is_unset: bool) -> InvalidInputError | None:
+    """Return the error that names every unset setting whose environment variable is unset or empty, too."""
+    missing = [name for name, unset in is_unset.items() if unset and not os.environ.get(_REQUIRED[name])]
+    if not missing:
+        return None
+    names, variables = " and ".join(missing), " and ".join(_REQUIRED[name] for name in missing)
+    arguments = ", ".join(f"{name}=..." for name in missing)
+    verb = "is" if len(missing) == 1 else "are"
+    return InvalidInputError(f"{names} {verb} missing: pass {arguments} or set {variables} in the environment")
+
+
+def _setting(value: str | None, variable: str, checked: Callable[[str], T]) -> T:
     """Return `checked(value)`; if `value` is `None`, of the environment variable instead. An empty one counts as unset.
 
     Raises:
-        InvalidInputError: Neither is set, or `checked` refuses the text; the error says if it came from the variable.
+        InvalidInputError: `checked` refuses the text; the error says if it came from the variable.
     """
     if value is not None:
         return checked(value)
-    found = os.environ.get(variable)
-    if not found:
-        raise InvalidInputError(f"{name} is missing: pass {name}=... or set {variable} in the environment")
     try:
-        return checked(found)
+        return checked(os.environ.get(variable, ""))
     except InvalidInputError as error:
         defect = error.message
     raise InvalidInputError(f"{defect} (it was taken from {variable})")
@@ -45,7 +54,7 @@ def checked_address(value: str | None, *, allow_insecure: bool) -> URL:
         InvalidInputError: Neither is set, or the text is no such address; or `allow_insecure` is not a bool.
     """
     insecure = checked_flag("allow_insecure", allow_insecure)
-    return _setting("base_url", value, "AGENTJOBS_BASE_URL", lambda url: checked_base_url(url, allow_insecure=insecure))
+    return _setting(value, _REQUIRED["base_url"], lambda url: checked_base_url(url, allow_insecure=insecure))
 
 
 def default_project(value: str | None) -> str | None:
@@ -56,7 +65,7 @@ def default_project(value: str | None) -> str | None:
     """
     if value is None and not os.environ.get(_PROJECT):
         return None
-    return _setting("project_id", value, _PROJECT, lambda project: checked_id("project_id", project))
+    return _setting(value, _PROJECT, lambda project: checked_id("project_id", project))
 
 
 def checked_key(value: str | None) -> ApiKey | InvalidInputError:
@@ -65,7 +74,7 @@ def checked_key(value: str | None) -> ApiKey | InvalidInputError:
     The error's traceback is dropped: its frames have the key among their locals, which some tools show or send.
     """
     try:
-        return _setting("api_key", value, "AGENTJOBS_API_KEY", ApiKey)
+        return _setting(value, _REQUIRED["api_key"], ApiKey)
     except InvalidInputError as error:
         return error.with_traceback(None)
 

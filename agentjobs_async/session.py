@@ -16,7 +16,13 @@ from agentjobs_async._observers import checked_observer
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, with_ref
 from agentjobs_async._polling.waits import Waits
-from agentjobs_async._settings import checked_address, checked_key, checked_statuses, default_project
+from agentjobs_async._settings import (
+    checked_address,
+    checked_key,
+    checked_statuses,
+    default_project,
+    missing_settings,
+)
 from agentjobs_async._validation import (
     checked_bare_id,
     checked_flag,
@@ -74,8 +80,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             responses and in what `get_job` returns; `raw` keeps the word. Other unknown words do not end a wait.
 
     Raises:
-        InvalidInputError: An argument is invalid, or the address or key is missing. The message says what is valid; it
-            never quotes the key.
+        InvalidInputError: An argument is invalid, or the address or key is missing. The message says what is valid, or
+            names all that is missing; it never quotes the key.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         create_refusals: Collection[int] = (),
         statuses: Mapping[str, JobStatus] = _NO_OTHERS,
     ) -> None:
-        key = checked_key(api_key)
+        key = missing_settings(base_url=base_url is None, api_key=api_key is None) or checked_key(api_key)
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
         if isinstance(key, InvalidInputError):
             raise key
@@ -255,6 +261,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             await wait_until_left(lambda: self._scopes)
         finally:
             await self._service.aclose()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_hooks") and (loop := self._binding.unclosed(self)) is not None:
+            self._service.abandon(loop)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_hooks"):  # set last; a traceback may show a session whose argument was refused

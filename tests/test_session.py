@@ -3,12 +3,14 @@
 import asyncio
 import copy
 import gc
+import inspect
 import json
 import logging
 import pickle
 import subprocess
 import sys
 import traceback
+import warnings
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import pairwise
@@ -560,18 +562,15 @@ async def test_closed_before_use() -> None:
 def test_second_loop(call: Call) -> None:
     """A session that was used in one loop refuses every call from another."""
     session = session_of(get_job=_ended)
-    asyncio.run(_used(session))
-    with pytest.raises(SessionClosedError, match="another event loop"):
-        asyncio.run(call(session))
+    with asyncio.Runner() as first_loop:
+        first_loop.run(session.get_job(REF))
+        with pytest.raises(SessionClosedError, match="another event loop"):
+            asyncio.run(call(session))
+        first_loop.run(session.aclose())
 
 
 async def _ended(ref: JobRef) -> AgentJob:
     return AgentJob(ref.job_id, ref.project_id, "completed")
-
-
-async def _used(session: AgentJobsSession) -> None:
-    await session.get_job(REF)
-    await session._service.aclose()
 
 
 FORK = """
@@ -766,3 +765,45 @@ async def test_create_that_was_not_awaited() -> None:
         for wait in (session.wait_for_job, session.get_job):
             with pytest.raises(InvalidInputError, match="not coroutine: await it first"):
                 await wait(session.create_job("Fix it"))  # type: ignore[arg-type]  # the mistake itself
+
+
+@pytest.mark.parametrize("closed_loop", [False, True])
+def test_never_closed(*, closed_loop: bool) -> None:
+    """A session that was used and never closed is named in one warning, with the line that made it, and by no other."""
+
+    async def use() -> None:
+        async with Emulator() as emulator:
+            session = AgentJobsSession(emulator.base_url, emulator.api_key, project_id="docs")  # the line it names
+            await session.wait_for_job(await session.create_job("write"))
+            if not closed_loop:
+                del session
+                gc.collect()
+                await asyncio.sleep(0)
+                assert messages(recorded) == [f"{made} was never closed: use async with, or aclose()"]
+
+    code = use.__code__
+    lines, first = inspect.getsourcelines(code)
+    line = first + next(number for number, text in enumerate(lines) if "the line it names" in text)
+    made = f"AgentJobsSession made at {__file__}:{line}"
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        asyncio.run(use())
+        gc.collect()
+    assert messages(recorded) == [f"{made} was never closed: use async with, or aclose()"]
+    assert (recorded[0].filename, recorded[0].lineno, recorded[0].category) == (__file__, line, ResourceWarning)
+
+
+def messages(recorded: list[warnings.WarningMessage]) -> list[str]:
+    return [str(one.message) for one in recorded]
+
+
+async def test_closed_or_unused_sessions_warn_of_nothing() -> None:
+    """A session that was closed, or never used, is deleted without a warning."""
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        AgentJobsSession(SERVICE, KEY)
+        async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+            await session.create_job("write")
+        del session
+        gc.collect()
+    assert messages(recorded) == []

@@ -26,6 +26,16 @@ def test_missing(name: str, value: str | None, monkeypatch: pytest.MonkeyPatch) 
         session_of(**{name: None})
 
 
+def test_all_missing() -> None:
+    """All that is missing is named in one error."""
+    with pytest.raises(InvalidInputError) as caught:
+        AgentJobsSession()
+    assert caught.value.message == (
+        "base_url and api_key are missing: pass base_url=..., api_key=... or set AGENTJOBS_BASE_URL and"
+        " AGENTJOBS_API_KEY in the environment"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("base_url", "api.example.com"), ("api_key", "marmalade jar"), ("project_id", "..")]
 )

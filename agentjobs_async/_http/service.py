@@ -1,5 +1,7 @@
 """The service over HTTP, one exchange per call: owns paths, decoder and connections."""
 
+import asyncio
+
 from yarl import URL
 
 from agentjobs_async._cancel_scope import CancelScope
@@ -53,6 +55,10 @@ class Service:
         """Return the job as the service shows it now, or the error of this one exchange."""
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Abort all connections of a service that was never closed, and whose loop may run in another thread."""
+        self._transport.abandon(loop)
 
     async def aclose(self) -> None:
         """Abort all connections. Idempotent."""

@@ -6,6 +6,7 @@ exceptions, and the frames they came through, hold the request's headers and wit
 
 import asyncio
 import errno
+from contextlib import suppress
 from math import inf
 from ssl import SSLContext
 from typing import Any, Final
@@ -191,6 +192,16 @@ class Transport:
             return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
         cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
         return str(cause) or type(cause).__name__
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Break off all connections of a transport that is deleted without `aclose`, from whichever thread deletes it.
+
+        aiohttp then issues no warnings of its own.
+        """
+        for client, pool in self._opened.items():
+            client.detach()
+            with suppress(RuntimeError):  # the loop is closed: its sockets can no longer be closed in order
+                pool.break_off() if loop.is_closed() else loop.call_soon_threadsafe(pool.break_off)
 
     async def aclose(self) -> None:
         """Break off all connections; idempotent. That is done before the first turn of the loop: cancel it at will."""
