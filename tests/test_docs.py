@@ -72,6 +72,14 @@ def test_places_of_a_tracked_job() -> None:
     assert named == {name for name, value in vars(Tracked).items() if name.isupper() and isinstance(value, int)}
 
 
+def test_modules_exist() -> None:
+    """Every module or folder that the architecture page names is there."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`([a-z_/]+)`", text) if "/" in name.strip("/") or name.startswith("_")}
+    paths = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "agentjobs_async").rglob("*")]
+    assert [name for name in sorted(named) if not any(str(path).endswith(f"/{name}") for path in paths)] == []
+
+
 def test_commands_of_contributing() -> None:
     """Every part of `.ci/run` that the contributing page names is one that the script knows."""
     text = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
