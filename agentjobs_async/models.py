@@ -1,12 +1,15 @@
 """Jobs, and the references by which they are found again: frozen values; datetimes are aware, in UTC."""
 
+from collections.abc import Mapping
+from copy import deepcopy
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
+from agentjobs_async._job_json import JOB_SCHEMA, REF_SCHEMA, checked_document, pydantic_schema
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_id
 from agentjobs_async.errors import InvalidInputError, JobFailedError
@@ -78,6 +81,16 @@ class JobRef:
             )
         return ref
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        """Return how Pydantic reads and writes a ref: as its token."""
+        return pydantic_schema(cls, cls.from_token, cls.to_token)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _core_schema: object, _handler: object) -> dict[str, Any]:
+        """Return the JSON schema of a token."""
+        return deepcopy(REF_SCHEMA)
+
 
 @frozen
 class JobSource:
@@ -112,7 +125,8 @@ class AgentJob:
             and control characters (any other text stays in `raw`). It is never fetched.
         created_at: When the job was created, in UTC; `None` when the document has no valid date.
         archived_at: When the job was archived, in UTC; `None` when it was not.
-        raw: The document as a plain dict, with the key masked if the server echoed it.
+        raw: The document as a plain dict, with the key masked if the server echoed it. It is no part of a job's
+            equality, repr and JSON.
     """
 
     id: str
@@ -123,7 +137,12 @@ class AgentJob:
     pr_link: str | None = None
     created_at: datetime | None = None
     archived_at: datetime | None = None
-    raw: dict[str, Any] = field(factory=dict, repr=False, eq=False)
+    _raw: dict[str, Any] = field(factory=dict, repr=False, eq=False)  # private, so that encoders by field leave it out
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The document as a plain dict; see above."""
+        return self._raw
 
     @property
     def ref(self) -> JobRef:
@@ -163,6 +182,48 @@ class AgentJob:
         if self.status == JobStatus.FAILED:
             raise JobFailedError(self)
         return self
+
+    def to_dict(self, *, raw: bool = False) -> dict[str, Any]:
+        """Return the job as a document of plain JSON types, which `from_dict` takes back.
+
+        Every field is there, `None` or not; times are ISO 8601 texts. `raw` is added if asked for, as it is, not
+        copied.
+        """
+        document = {
+            "id": self.id,
+            "project_id": self.project_id,
+            "status": str(self.status),
+            "source": None if self.source is None else asdict(self.source),
+            "model": self.model,
+            "pr_link": self.pr_link,
+            "created_at": None if self.created_at is None else self.created_at.isoformat(),
+            "archived_at": None if self.archived_at is None else self.archived_at.isoformat(),
+        }
+        return document | {"raw": self.raw} if raw else document
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, object]) -> Self:
+        """Return the job of a document made by `to_dict`. Names that `to_dict` does not write are ignored.
+
+        A field that is absent is `None`. Nothing is coerced, and `pr_link` is taken as it is.
+
+        Raises:
+            InvalidInputError: `document` is not a mapping; `id`, `project_id` or `status` is not a string, or empty;
+                another field has a value that `to_dict` never writes, such as a time without an offset from UTC.
+        """
+        fields = checked_document(document)
+        source = fields.pop("source")
+        return cls(**fields, source=source and JobSource(**source))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        """Return how Pydantic reads and writes a job: by `from_dict` and `to_dict`."""
+        return pydantic_schema(cls, cls.from_dict, cls.to_dict)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _core_schema: object, _handler: object) -> dict[str, Any]:
+        """Return the JSON schema of `to_dict`."""
+        return deepcopy(JOB_SCHEMA)  # Pydantic may change it
 
 
 @frozen

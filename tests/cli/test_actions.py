@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from agentjobs_async import AgentJob
 from agentjobs_async.__main__ import main
 from tests.cli.stage import EmulatorThread
 
@@ -82,7 +83,7 @@ def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_get_as_json(service: EmulatorThread, capsys: Captured) -> None:
-    """`get --json` prints the documented fields, missing ones as null."""
+    """`get --json` prints the job's document under its token, missing fields as null; `from_dict` takes it back."""
     service.live("archived")
     assert main(["create", "Tidy up"]) == 0
     service.inject("document source=null model=null on=get")
@@ -93,6 +94,8 @@ def test_get_as_json(service: EmulatorThread, capsys: Captured) -> None:
     assert document["archived_at"].endswith("+00:00")
     assert document["source"] is None
     assert document["pr_link"] is None
+    job = AgentJob.from_dict(document)
+    assert document == {"job": "docs/job_000001"} | job.to_dict()
 
 
 def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:

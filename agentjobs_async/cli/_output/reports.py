@@ -146,18 +146,8 @@ class JsonReport:
 
 
 def job_document(job: AgentJob) -> dict[str, Any]:
-    """Return the documented fields of a job and its token, for JSON."""
-    return {
-        "job": job.ref.to_token(),
-        "project_id": job.project_id,
-        "id": job.id,
-        "status": job.status,
-        "pr_link": job.pr_link,
-        "source": None if job.source is None else {"repository": job.source.repository, "ref": job.source.ref},
-        "model": job.model,
-        "created_at": None if job.created_at is None else job.created_at.isoformat(),
-        "archived_at": None if job.archived_at is None else job.archived_at.isoformat(),
-    }
+    """Return the job's own document under its token."""
+    return {"job": job.ref.to_token(), **job.to_dict()}
 
 
 def _end_of(result: Result) -> str:

@@ -1,0 +1,121 @@
+"""Jobs and references as JSON: what a document may hold, and what Pydantic and OpenAPI need to know of it."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agentjobs_async.errors import InvalidInputError
+
+__all__ = ["JOB_SCHEMA", "REF_SCHEMA", "checked_document", "pydantic_schema"]
+
+
+def _nullable(kind: str, **more: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind, **more}, {"type": "null"}]}
+
+
+_SOURCE: Final = {
+    "title": "JobSource",
+    "type": "object",
+    "properties": {"repository": _nullable("string"), "ref": _nullable("string")},
+    "required": ["repository", "ref"],
+}
+
+JOB_SCHEMA: Final[dict[str, Any]] = {
+    "title": "AgentJob",
+    "description": "A job as the service showed it at one moment.",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "minLength": 1},
+        "project_id": {"type": "string", "minLength": 1},
+        "status": {
+            "type": "string",
+            "minLength": 1,
+            "description": "active, completed, archived, failed, or another text that the service sent.",
+            "examples": ["active", "completed", "archived", "failed"],
+        },
+        "source": {"anyOf": [_SOURCE, {"type": "null"}]},
+        "model": _nullable("string"),
+        "pr_link": _nullable("string", format="uri"),
+        "created_at": _nullable("string", format="date-time"),
+        "archived_at": _nullable("string", format="date-time"),
+    },
+    "required": ["id", "project_id", "status", "source", "model", "pr_link", "created_at", "archived_at"],
+}
+"""The JSON schema of `AgentJob.to_dict()`; `raw`, which is there only when asked for, is not part of it."""
+
+REF_SCHEMA: Final[dict[str, Any]] = {
+    "title": "JobRef",
+    "description": "The token of a job: its project and its id, percent-encoded, with a slash between them.",
+    "type": "string",
+    "examples": ["docs/job_1"],
+}
+"""The JSON schema of `JobRef.to_token()`."""
+
+
+def checked_document(document: object) -> dict[str, Any]:
+    """Return the fields of a job's document, its times as datetimes in UTC; a field that is absent is `None`.
+
+    Raises:
+        InvalidInputError: The document is not a mapping, or a field of it has a value that `AgentJob.to_dict` never
+            writes; the error names the field.
+    """
+    found = _mapping("it", document)
+    vital = {name: _text(name, found.get(name)) for name in ("id", "project_id", "status")}
+    texts = {name: _text_or_none(name, found.get(name)) for name in ("model", "pr_link")}
+    times = {name: _time_or_none(name, found.get(name)) for name in ("created_at", "archived_at")}
+    raw = dict(_mapping("raw", found.get("raw", {})))
+    return vital | texts | times | {"source": _source(found.get("source")), "raw": raw}
+
+
+def _source(value: object) -> dict[str, str | None] | None:
+    if value is None:
+        return None
+    source = _mapping("source", value)
+    return {name: _text_or_none(f"source.{name}", source.get(name)) for name in ("repository", "ref")}
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise _refused(name, "an object", value)
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise _refused(name, "a string that is not empty", value)
+    return value
+
+
+def _text_or_none(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _refused(name, "a string or null", value)
+    return value
+
+
+def _time_or_none(name: str, value: object) -> datetime | None:
+    text = _text_or_none(name, value)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(f"not a job's document: {name} must be a time in ISO 8601 with an offset from UTC")
+
+
+def _refused(name: str, wanted: str, value: object) -> InvalidInputError:
+    found = "an empty one" if value == "" else type(value).__name__
+    return InvalidInputError(f"not a job's document: {name} must be {wanted}, not {found}")
+
+
+def pydantic_schema(kind: type, load: Callable[[Any], object], dump: Callable[[Any], object]) -> Any:
+    """Return the core schema by which Pydantic reads `kind` with `load`, unless it is one already, and writes it."""
+    from pydantic_core import core_schema  # noqa: PLC0415 - only Pydantic calls this: the package does not need it
+
+    return core_schema.no_info_plain_validator_function(
+        lambda value: value if isinstance(value, kind) else load(value),
+        ref=f"{kind.__module__}.{kind.__qualname__}",  # OpenAPI then has one component for it, not a copy at each use
+        serialization=core_schema.plain_serializer_function_ser_schema(dump),
+    )

@@ -1,0 +1,225 @@
+"""Jobs and references as JSON, for the standard library and for four frameworks."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import httpx
+import litestar
+import msgspec
+import pytest
+from fastapi import Body, FastAPI
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobSource, JobStatus
+
+JOB: Final = AgentJob(
+    "job_1",
+    "docs",
+    "completed",
+    JobSource("acme/docs", None),
+    "large",
+    "https://example.com/pull/1",
+    datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC),
+    None,
+    {"id": "job_1", "extra": [1]},
+)
+DOCUMENT: Final[dict[str, Any]] = {
+    "id": "job_1",
+    "project_id": "docs",
+    "status": "completed",
+    "source": {"repository": "acme/docs", "ref": None},
+    "model": "large",
+    "pr_link": "https://example.com/pull/1",
+    "created_at": "2026-01-02T03:04:05.678900+00:00",
+    "archived_at": None,
+}
+REF: Final = JobRef("a b", "x/y")
+
+TEXTS: Final = st.text(max_size=20)
+TIMES: Final = st.none() | st.datetimes(timezones=st.just(UTC))
+JOBS: Final = st.builds(
+    AgentJob,
+    st.text(min_size=1, max_size=20),
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(JobStatus) | st.text(min_size=1, max_size=20),
+    st.none() | st.builds(JobSource, st.none() | TEXTS, st.none() | TEXTS),
+    st.none() | TEXTS,
+    st.none() | TEXTS,
+    TIMES,
+    TIMES,
+    st.dictionaries(TEXTS, st.none() | st.integers() | TEXTS, max_size=3),
+)
+
+
+def test_document() -> None:
+    """The document holds every field in plain JSON types, and `raw` only when asked for."""
+    assert JOB.to_dict() == DOCUMENT
+    assert type(JOB.to_dict()["status"]) is str
+    assert JOB.to_dict(raw=True) == DOCUMENT | {"raw": {"id": "job_1", "extra": [1]}}
+
+
+@given(JOBS)
+def test_taken_back(job: AgentJob) -> None:
+    """Any job survives the way through JSON text, with its `raw` where that was asked for."""
+    back = AgentJob.from_dict(json.loads(json.dumps(job.to_dict(raw=True))))
+    assert (back, back.raw, type(back.status)) == (job, job.raw, type(job.status))
+    assert AgentJob.from_dict(job.to_dict()).raw == {}
+
+
+def test_absent_and_unknown_names() -> None:
+    """A field that is absent is `None`; names that are not a job's are ignored, such as those of a later version."""
+    lean = AgentJob.from_dict({"id": "job_1", "project_id": "docs", "status": "active", "job": "docs/job_1", "new": 1})
+    assert lean == AgentJob("job_1", "docs", JobStatus.ACTIVE)
+
+
+def test_time_of_another_zone() -> None:
+    """A time with another offset is the same moment, in UTC."""
+    job = AgentJob.from_dict(DOCUMENT | {"archived_at": "2026-01-02T05:00:00+02:00"})
+    assert job.archived_at == datetime(2026, 1, 2, 3, tzinfo=UTC)
+    assert job.archived_at.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        *(({name: value}, name) for name in ("id", "project_id", "status") for value in (None, "", 7)),
+        *(({name: value}, name) for name in ("model", "pr_link") for value in (7, ["large"])),
+        *(({name: 7}, name) for name in ("created_at", "archived_at", "source", "raw")),
+        *(({"created_at": text}, "created_at") for text in ("", "soon", "2026-01-02", "2026-01-02T03:04:05")),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at"),  # no datetime in UTC
+        ({"source": {"repository": 7}}, "source.repository"),
+        ({"raw": None}, "raw"),
+    ],
+)
+def test_refused(change: dict[str, object], field: str) -> None:
+    """What `to_dict` never writes is refused, by the name of its field; nothing is coerced."""
+    with pytest.raises(InvalidInputError, match=f"^not a job's document: {field} must be "):
+        AgentJob.from_dict(DOCUMENT | change)
+
+
+@pytest.mark.parametrize("document", [None, 7, "job_1", [DOCUMENT], JOB])
+def test_no_document(document: Any) -> None:
+    """What is no object at all is refused; so is the service's own document, which names no project."""
+    with pytest.raises(InvalidInputError, match="not a job's document"):
+        AgentJob.from_dict(document)
+    with pytest.raises(InvalidInputError, match="project_id must be a string that is not empty, not NoneType"):
+        AgentJob.from_dict({"id": "job_1", "status": "active", "createdAt": "2026-01-02T03:04:05Z"})
+
+
+# Pydantic.
+
+
+class Order(BaseModel):
+    """A model of a user's own."""
+
+    job: AgentJob
+    ref: JobRef | None = None
+
+
+def test_field_of_a_model() -> None:
+    """A job and a ref are fields of a model: written as document and token, and read from them."""
+    order = Order(job=JOB, ref=REF)
+    assert order.job is JOB
+    assert order.model_dump() == order.model_dump(mode="json") == {"job": DOCUMENT, "ref": "a%20b/x%2Fy"}
+    assert Order.model_validate_json(order.model_dump_json()) == order
+
+
+@pytest.mark.parametrize("change", [{"job": {"id": "job_1"}}, {"job": None}, {"ref": "job_1"}, {"ref": 7}])
+def test_invalid_field_of_a_model(change: dict[str, object]) -> None:
+    """What a job or a ref cannot be made of is a validation error like any other, at its place."""
+    with pytest.raises(ValidationError) as caught:
+        Order.model_validate({"job": DOCUMENT} | change)
+    assert [error["loc"] for error in caught.value.errors()] == [tuple(change)]
+
+
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_schema(mode: Any) -> None:
+    """The schema names exactly the fields of the document, the same for reading and writing."""
+    schema = TypeAdapter(AgentJob).json_schema(mode=mode)
+    assert (schema["title"], list(schema["properties"]), schema["required"]) == ("AgentJob", [*DOCUMENT], [*DOCUMENT])
+    assert TypeAdapter(JobRef).json_schema(mode=mode)["type"] == "string"
+    schema["properties"].clear()
+    assert TypeAdapter(AgentJob).json_schema(mode=mode)["properties"]  # each caller gets one of its own
+
+
+# Over HTTP.
+
+
+def fastapi_app() -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/job")
+    async def read() -> AgentJob:
+        return JOB
+
+    @app.get("/raw")
+    async def raw() -> dict[str, Any]:
+        return JOB.to_dict(raw=True)
+
+    @app.get("/ref")
+    async def ref(ref: JobRef) -> list[JobRef]:
+        return [ref]
+
+    @app.post("/job")
+    async def write(job: Annotated[AgentJob, Body()]) -> Order:
+        return Order(job=job)
+
+    return app
+
+
+def litestar_app() -> litestar.Litestar:
+    @litestar.get("/job")
+    async def read() -> AgentJob:
+        return JOB
+
+    @litestar.get("/raw")
+    async def raw() -> dict[str, Any]:
+        return JOB.to_dict(raw=True)
+
+    return litestar.Litestar([read, raw])
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+
+
+@pytest.mark.parametrize("make", [fastapi_app, litestar_app])
+async def test_response(make: Callable[[], Any]) -> None:
+    """`-> AgentJob` is all that an endpoint needs: the response is the job's document, `raw` only where asked for."""
+    async with client(make()) as web:
+        assert AgentJob.from_dict((await web.get("/job")).json()) == JOB
+        assert set((await web.get("/job")).json()) == set(DOCUMENT)
+        assert (await web.get("/raw")).json()["raw"] == JOB.raw
+
+
+@pytest.mark.parametrize(("make", "page"), [(fastapi_app, "/openapi.json"), (litestar_app, "/schema/openapi.json")])
+async def test_openapi(make: Callable[[], Any], page: str) -> None:
+    """OpenAPI describes the job as one component, with the fields of its document.
+
+    Litestar lists the private field of an attrs class, too, which it never sends.
+    """
+    async with client(make()) as web:
+        described = (await web.get(page)).json()
+    schema = described["paths"]["/job"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/AgentJob"}
+    assert set(described["components"]["schemas"]["AgentJob"]["properties"]) - {"_raw"} == set(DOCUMENT)
+
+
+async def test_fastapi_requests() -> None:
+    """FastAPI reads a job from a body and a ref from a query, and answers 422 to what is neither."""
+    async with client(fastapi_app()) as web:
+        assert (await web.post("/job", json=DOCUMENT)).json() == {"job": DOCUMENT, "ref": None}
+        assert (await web.post("/job", json=DOCUMENT | {"status": 7})).status_code == 422
+        assert (await web.get("/ref", params={"ref": REF.to_token()})).json() == ["a%20b/x%2Fy"]
+        assert (await web.get("/ref", params={"ref": "job_1"})).status_code == 422
+
+
+def test_msgspec() -> None:
+    """Msgspec writes the fields of the document, without `raw`, and `from_dict` takes them back."""
+    document = msgspec.json.decode(msgspec.json.encode({"job": JOB}))["job"]
+    assert set(document) == set(DOCUMENT)
+    assert AgentJob.from_dict(document) == JOB
