@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.batch.states import MOVES, State
+from tests.test_structure import ROOMS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -78,6 +79,12 @@ def test_modules_exist() -> None:
     named = {name for name in re.findall(r"`([a-z_/]+)`", text) if "/" in name.strip("/") or name.startswith("_")}
     paths = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "agentjobs_async").rglob("*")]
     assert [name for name in sorted(named) if not any(str(path).endswith(f"/{name}") for path in paths)] == []
+
+
+def test_rooms_are_named() -> None:
+    """The architecture page names every room of the structure test's map."""
+    rooms = re.findall(r"\w+", FENCED.findall(ARCHITECTURE.read_text(encoding="utf-8"))[0])
+    assert set(ROOMS) - {"", "__main__"} <= set(rooms)
 
 
 def test_commands_of_contributing() -> None:

@@ -39,6 +39,14 @@ async def test_web_backend(emulator: Emulator) -> None:
     assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
 
 
+async def test_json(emulator: Emulator) -> None:
+    """A job that was stored as JSON is restored as it was."""
+    names = run_page("web")
+    async with emulator.session(project_id="docs") as session:
+        job = await session.run_job("Store me")
+    assert names["restored"](names["stored"](job)) == job
+
+
 async def test_answer_to_a_long_wait() -> None:
     """The middleware answers 202 again to a wait that did not end in time."""
 
