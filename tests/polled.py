@@ -28,6 +28,7 @@ __all__ = [
     "never",
     "peak",
     "refs",
+    "response",
     "stand_still",
 ]
 
@@ -169,9 +170,14 @@ async def let_go() -> None:
         await asyncio.sleep(0)
 
 
-async def never(_ref: JobRef) -> object:
+async def never(_ref: JobRef) -> Any:
     return await asyncio.Event().wait()
 
 
 async def forbidden(_ref: JobRef) -> object:
     raise AuthError(401, None, None, "no")
+
+
+def response(kind: Any, status: int, seconds: float | None = None) -> Any:
+    """Return the error of a response, with a Retry-After of `seconds`."""
+    return kind(status, None, seconds, "no")

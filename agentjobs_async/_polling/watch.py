@@ -57,7 +57,7 @@ class Watch(asyncio.Future[AgentJob]):
         elif isinstance(result, asyncio.CancelledError):
             super().cancel()
         else:
-            self.set_exception(result)
+            self.set_exception(_for_future(result))
             if isinstance(result, SessionClosedError):
                 self.exception()  # marks it as retrieved: the owner closed the session, and need not await the watch
 
@@ -67,6 +67,15 @@ class Watch(asyncio.Future[AgentJob]):
             return False
         self._leave(self)
         return super().cancel(msg)
+
+
+def _for_future(error: BaseException) -> BaseException:
+    """Return `error`, or what a coroutine makes of a StopIteration: no future accepts that one."""
+    if not isinstance(error, StopIteration):
+        return error
+    accepted = RuntimeError("a strategy or get_job raised StopIteration")
+    accepted.__cause__ = error
+    return accepted
 
 
 class WatchWithUpdates(Watch):

@@ -1,0 +1,492 @@
+"""What a wait means, the same for the free wait, for a tracker and for a session."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import pytest
+import tenacity
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    AuthError,
+    InvalidInputError,
+    JobRef,
+    JobTracker,
+    NotFoundError,
+    NotSentError,
+    PollPolicy,
+    ProtocolError,
+    RateLimitedError,
+    RejectedError,
+    ServerError,
+    SessionClosedError,
+    TransportError,
+    WaitTimeoutError,
+    wait_for_job,
+)
+from tests.polled import ACTIVE, DONE, REF, Polled, changed, clock, every, never, response, stand_still
+
+
+class Wait(Protocol):
+    def __call__(
+        self, job: AgentJob | JobRef, *, timeout: float | None = ..., on_update: Any = ...
+    ) -> Coroutine[Any, Any, AgentJob]: ...
+
+
+@asynccontextmanager
+async def free(get_job: Any, policy: PollPolicy | None = None) -> AsyncIterator[Wait]:
+    yield partial(wait_for_job, get_job=get_job, policy=policy)
+
+
+@asynccontextmanager
+async def tracked(get_job: Any, policy: PollPolicy | None = None) -> AsyncIterator[Wait]:
+    async with JobTracker(get_job, policy=policy) as tracker:
+        yield tracker.wait_for_job
+
+
+@asynccontextmanager
+async def session(get_job: Any, policy: PollPolicy | None = None) -> AsyncIterator[Wait]:
+    async with AgentJobsSession("http://127.0.0.1:1", "key-of-tests", get_job=get_job, policy=policy) as opened:
+        yield opened.wait_for_job
+
+
+Waiting = Callable[..., Any]
+
+
+@pytest.fixture(params=[free, tracked, session], ids=lambda way: way.__name__)
+def waiting(request: pytest.FixtureRequest) -> Waiting:
+    """A way to wait: called with a get-job callable and a policy, it opens a function that waits."""
+    way: Waiting = request.param
+    return way
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("status", ["completed", "archived", "failed"])
+async def test_ends(waiting: Waiting, status: str) -> None:
+    """Every end is a result; nothing is asked after it, and nothing at all about a job that has ended already."""
+    get_job = Polled("active", status)
+    async with waiting(get_job, every(2)) as wait:
+        job = await wait(REF)
+        assert job.status == status
+        assert await wait(job) is job
+        await asyncio.sleep(60)
+    assert get_job.at() == [0, 2]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "fault",
+    [
+        NotSentError("refused"),
+        TransportError("reset"),
+        response(ServerError, 500),
+        response(ServerError, 503),
+        response(RateLimitedError, 429),
+        response(RejectedError, 408),
+        response(NotFoundError, 404),
+        ProtocolError("bad_json", "x"),
+        OSError("mine"),
+        TimeoutError("mine"),
+        {"id": "job_2", "status": "completed"},
+        {"id": "job_1"},
+        None,
+    ],
+    ids=str,
+)
+async def test_rides_out(waiting: Waiting, fault: object) -> None:
+    """A passing fault, three times, does not keep a wait from its job, and does not change its pace."""
+    get_job = Polled("active", fault, fault, fault, "completed")
+    async with waiting(get_job, every(2)) as wait:
+        assert (await wait(REF)).succeeded
+    assert get_job.at() == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "fault",
+    [
+        response(AuthError, 401),
+        response(RejectedError, 302),
+        response(RejectedError, 400),
+        response(NotFoundError, 410),
+        response(ServerError, 501),
+        response(ServerError, 505),
+        LookupError("mine"),
+        SessionClosedError("mine"),
+        ExceptionGroup("mine", [OSError()]),
+    ],
+    ids=str,
+)
+async def test_does_not_ride_out(waiting: Waiting, fault: Exception) -> None:
+    """What asking again is no use after comes out at once, without a grace: the object itself, with no context."""
+    get_job = Polled("active", fault)
+    async with waiting(get_job, every(2, answer_grace=0)) as wait:
+        with pytest.raises(type(fault)) as caught:
+            await wait(REF)
+    assert caught.value is fault
+    assert (fault.__cause__, fault.__context__) == (None, None)
+    assert get_job.at() == [0, 2]
+
+
+@pytest.mark.looptime
+async def test_cancelled_by_its_callable(waiting: Waiting) -> None:
+    """A CancelledError of the callable's own comes out as one."""
+    async with waiting(Polled("active", asyncio.CancelledError()), every(2)) as wait:
+        with pytest.raises(asyncio.CancelledError):
+            await wait(REF)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("seconds", "pace", "at"),
+    [
+        (100, 30, [0, 30, 60, 90, 99]),
+        (2, 30, [0, 1.8]),
+        (0.5, 30, [0, 0.45]),
+        (9, 4, [0, 4, 8, 8.1]),
+        (60, 70, [0, 59]),
+    ],
+)
+async def test_timeout(waiting: Waiting, seconds: float, pace: float, at: list[float]) -> None:
+    """The last poll is `min(1 s, timeout / 10)` before the deadline; the error tells what is known."""
+    get_job = Polled()
+    async with waiting(get_job, every(pace)) as wait:
+        with pytest.raises(WaitTimeoutError) as caught:
+            await wait(REF, timeout=seconds)
+    error = caught.value
+    assert get_job.at() == pytest.approx(at, abs=0.011)
+    assert (error.ref, error.last_job, error.last_error, error.polls) == (REF, ACTIVE, None, len(at))
+    assert error.elapsed == pytest.approx(seconds, abs=0.02)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("first", [[], ["active"]])
+async def test_cut_at_the_deadline(waiting: Waiting, first: list[object]) -> None:
+    """A poll that never ends is cut at the deadline, and counts as a failed one."""
+    async with waiting(Polled(*first, never), every(2)) as wait:
+        with pytest.raises(WaitTimeoutError) as caught:
+            await wait(REF, timeout=5)
+    assert caught.value.elapsed == pytest.approx(5)
+    assert (caught.value.last_job, caught.value.polls) == (ACTIVE if first else None, len(first) + 1)
+    assert isinstance(caught.value.last_error, TransportError)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.looptime
+async def test_end_in_hand_when_the_loop_stood_still(waiting: Waiting) -> None:
+    """An end that was in hand when the loop stood still over the deadline is given."""
+
+    async def late(_ref: JobRef) -> str:
+        asyncio.get_running_loop().call_later(1, stand_still, 60)
+        await asyncio.sleep(2)
+        return "completed"
+
+    async with waiting(Polled("active", late), every(2)) as wait:
+        assert (await wait(REF, timeout=10)).succeeded
+
+
+@pytest.mark.looptime
+async def test_one_poll_after_the_loop_stood_still(waiting: Waiting) -> None:
+    """A loop that stood still for long asks once, not once for each poll it missed."""
+
+    async def still(_ref: JobRef) -> str:
+        stand_still(30)
+        return "active"
+
+    get_job = Polled("active", still, "active", "active", "completed")
+    async with waiting(get_job, every(2)) as wait:
+        await wait(REF)
+    assert get_job.at() == [0, 2, 34, 36, 38]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("fault", "gap"),
+    [
+        (response(RateLimitedError, 429, 7), 7),
+        (response(ServerError, 503, 7), 7),
+        (response(ServerError, 500, 7), 7),
+        (ProtocolError("bad_json", "x", 7), 7),
+        (response(RateLimitedError, 429, 1), 3),
+        (response(RateLimitedError, 429, 999), 20),
+    ],
+)
+async def test_wish(waiting: Waiting, fault: Exception, gap: float) -> None:
+    """The next poll is not before what the server wishes, capped, nor before the policy's own pace."""
+    get_job = Polled(fault, "completed")
+    async with waiting(get_job, every(3, max_retry_after=20)) as wait:
+        await wait(REF)
+    assert get_job.at() == [0, gap]
+
+
+@pytest.mark.looptime
+async def test_wish_beyond_the_deadline(waiting: Waiting) -> None:
+    """What a server does not wish before the deadline is not asked, by no last poll either."""
+    fault = response(ServerError, 503, 30)
+    get_job = Polled(fault, "completed")
+    async with waiting(get_job, every(3)) as wait:
+        with pytest.raises(WaitTimeoutError) as caught:
+            await wait(REF, timeout=10)
+    assert (caught.value.last_error, caught.value.polls) == (fault, 1)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("first", "ends_at"), [([], 30), (["active", "active"], 34)])
+async def test_grace(waiting: Waiting, first: list[object], ends_at: float) -> None:
+    """A 404 is ridden out for the grace, from the start or from the last answer that showed the job."""
+    get_job = Polled(*first, response(NotFoundError, 404))
+    async with waiting(get_job, every(2, not_found_grace=29 + bool(first) * 3, answer_grace=0)) as wait:
+        with pytest.raises(NotFoundError):
+            await wait(REF)
+    assert get_job.at()[-1] == ends_at
+
+
+@pytest.mark.looptime
+async def test_bad_answers(waiting: Waiting) -> None:
+    """So many unusable answers in a row end a wait; a good or a transient one between them starts anew."""
+    bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
+    get_job = Polled(bad, bad, response(ServerError, 500), bad, bad, last, "completed")
+    async with waiting(get_job, every(1, max_bad_answers=3)) as wait:
+        with pytest.raises(ProtocolError) as caught:
+            await wait(REF)
+    assert caught.value is last
+    assert len(get_job.asked) == 6
+
+
+REFUSED: Final = NotSentError("connection refused", "refused")
+
+
+async def fails_when_cut(_ref: JobRef) -> object:
+    try:
+        return await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise OSError("cancelled") from None
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("last", [never, fails_when_cut])
+@pytest.mark.parametrize("before", [[OSError(), REFUSED], ["active", REFUSED, REFUSED]], ids=len)
+async def test_cause_of_a_timeout(waiting: Waiting, before: list[object], last: object) -> None:
+    """A wait whose last poll the deadline cuts tells what the polls before it failed with."""
+    async with waiting(Polled(*before, last), every(2)) as wait:
+        with pytest.raises(WaitTimeoutError, match="last error: connection refused") as caught:
+            await wait(REF, timeout=9)
+    assert (caught.value.last_error, caught.value.polls) == (REFUSED, len(before) + 1)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("before", [[], ["active"], [REFUSED, "active"]], ids=len)
+async def test_timeout_without_a_cause(waiting: Waiting, before: list[object]) -> None:
+    """That the last poll was cut is told where nothing else is known since the last good answer."""
+    async with waiting(Polled(*before, never), every(2)) as wait:
+        with pytest.raises(WaitTimeoutError, match="no answer until the wait ended") as caught:
+            await wait(REF, timeout=9)
+    assert isinstance(caught.value.last_error, TransportError)
+
+
+REFUSALS: Final = (
+    response(NotFoundError, 404),
+    response(NotFoundError, 410),
+    response(AuthError, 401),
+    response(AuthError, 403),
+    response(RejectedError, 302),
+    response(ServerError, 501),
+    ProtocolError("not_json", "<html>"),
+)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_refusals_of_a_job_that_was_seen(waiting: Waiting, refusal: Exception) -> None:
+    """Once a poll has shown the job, any other answer is ridden out for the grace since then, and raised after it."""
+    get_job = Polled("active", *[refusal] * 9, "active", refusal)
+    async with waiting(get_job, every(2, answer_grace=20, not_found_grace=1)) as wait:
+        with pytest.raises(type(refusal)) as caught:
+            await wait(REF)
+    assert caught.value is refusal
+    assert get_job.at()[-1] == pytest.approx(20 + 20, abs=0.3)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_known_from_its_create_is_not_seen(waiting: Waiting, refusal: Exception) -> None:
+    """A job that is known from its create only has not been seen: a wrong `get_path` shows at once."""
+    policy = every(2, not_found_grace=0, max_bad_answers=1)
+    async with waiting(Polled(refusal), policy) as wait:
+        began = clock()
+        with pytest.raises(type(refusal)):
+            await wait(ACTIVE)
+        assert clock() == began
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_refusals_after_an_outage(waiting: Waiting, refusal: Exception) -> None:
+    """A service that refuses while it comes back from a long outage has the whole grace, whatever flickers then."""
+    outage: list[object] = [response(ServerError, 502)] * 50
+    back: list[object] = [refusal, response(ServerError, 502)] * 4
+    get_job = Polled("active", *outage, *back, "completed")
+    async with waiting(get_job, every(2, answer_grace=15)) as wait:
+        assert (await wait(REF)).succeeded
+    get_job = Polled("active", *outage, *back * 4, "completed")
+    async with waiting(get_job, every(2, answer_grace=15, not_found_grace=0)) as wait:
+        with pytest.raises(type(refusal)):
+            await wait(REF)
+    assert get_job.at()[-1] == pytest.approx(102 + 16, abs=0.8)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+async def test_rare_polls(waiting: Waiting, refusal: Exception) -> None:
+    """A single refusal ends no wait that has seen its job, however rare its polls; the next one in a row does."""
+    get_job = Polled("active", refusal, "active", refusal, refusal)
+    async with waiting(get_job, every(100)) as wait:
+        with pytest.raises(type(refusal)):
+            await wait(REF)
+    assert len(get_job.asked) == 5
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("not_found_grace", "answer_grace", "ends_at"), [(30, 10, 30), (10, 30, 30), (20, 0, 20)])
+async def test_longer_grace(waiting: Waiting, not_found_grace: float, answer_grace: float, ends_at: float) -> None:
+    """A job that was seen and is missing then is ridden out for the longer of the two graces."""
+    get_job = Polled("active", response(NotFoundError, 404))
+    async with waiting(get_job, every(2, not_found_grace=not_found_grace, answer_grace=answer_grace)) as wait:
+        with pytest.raises(NotFoundError):
+            await wait(REF)
+    assert get_job.at()[-1] == pytest.approx(ends_at, abs=0.3)
+
+
+@pytest.mark.looptime
+async def test_on_update(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
+    """`on_update` sees the job at first sight and at each change; what it raises is logged once."""
+    seen: list[AgentJob] = []
+
+    def faulty(job: AgentJob) -> None:
+        seen.append(job)
+        raise ZeroDivisionError
+
+    get_job = Polled("active", "active", changed("m"), OSError(), changed("m"), "completed")
+    async with waiting(get_job, every(1)) as wait:
+        await wait(REF, on_update=faulty)
+        assert seen == [ACTIVE, changed("m"), DONE]
+        await wait(DONE, on_update=seen.append)
+        await wait(changed("m"), on_update=seen.append)
+        assert seen[3:] == [DONE, changed("m"), DONE]
+    assert [record.message.split(";")[0] for record in caplog.records] == ["on_update raised ZeroDivisionError"]
+
+
+@pytest.mark.looptime
+async def test_unknown_status(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown status is no end, and is warned about once."""
+    async with waiting(Polled("reviewing", "reviewing", "completed"), every(1)) as wait:
+        assert (await wait(REF)).succeeded
+    assert ["unknown status reviewing" in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("retry", [tenacity.retry_always, tenacity.retry_if_exception_message(match="passing")])
+async def test_accepted_exceptions(waiting: Waiting, retry: Any) -> None:
+    """What the policy's retry accepts of the callable's own exceptions is ridden out."""
+    get_job = Polled(LookupError("passing"), LookupError("passing"), "completed")
+    async with waiting(get_job, every(1, retry=retry)) as wait:
+        assert (await wait(REF)).succeeded
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), True, "5", None])
+async def test_strategy_that_gives_no_delay(waiting: Waiting, delay: Any) -> None:
+    """A delay that is no finite number from 0 on ends the wait."""
+    async with waiting(Polled(), PollPolicy(wait=lambda _: delay)) as wait:
+        with pytest.raises(InvalidInputError, match=r"policy\.wait"):
+            await wait(REF)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("first", ["active", LookupError()])
+async def test_strategy_that_raises(waiting: Waiting, first: object) -> None:
+    """What a strategy raises ends the wait, as it is."""
+    error = RuntimeError("mine")
+
+    def fail(_state: object) -> Any:
+        raise error
+
+    async with waiting(Polled(first), PollPolicy(wait=fail, retry=fail)) as wait:
+        with pytest.raises(RuntimeError) as caught:
+            await wait(REF)
+    assert caught.value is error
+
+
+@pytest.mark.looptime
+async def test_strategy_that_runs_out(waiting: Waiting) -> None:
+    """A strategy that raises StopIteration, as `next` does on what is used up, ends the wait like any other error."""
+    delays = iter([1.0, 1.0])
+    async with waiting(get_job := Polled(), PollPolicy(wait=lambda _: next(delays))) as wait:
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            await wait(REF)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert get_job.at() == [0, 1, 2]
+
+
+@pytest.mark.looptime
+async def test_what_strategies_see(waiting: Waiting) -> None:
+    """Strategies see the attempt, its outcome and loop times."""
+    seen: list[tuple[int, object, float, float | None]] = []
+
+    def wait_(state: tenacity.RetryCallState) -> float:
+        assert state.outcome is not None
+        outcome = state.outcome.exception() or state.outcome.result()
+        seen.append((state.attempt_number, outcome, state.start_time, state.outcome_timestamp))
+        return 2
+
+    await asyncio.sleep(3)
+    error = OSError()
+    async with waiting(Polled("active", error, "completed", latency=1), PollPolicy(wait=wait_)) as wait:
+        await wait(REF)
+    assert seen == [(1, ACTIVE, 3, 4), (2, error, 3, 7)]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", [1, 3, 5])
+async def test_cancelled(waiting: Waiting, when: float) -> None:
+    """Cancelling leaves at once, in a poll and between polls; nothing is asked after it and no task stays."""
+    get_job = Polled("active", never, latency=2)
+    async with waiting(get_job, every(2)) as wait:
+        task = asyncio.ensure_future(wait(REF))
+        await asyncio.sleep(when)
+        task.cancel()
+        await asyncio.wait([task])
+        assert (task.cancelled(), clock()) == (True, when)
+        asked = len(get_job.asked)
+        await asyncio.sleep(60)
+        assert len(get_job.asked) == asked
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"job": None}, "job"),
+        ({"job": 5}, "job"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": "5"}, "timeout"),
+        ({"on_update": 5}, "on_update"),
+        ({"on_update": asyncio.sleep}, "on_update"),
+    ],
+)
+async def test_arguments_that_make_no_sense(waiting: Waiting, settings: dict[str, Any], name: str) -> None:
+    """An argument that makes no sense is refused by name before anything is asked."""
+    get_job = Polled()
+    async with waiting(get_job) as wait:
+        with pytest.raises(InvalidInputError, match=f"^{name} must be"):
+            await wait(**{"job": REF} | settings)
+    assert get_job.asked == []
