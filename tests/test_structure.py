@@ -81,6 +81,11 @@ TOO_LONG = {
 }
 """Modules that are still longer; none may be added."""
 
+MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
+"""The lines of any function without its docstring, and those of most functions."""
+LONG_FUNCTIONS = {"cli.fleet.work"}
+"""Functions that are still longer; none may be added."""
+
 IMPORTERS = {
     "aiohttp": {"_http.transport", "_http.connections", "testing"},  # the client, its private parts; a server
     "cattrs": {"_documents"},
@@ -196,6 +201,39 @@ def test_front_hall() -> None:
 def test_length(module: str) -> None:
     """No module has more than three hundred lines."""
     assert len(FILES[module].read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def lines_of(node: ast.stmt | None) -> int:
+    return 0 if node is None else (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def function_lengths() -> dict[str, int]:
+    """Return the lines of every function of the package, without its docstring."""
+    lengths: dict[str, int] = {}
+    for module, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{module}.{node.name}"
+                docstring = node.body[0] if ast.get_docstring(node) is not None else None
+                lengths[name] = max(lines_of(node) - lines_of(docstring), lengths.get(name, 0))
+    return lengths
+
+
+def test_functions_are_short() -> None:
+    """No function has more than forty lines, and most have at most twenty."""
+    lengths = function_lengths()
+    assert {name for name, lines in lengths.items() if lines > MOST_FUNCTION_LINES} <= LONG_FUNCTIONS
+    usual = sum(lines <= MOST_USUAL_LINES for lines in lengths.values())
+    assert usual >= USUAL_SHARE * len(lengths)
+
+
+def test_no_module_imports_itself() -> None:
+    """No module imports itself through others, except for annotations."""
+    graph = {module: {target for target, _, for_types in own_imports(module) if not for_types} for module in FILES}
+    while free := [module for module, targets in graph.items() if not targets & set(graph)]:
+        for module in free:
+            del graph[module]
+    assert graph == {}
 
 
 def test_third_parties() -> None:
