@@ -1,14 +1,14 @@
 """Batches that survive anything: many prompts, a journal of what became of each, and runs that go on where one stopped.
 
-Needs the extra `batch`. SQLAlchemy is behind `_tables`, `_fleet`, `_backend`, `_server` and `_database`; `_file` knows
-SQLite's files, `_server` PostgreSQL.
+Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `postgresql` know the two databases, and
+`entries` what a row may do.
 """
 
 from agentjobs_async._extras import extra_named
 
 with extra_named("agentjobs_async.batch"):
     from agentjobs_async.batch._item_tasks import ActiveItem
-    from agentjobs_async.batch._store.entries import JournalRow, Rows
+    from agentjobs_async.batch._store.rows import JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
     from agentjobs_async.batch.journal import Journal
     from agentjobs_async.batch.limits import FleetLimits, Rate

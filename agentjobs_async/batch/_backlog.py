@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from agentjobs_async.batch._store.entries import JournalRow
+from agentjobs_async.batch._store.rows import JournalRow
 
 __all__ = ["Backlog"]
 

@@ -11,7 +11,7 @@ from agentjobs_async.batch._backlog import Backlog
 from agentjobs_async.batch._item_run import ItemRun
 from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.batch._source import Items, PlannedRows, earlier, new
-from agentjobs_async.batch._store.entries import JournalRow
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.states import State
 

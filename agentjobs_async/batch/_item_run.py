@@ -24,7 +24,8 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch._slots import Slot, Slots
-from agentjobs_async.batch._store.entries import Entries, JournalRow, Lease, NoRoom
+from agentjobs_async.batch._store.entries import Entries, Lease, NoRoom
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles, Permit
 from agentjobs_async.batch._unrecorded import Unrecorded
 from agentjobs_async.batch.items import BatchResult, Outcome
@@ -310,7 +311,7 @@ class ItemRun:
             raise error
         if isinstance(error, NotFoundError):
             # Beyond its grace: the session has ridden out what may pass.
-            await self.context.entries.abandoned(self.row.key, f"its job is gone: {error.message}")
+            await self.context.entries.abandon(self.row.key, f"its job is gone: {error.message}")
             return self._result(Outcome.FAILED, error)
         await self.context.entries.record_error(self.row.key, error)
         if isinstance(error, WaitTimeoutError):

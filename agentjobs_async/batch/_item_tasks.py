@@ -11,7 +11,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsError, JobRef
 from agentjobs_async.batch._item_run import ItemRun, RunContext
-from agentjobs_async.batch._store.entries import JournalRow
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import State
 
 __all__ = ["GRACE", "ActiveItem", "ItemTasks"]

@@ -8,7 +8,8 @@ from uuid import uuid4
 from attrs import frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch._store.entries import Entries, JournalRow
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 
 __all__ = ["Plan", "Planner", "check"]

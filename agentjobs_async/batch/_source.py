@@ -9,7 +9,8 @@ from typing import Final
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch._store.entries import Entries, JournalRow
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
 from agentjobs_async.batch.states import State
 

@@ -16,12 +16,15 @@ from agentjobs_async._validation import checked_bare_id, checked_span
 from agentjobs_async.batch._planning import Planner, check
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import ServerAddress, server_address
-from agentjobs_async.batch._store.backend import Backend, file_backend
-from agentjobs_async.batch._store.entries import Entries, JournalRow, Rows
+from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
-from agentjobs_async.batch._store.sqlite_file import JournalLock, check_kind, make
+from agentjobs_async.batch._store.rows import JournalRow, Rows
+from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.sqlite import file_backend, table_statements
 from agentjobs_async.batch._store.sqlite_file import check as check_file
-from agentjobs_async.batch._store.tables import Moment
+from agentjobs_async.batch._store.sqlite_file import check_kind, make
 from agentjobs_async.batch._store.writer import Database, until_done
 from agentjobs_async.batch.items import BatchItem, Refusals
 from agentjobs_async.batch.limits import FleetLimits
@@ -61,7 +64,7 @@ class Journal:
         self._read_only = read_only
         self._clock = clock
         self._owner_timeout = owner_timeout
-        self._owned: JournalLock | None = None
+        self._owned: FileLock | None = None
         self._presence: Heartbeat | None = None
         self._database: Database | None = None
         self._open_entries: Entries | None = None
@@ -246,7 +249,7 @@ class Journal:
             project_id, job_id = job_id.project_id, job_id.job_id
         elif job_id is not None:
             checked_bare_id(job_id)
-        if not await self._entries.resolved(key, job_id, project_id):
+        if not await self._entries.resolve(key, job_id, project_id):
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 
@@ -262,9 +265,7 @@ class Journal:
         """
         row = await self._row(key)
         before = "" if row.error is None else f"; before that: {row.error}"
-        abandoned = row.state in _ABANDONED and await self._entries.abandoned(
-            key, f"abandoned while {row.state}{before}"
-        )
+        abandoned = row.state in _ABANDONED and await self._entries.abandon(key, f"abandoned while {row.state}{before}")
         if not abandoned:
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: only what is created or unknown is abandoned")
@@ -275,7 +276,8 @@ class Journal:
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
-        return Rows(self._entries, None if state is None else _state(state))
+        entries, wanted = self._entries, None if state is None else _state(state)
+        return Rows(lambda after: entries.page(after, state=wanted))
 
     def unknown(self) -> Rows:
         """Return the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
@@ -306,7 +308,7 @@ class Journal:
             await asyncio.to_thread(self._take)
             self._begin(file_backend(self._place, read_only=self._read_only), time.time)
             if not self._read_only:
-                self._interrupted = await self._entries.interrupted()
+                self._interrupted = await self._entries.mark_interrupted()
         else:
             database = self._begin(self._server(), server.server_clock)
             await database.once(lambda found: server.lay_out(found, self.name, writing=not self._read_only))
@@ -343,9 +345,9 @@ class Journal:
         check_kind(place, writing=not self._read_only)
         place = self._place = place.resolve()
         if not self._read_only:
-            self._owned = JournalLock(place)
+            self._owned = FileLock(place)
             if not place.exists() or not place.stat().st_size:
-                make(place)
+                make(place, table_statements())
         check_file(place, writing=not self._read_only)
         if self._owned is not None:
             self._owned.watch(place)

@@ -21,7 +21,7 @@ import pytest
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State
-from agentjobs_async.batch._store.tables import APPLICATION
+from agentjobs_async.batch._store.format import APPLICATION
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import items, rows_of, states
 from tests.contract.children import ROOT, environment

@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store import shared as fleet
+from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.writer import Database
 
@@ -114,7 +114,7 @@ class Heartbeat:
     async def _part(self) -> None:
         try:
             async with asyncio.timeout(_PARTING_SECONDS):
-                await self._database.write(fleet.delete_owner(self._entries.owner))
+                await self._database.write(shared.delete_owner(self._entries.owner))
         except TimeoutError:
             error = JournalError("the journal could not be told that its owner leaves", "io")
         else:
@@ -133,7 +133,7 @@ class Heartbeat:
         asked = _Instant()
         try:
             async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
-                await self._database.write(fleet.upsert_heartbeat(self._entries.owner, self._entries.now()))
+                await self._database.write(shared.upsert_heartbeat(self._entries.owner, self._entries.now()))
         except TimeoutError:
             self._database.cut()
             error = JournalError("the journal did not answer to a sign of life in time", "io")
@@ -144,7 +144,7 @@ class Heartbeat:
         raise error
 
     async def _sweep(self) -> None:
-        found = await self._entries.orphaned(self.patience)
+        found = await self._entries.mark_orphaned(self.patience)
         if found:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
         self.orphans += found

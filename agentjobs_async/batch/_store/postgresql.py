@@ -13,35 +13,36 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch._sockets import shut_down
-from agentjobs_async.batch._store import shared as fleet
-from agentjobs_async.batch._store import tables
+from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.format import APPLICATION, VERSION
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 
 _PATIENCE_SECONDS: Final = 300.0  # as long as a fail-over of a managed server may take
 _CONNECTING: Final = {"connect_timeout": 10, "tcp_user_timeout": 30_000} | {
-    # Without these, an answer that a cut network keeps back would be waited for as long as the kernel likes: two hours.
+    # Without these, libpq would wait for an answer that a cut network keeps back for the kernel's default of two hours.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-"""How libpq finds out that nobody is there any more: seconds, but for `tcp_user_timeout` (ms) and the count."""
-_NEVER_SENT: Final = "08"
+"""How libpq notices a server that is gone: in seconds, but for `tcp_user_timeout` (ms) and the count."""
+_CONNECTION_CLASS: Final = "08"  # the SQLSTATE class of connections that could not be made, or broke
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "53300", "40001", "40P01"})
-"""Shut down, crashed, starting; too many connections; and what is to be tried again for another's sake."""
+"""Shut down, crashed, starting, too many connections; and what another transaction made fail, which may succeed now."""
 _REASONS: Final = {"53100": "full", "25006": "read_only", "42501": "read_only", "55P03": "locked"}
 _WORDS: Final = {
     "full": "the server's disk is full; nothing more is sent until there is room",
     "read_only": "it can't be written",
-    "locked": "somebody else uses it",
+    "locked": "another transaction has locked it",
     "io": "it can't be reached, read or written",
 }
 
 
 def connect_arguments(place: ServerAddress) -> dict[str, Any]:
-    """Return what `psycopg.connect` takes for an address, the secrets included."""
+    """Return the arguments of `psycopg.connect` for an address, the secrets included."""
     _, settings = postgresql.psycopg.dialect().create_connect_args(place.url)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
     return {**_CONNECTING, **settings, **place.secrets}
 
@@ -49,8 +50,8 @@ def connect_arguments(place: ServerAddress) -> dict[str, Any]:
 def server_clock() -> ColumnElement[float]:
     """Return the server's clock: seconds since the epoch, as an expression that is one moment within a statement.
 
-    It is read before the statement looks at any row. One that had to wait for a lock would else compare the moment at
-    which it got that with signs of life from before.
+    It is read before the statement looks at any row: otherwise a statement that had to wait for a lock would compare
+    the time at which it got the lock with signs of life from before, and take living owners for dead.
     """
     return func.date_part("epoch", func.statement_timestamp(), type_=Double)
 
@@ -58,13 +59,13 @@ def server_clock() -> ColumnElement[float]:
 def server_backend(
     place: ServerAddress, *, read_only: bool, owner_timeout: float, patience: float = _PATIENCE_SECONDS
 ) -> Backend:
-    """Return PostgreSQL; an owner that stalls within a transaction loses it after `owner_timeout` seconds."""
+    """Return PostgreSQL, which ends a transaction in which its owner stalls for `owner_timeout` seconds."""
     name = place.name
     connections: WeakSet[Any] = WeakSet()
     return Backend(
         engine=_engine(place, connections, read_only=read_only, owner_timeout=owner_timeout),
-        insert=postgresql.insert(tables.ENTRIES),
-        claim=fleet.claimed,
+        insert=postgresql.insert(ENTRIES),
+        claim=shared.claim,
         claims_apart=True,
         fault=lambda error: _fault(name, error),
         is_gone=_is_gone,
@@ -74,33 +75,33 @@ def server_backend(
 
 
 async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> None:
-    """See that the database holds a journal of this version; with `writing`, make one where there is none.
+    """Check that the database holds a journal of this version; with `writing`, make one where there is none.
 
     Raises:
         JournalError: `version` when another version made it, `io` when there is none.
     """
     if writing:
         await _make(connection)
-    there = await connection.run_sync(lambda found: inspect(found).has_table(tables.ENTRIES.name))
+    there = await connection.run_sync(lambda found: inspect(found).has_table(ENTRIES.name))
     if not there:
         raise JournalError(f"journal {name}: there is none in this database", "io")
-    version = (await connection.execute(fleet.limits())).one().version
-    if version != tables.VERSION:
+    version = (await connection.execute(shared.limits())).one().version
+    if version != VERSION:
         raise JournalError(
-            f"journal {name}: it has version {version}, and this program knows {tables.VERSION};"
+            f"journal {name}: it has version {version}, and this program knows {VERSION};"
             " use the version of agentjobs-async that made it",
             "version",
         )
 
 
 async def _make(connection: AsyncConnection) -> None:
-    # Two that begin at once would both find no table.
-    await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": tables.APPLICATION})
-    await connection.run_sync(tables.METADATA.create_all)
-    await connection.run_sync(fleet.METADATA.create_all)
-    await connection.execute(fleet.first(tables.VERSION))
+    # One at a time: of two owners that begin at once, both would find no table.
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
+    await connection.run_sync(METADATA.create_all)
+    await connection.run_sync(shared.METADATA.create_all)
+    await connection.execute(shared.insert_fleet(VERSION))
     if (await connection.execute(text("SELECT to_regproc('agentjobs_claim')"))).scalar() is None:
-        await connection.exec_driver_sql(fleet.functions())
+        await connection.exec_driver_sql(shared.functions())
 
 
 def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float) -> AsyncEngine:
@@ -117,18 +118,18 @@ def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool,
         raise InvalidInputError("a journal on PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
 
     wanted = {
-        # An id that the server acknowledges has to survive its crash, whatever its own settings are.
+        # A job's id that the server acknowledges has to survive its crash, whatever its own settings are.
         "synchronous_commit": "on",
         # A claim has to see those that it waited for, and a claim is a transaction of one statement.
         "default_transaction_isolation": "read committed",
         "default_transaction_read_only": "on" if read_only else "off",
-        # One that stalls within a transaction would hold its locks for as long, and with them all claims of the others.
+        # An owner that stalls within a transaction would keep its locks, and with them the claims of all others.
         "idle_in_transaction_session_timeout": f"{ceil(owner_timeout * 1000)}ms",
     }
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _connect(dialect: Any, record: object, arguments: list[Any], settings: dict[str, Any]) -> Any:
-        """Open a connection that can be cut from its first moment on, and is closed when it can't be set up."""
+        """Open a connection that can be cut from its first moment on; close it when it can't be set up."""
         del record
         connection = dialect.connect(*arguments, **settings)
         connections.add(dialect.get_driver_connection(connection))
@@ -143,7 +144,7 @@ def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool,
 
 
 def _set_up(connection: Any, wanted: Mapping[str, str]) -> None:
-    """Make settings of the session, in one round trip."""
+    """Change settings of the session, in one round trip."""
     cursor = connection.cursor()
     calls = ", ".join("set_config(%s, %s, false)" for _ in wanted)
     cursor.execute(f"SELECT {calls}", [word for pair in wanted.items() for word in pair])
@@ -155,7 +156,7 @@ def _is_gone(error: DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     if not isinstance(error, OperationalError | InterfaceError):
         return error.connection_invalidated
-    return state is None or state.startswith(_NEVER_SENT) or state in _GONE
+    return state is None or state.startswith(_CONNECTION_CLASS) or state in _GONE
 
 
 def _fault(name: str, error: BaseException) -> JournalError:

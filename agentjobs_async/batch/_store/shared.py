@@ -1,4 +1,4 @@
-"""What many owners of one journal share, and the statements about it: who is alive, and the limits of them all."""
+"""What the owners of one journal on PostgreSQL share, and its statements: who is alive, and the limits of them all."""
 
 from collections.abc import Collection
 from importlib.resources import files
@@ -27,26 +27,26 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from agentjobs_async.batch._store.tables import ENTRIES, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, Moment
 from agentjobs_async.batch.states import State
 
 __all__ = [
     "METADATA",
-    "claimed",
+    "claim",
     "delete_dead_owners",
     "delete_owner",
-    "first",
-    "followed",
+    "follow",
     "functions",
-    "limited",
+    "insert_fleet",
     "limits",
-    "orphaned",
+    "mark_orphaned",
     "unfollowed",
+    "update_limits",
     "upsert_heartbeat",
 ]
 
 METADATA: Final = MetaData()
-_ONLY: Final = 1
+_ONLY: Final = 1  # the key of the one row of limits
 
 _OWNERS: Final = Table(
     "agentjobs_owners", METADATA, Column("owner", String, primary_key=True), Column("seen_at", Double, nullable=False)
@@ -63,10 +63,12 @@ _FLEET: Final = Table(
     Column("unknown_for", Double),
 )
 _ROW: Final = ENTRIES.c
+_BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
+"""Which items an owner waits for, or has claimed before: its own, until another one follows them."""
 
 
-def first(version: int) -> postgresql.Insert:
-    """Begin a journal of this version, without limits, where there is none."""
+def insert_fleet(version: int) -> postgresql.Insert:
+    """Insert the version of the journal, without limits, where there is none."""
     return postgresql.insert(_FLEET).values(only=_ONLY, version=version).on_conflict_do_nothing()
 
 
@@ -75,67 +77,68 @@ def limits() -> Select[Any]:
     return select(_FLEET)
 
 
-def limited(**values: Any) -> Update:
-    """Change limits."""
+def update_limits(**values: Any) -> Update:
+    """Change the limits."""
     return update(_FLEET).values(**values)
 
 
 def upsert_heartbeat(owner: str, now: Moment) -> postgresql.Insert:
-    """Keep that an owner is alive."""
+    """Record that an owner is alive."""
     beat = postgresql.insert(_OWNERS).values(owner=owner, seen_at=now)
     return beat.on_conflict_do_update(index_elements=[_OWNERS.c.owner], set_={"seen_at": beat.excluded.seen_at})
 
 
 def delete_owner(owner: str) -> Delete:
-    """Forget an owner."""
+    """Delete an owner that leaves: it is dead from now on."""
     return delete(_OWNERS).where(_OWNERS.c.owner == owner)
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:
-    """Forget all owners that were not heard of for so many seconds."""
+    """Delete all owners that gave no sign of life for `patience` seconds."""
     return delete(_OWNERS).where(_OWNERS.c.seen_at < now - patience, _up_for(patience))
 
 
-def orphaned(now: Moment, patience: float, **values: Any) -> ReturningUpdate[Any]:
-    """Make rows unknown whose owner was not heard of while it was sending, or has left, and give their keys."""
-    known = select(_OWNERS.c.owner).where(_OWNERS.c.owner == _ROW.owner)
-    silent = and_(~known.where(_OWNERS.c.seen_at >= now - patience).exists(), _up_for(patience))
-    orphans = update(ENTRIES).where(_ROW.state == State.SENDING, or_(silent, ~known.exists()))
+def mark_orphaned(now: Moment, patience: float, **values: Any) -> ReturningUpdate[Any]:
+    """Make the rows unknown that are sending and whose owner is dead; return their keys."""
+    orphans = update(ENTRIES).where(_ROW.state == State.SENDING, _owner_is_dead(now, patience))
     return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
 def unfollowed(now: Moment, patience: float, after: int, most: int) -> Select[Any]:
-    """Select number and key of items beyond `after` that were sent, or nearly, and whose owner is gone."""
+    """Select number and key of up to `most` items beyond the number `after` that a dead owner had begun."""
+    left = select(_ROW.number, _ROW.key).where(_ROW.number > after, _BEGUN, _owner_is_dead(now, patience))
+    return left.order_by(_ROW.number).limit(most)
+
+
+def follow(keys: Collection[str], owner: str) -> Update:
+    """Make `owner` the owner of items that another one had begun."""
+    return update(ENTRIES).where(_ROW.key.in_(keys), _BEGUN, _ROW.owner != owner).values(owner=owner)
+
+
+def _owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
+    """Return whether a row's owner has left, or gave no sign of life for `patience` seconds."""
     known = select(_OWNERS.c.owner).where(_OWNERS.c.owner == _ROW.owner)
     silent = and_(~known.where(_OWNERS.c.seen_at >= now - patience).exists(), _up_for(patience))
-    begun = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
-    gone = select(_ROW.number, _ROW.key).where(_ROW.number > after, begun, or_(silent, ~known.exists()))
-    return gone.order_by(_ROW.number).limit(most)
-
-
-def followed(keys: Collection[str], owner: str) -> Update:
-    """Make an owner that of items which it waits for from now on."""
-    begun = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
-    return update(ENTRIES).where(_ROW.key.in_(keys), begun, _ROW.owner != owner).values(owner=owner)
+    return or_(silent, ~known.exists())
 
 
 def _up_for(patience: float) -> ColumnElement[bool]:
-    """Return whether the server has run so long that who is alive has been heard of; while it was down nobody was."""
+    """Return whether the server has run for `patience` seconds. A server that was down heard no owner."""
     return func.date_part("epoch", func.clock_timestamp() - func.pg_postmaster_start_time()) >= patience
 
 
 def functions() -> str:
-    """Return the statements that make the functions by which rows are claimed, and the indexes for them."""
+    """Return the statements that create the functions by which rows are claimed, and their indexes."""
     return files("agentjobs_async.batch._store").joinpath("claims.sql").read_text("utf-8")
 
 
-def claimed(key: str, claim: str, now: Moment, owner: str, project_id: str | None) -> Select[Any]:
-    """Make a planned row `sending` as far as the limits leave room; return that as `tables.claimed` does.
+def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None) -> Select[Any]:
+    """Make a planned row `sending` as far as the limits leave room; return the same as `statements.claim`.
 
-    The database takes the time itself, once it has waited for the claims before this one; `now` counts where it is a
+    The function takes the time from the server, after it has waited for the claims before this one, unless `now` is a
     number.
     """
     given = literal(None if isinstance(now, ColumnElement) else now, Double)
-    texts = [literal(text, String) for text in (key, claim, owner, project_id)]
+    texts = [literal(text, String) for text in (key, token, owner, project_id)]
     found = func.agentjobs_claim(*texts, given).table_valued("wait", "of_project", "claimed")
     return select(found.c.wait, found.c.of_project, found.c.claimed)

@@ -1,29 +1,22 @@
-"""A journal's file on SQLite: who owns it, whether it is one, and how a new one is made."""
+"""A journal's file on SQLite: whether it is one, how it is only read, and how a new one is made."""
 
 import errno
-import logging
 import os
 import sqlite3
 import stat
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from filelock import FileLock, Timeout
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
-
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.tables import APPLICATION, METADATA, VERSION
+from agentjobs_async.batch._store.format import APPLICATION, VERSION
 
-__all__ = ["JournalLock", "QuietConnection", "before_reading", "check", "check_kind", "faults", "make", "reading"]
+__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading"]
 
-_WRITABLE: Final = 0o222
-_WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"
-_NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+_WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
+_WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
 _REASONS: Final = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_BUSY: "locked",
@@ -35,7 +28,7 @@ _REASONS: Final = {
 }
 _WORDS: Final = {
     "full": "the disk is full; nothing more is sent until there is room",
-    "locked": "somebody else uses it; one process at a time may",
+    "locked": "another owner uses it; one process at a time may",
     "corrupt": "the file is broken, or no journal",
     "read_only": "the file can't be written",
     "io": "it can't be read or written",
@@ -43,7 +36,7 @@ _WORDS: Final = {
 
 
 def faults(path: Path, error: BaseException) -> JournalError:
-    """Return SQLite's error, or the system's, as ours."""
+    """Return an error of SQLite or of the system as a `JournalError`."""
     code = getattr(error, "sqlite_errorcode", None)
     reason = _REASONS.get((code or 0) & 0xFF, "io")
     said = str(error)
@@ -55,110 +48,8 @@ def faults(path: Path, error: BaseException) -> JournalError:
     return JournalError(f"journal {path.name}: {_WORDS[reason]} ({said})", reason)
 
 
-class QuietConnection(sqlite3.Connection):
-    """A connection in a thread of its own, whose statements, with the prompts in them, aiosqlite must not log."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        _THREAD.quiet = True
-
-    def close(self) -> None:
-        """Close it, and end its transaction; a cursor that a cancelled call left behind would keep that open."""
-        with suppress(sqlite3.Error):
-            self.rollback()
-        super().close()
-
-
-_THREAD: Final = threading.local()
-# aiosqlite logs each statement, with the prompts in it, at DEBUG to one logger for the whole process. The filter drops
-# these records in the threads of our connections only: other connections of the program are logged as before.
-logging.getLogger("aiosqlite").addFilter(
-    lambda record: record.levelno > logging.DEBUG or not getattr(_THREAD, "quiet", False)
-)
-
-
-class JournalLock:
-    """The right to write one journal, held until `release` or the end of the process, however it ends.
-
-    It is a lock (`flock`; on Windows `LockFileEx`) of an empty file beside the journal. SQLite's own locks are POSIX
-    record locks, which a process loses as soon as it closes any descriptor of the file: a copy of the directory would
-    give the journal away. The lock of the journal itself would keep readers out. The empty file stays: removing it
-    could remove one that the next owner has just locked.
-
-    Raises:
-        JournalError: Another owner has it (`locked`), the directory can't be written, or files there can't be locked.
-    """
-
-    def __init__(self, path: Path) -> None:
-        beside = path.with_name(f"{path.name}.lock")
-        # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
-        self._lock = FileLock(
-            beside, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True
-        )
-        self._places: dict[Path, tuple[int, int] | None] = {}
-        self._log: Path | None = None
-        fault = None
-        try:
-            self._lock.acquire()
-            self._places[beside] = _identity(beside)
-        except Timeout:
-            fault = JournalError(f"journal {path.name}: {_WORDS['locked']} ({beside.name} is locked)", "locked")
-        except OSError as error:
-            fault = _without_locks(path) if error.errno in _NO_LOCKS else faults(path, error)
-        if fault is not None:
-            raise fault
-
-    def watch(self, path: Path) -> None:
-        """Remember which file is the journal, for `check`."""
-        self._places[path] = _identity(path)
-        self._log = _log_of(path)
-
-    def check(self) -> None:
-        """See that the journal, its log and its lock are still the files that they were.
-
-        The log goes when this process has read the journal's files itself, as a copy of the directory does, and
-        another program uses the file then: SQLite has lost its locks, and what is written lands in a log without name.
-
-        Raises:
-            JournalError: They are not, and somebody else may own the journal by now (`locked`).
-        """
-        self._watch_log()
-        for path, before in self._places.items():
-            if _identity(path) != before:
-                words = "was moved, removed or replaced; nothing more is sent, since somebody else may use it now"
-                raise JournalError(f"journal: {path.name} {words}", "locked")
-
-    def holds(self, path: Path) -> bool:
-        """Return whether the journal and its log are still where they were, so that it can be opened again."""
-        self._watch_log()
-        places = {path, _log_of(path)} & self._places.keys()
-        return path in places and all(_identity(place) == self._places[place] for place in places)
-
-    def _watch_log(self) -> None:
-        """Remember the log as soon as SQLite has made it, with the first statement."""
-        if self._log is not None and (found := _identity(self._log)) is not None:
-            self._places[self._log] = found
-            self._log = None
-
-    def release(self) -> None:
-        """Release the journal to the next owner."""
-        self._lock.release()
-
-
-def _without_locks(path: Path) -> JournalError:
-    words = "its file system can't lock files, so two owners could send the same; put it on another one"
-    return JournalError(f"journal {path.name}: {words}", "io")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from others, `None` when there is none."""
-    with suppress(FileNotFoundError):
-        found = path.stat()
-        return found.st_dev, found.st_ino
-    return None
-
-
-def _log_of(path: Path) -> Path:
+def log_of(path: Path) -> Path:
+    """Return where SQLite keeps the write-ahead log of a journal."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -194,7 +85,8 @@ def check_kind(path: Path, *, writing: bool) -> None:
     try:
         size = _size(path, writing=writing)
         if size and not _has_log(path):
-            # A foreign database gets no files beside it. With a log, half of a journal may be in there.
+            # Immutable: SQLite makes no files beside a foreign database. It also ignores the log, which may hold half
+            # of a journal: with a log, `check` alone decides.
             with closing(_look_into({"mode": "ro", "immutable": "1"}, path)) as connection:
                 _check_number(path, connection)
     except (OSError, sqlite3.Error, ValueError) as error:
@@ -224,15 +116,15 @@ def _size(path: Path, *, writing: bool) -> int:
 
 def _has_log(path: Path) -> bool:
     with suppress(FileNotFoundError):
-        return _log_of(path).stat().st_size > 0
+        return log_of(path).stat().st_size > 0
     return False
 
 
 def reading(path: Path) -> dict[str, str]:
-    """Return how a journal is opened that is only read: the parameters of SQLite's address.
+    """Return the parameters of SQLite's address with which a journal is opened to be read only.
 
-    SQLite keeps files beside one with a log, and can't make them on a disk that is read-only. There it reads without
-    them, and without locks: nobody writes there.
+    Beside a journal with a log SQLite needs files that it can't make in a directory that it can't write. There it reads
+    without them, and without locks: no owner writes there.
     """
     query = {"mode": "ro"}
     if os.access(path.parent, os.W_OK):
@@ -246,12 +138,15 @@ def reading(path: Path) -> dict[str, str]:
 
 
 def before_reading(query: Mapping[str, str]) -> str:
-    """Return the first statement of a connection that `query` opens: without locks the log's index stays in memory."""
+    """Return the first statement of a connection that `query` opens: without locks, the log's index stays in memory."""
     return "PRAGMA locking_mode = EXCLUSIVE" if query.get("vfs") == _WITHOUT_LOCKS else "PRAGMA locking_mode = NORMAL"
 
 
 def _look_into(query: Mapping[str, str], path: Path) -> sqlite3.Connection:
-    """Open a connection that can't write; nothing else may open the file, or SQLite loses its own locks on it."""
+    """Open a connection that can't write.
+
+    Only SQLite may open the file: closing any other descriptor of it would drop SQLite's locks, which are POSIX's.
+    """
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{urlencode(query)}", uri=True)
     connection.execute(before_reading(query))
     return connection
@@ -271,8 +166,12 @@ def _check_number(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def make(path: Path) -> None:
-    """Make an empty journal, which is there as a whole or not at all. Only its owner may call this.
+def make(path: Path, tables: Iterable[str]) -> None:
+    """Make an empty journal, whole or not at all: it is made under another name first. Only its owner may call this.
+
+    Args:
+        path: Where the journal is to be.
+        tables: The statements that create its tables and indexes.
 
     Raises:
         JournalError: It can't be written, or the log of another journal lies beside it (`corrupt`).
@@ -289,25 +188,18 @@ def make(path: Path) -> None:
         new.unlink(missing_ok=True)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(new)) as connection:
-            _lay_out(connection)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            for statement in tables:
+                connection.execute(statement)
+            connection.commit()
+            connection.execute("PRAGMA journal_mode = WAL")
         new.replace(path)
         _sync_directory(path.parent)
     except (OSError, sqlite3.Error) as error:
         fault = faults(path, error)
     if fault is not None:
         raise fault
-
-
-def _lay_out(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    dialect = sqlite.dialect()
-    for table in METADATA.sorted_tables:
-        connection.execute(str(CreateTable(table).compile(dialect=dialect)))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
-    connection.commit()
-    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _sync_directory(directory: Path) -> None:

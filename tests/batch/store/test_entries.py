@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State
-from agentjobs_async.batch._store import tables
+from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, items, run
@@ -71,7 +71,7 @@ async def test_a_claim_is_given_once(journal: Journal) -> None:
 def test_moves_outside_of_the_table() -> None:
     """No statement can be made for a move that the table does not know."""
     with pytest.raises(ValueError, match="no row goes from completed to planned"):
-        tables.move("a", State.PLANNED, origin=State.COMPLETED)
+        statements.move("a", State.PLANNED, origin=State.COMPLETED)
 
 
 async def test_unknown_rows_have_no_id(journal: Journal) -> None:
@@ -265,7 +265,7 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
             await entries_of(journal).claim("k0")
     assert await state_of(journal, "k0") is State.SENDING
     if meanwhile != "nothing":
-        await entries_of(journal).interrupted()
+        await entries_of(journal).mark_interrupted()
     await move(journal, "k1", State.SENDING)
     assert await entries_of(journal).take_back() == ("k0",)
     assert await entries_of(journal).take_back() == ()

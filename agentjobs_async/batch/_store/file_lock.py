@@ -1,0 +1,97 @@
+"""The lock of a journal's file: one process at a time owns it."""
+
+import errno
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from agentjobs_async import JournalError
+from agentjobs_async.batch._store.sqlite_file import faults, log_of
+
+__all__ = ["FileLock"]
+
+_NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+"""What a file system answers that can't lock files."""
+
+
+class FileLock:
+    """The right to write one journal, held until `release` or the end of the process, however it ends.
+
+    It is a lock (`flock`; on Windows `LockFileEx`) of an empty file beside the journal. SQLite's own locks are POSIX
+    record locks, which a process loses as soon as it closes any descriptor of the file: a copy of the directory would
+    give the journal away. The lock of the journal itself would keep readers out. The empty file stays: removing it
+    could remove one that the next owner has just locked.
+
+    Raises:
+        JournalError: Another owner has it (`locked`), the directory can't be written, or files there can't be locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        beside = path.with_name(f"{path.name}.lock")
+        # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
+        self._lock = filelock.FileLock(
+            beside, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True
+        )
+        self._places: dict[Path, tuple[int, int] | None] = {}
+        self._log: Path | None = None
+        fault = None
+        try:
+            self._lock.acquire()
+            self._places[beside] = _identity(beside)
+        except filelock.Timeout:
+            fault = JournalError(f"journal {path.name}: another owner uses it ({beside.name} is locked)", "locked")
+        except OSError as error:
+            fault = _without_locks(path) if error.errno in _NO_LOCKS else faults(path, error)
+        if fault is not None:
+            raise fault
+
+    def watch(self, path: Path) -> None:
+        """Remember which file the journal is, for `check`."""
+        self._places[path] = _identity(path)
+        self._log = log_of(path)
+
+    def check(self) -> None:
+        """Check that the journal, its log and its lock are still the files that they were.
+
+        The log goes when this process has read the journal's files itself, as a copy of the directory does, and
+        another program uses the file then: SQLite has lost its locks, and what is written lands in a log without name.
+
+        Raises:
+            JournalError: They are not, and another owner may use the journal by now (`locked`).
+        """
+        self._watch_log()
+        for path, before in self._places.items():
+            if _identity(path) != before:
+                words = "was moved, removed or replaced; nothing more is sent, since another owner may use it now"
+                raise JournalError(f"journal: {path.name} {words}", "locked")
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the journal and its log are still where they were, so that it can be opened again."""
+        self._watch_log()
+        places = {path, log_of(path)} & self._places.keys()
+        return path in places and all(_identity(place) == self._places[place] for place in places)
+
+    def _watch_log(self) -> None:
+        """Remember the log as soon as SQLite has made it, with the first statement."""
+        if self._log is not None and (found := _identity(self._log)) is not None:
+            self._places[self._log] = found
+            self._log = None
+
+    def release(self) -> None:
+        """Release the journal to the next owner."""
+        self._lock.release()
+
+
+def _without_locks(path: Path) -> JournalError:
+    words = "its file system can't lock files, so two owners could send the same; put it on another one"
+    return JournalError(f"journal {path.name}: {words}", "io")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and number of a file; `None` when there is none."""
+    with suppress(FileNotFoundError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None

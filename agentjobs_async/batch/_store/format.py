@@ -1,0 +1,10 @@
+"""The numbers by which a journal and the version of its tables are told."""
+
+from typing import Final
+
+__all__ = ["APPLICATION", "VERSION"]
+
+APPLICATION: Final = 0x414A6F62
+"""SQLite's `application_id` of a journal, and the key of PostgreSQL's lock while one is made: "AJob"."""
+VERSION: Final = 2
+"""The version of the tables: SQLite's `user_version`, and a column on PostgreSQL."""

@@ -1,0 +1,108 @@
+"""What a journal is asked about its rows, without changing any."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agentjobs_async.batch._store import shared, statements, times
+from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, text_or_none
+from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.writer import Database
+from agentjobs_async.batch.limits import FleetLimits, Rate
+from agentjobs_async.batch.states import State
+
+__all__ = ["Reader"]
+
+_PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
+
+
+class Reader:
+    """Reads the rows of a journal. Each call raises a `JournalError` when the journal can't be read.
+
+    Args:
+        database: The open database.
+        clock: The wall clock, in seconds since the epoch: a number, or the database's own.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], Moment]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def page(
+        self,
+        after: int,
+        *,
+        state: State | str | None = None,
+        until: int | None = None,
+        size: int = _PAGE_ROWS,
+        project: tuple[str | None] | None = None,
+    ) -> list[JournalRow]:
+        """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of this one."""
+        state = None if state is None else State(state)
+        statement = statements.page(after, size, state=state, until=until, project=project)
+        return [row_of(found) for found in await self._database.read(statement)]
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
+        """Return the rows of some hundred keys, by key; keys without a row are left out."""
+        return {row.key: row for row in map(row_of, await self._database.read(statements.get_many(keys)))}
+
+    async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the keys whose rows have not ended, in the order of the rows."""
+        return tuple(key for (key,) in await self._database.read(statements.unended(keys)))
+
+    async def counts(self) -> dict[State, int]:
+        """Return how many items are in each state; one that was planned again counts by its newest row."""
+        found = await self._database.read(statements.counts())
+        counts = Counter(dict.fromkeys(State, 0))
+        legible(lambda: [counts.update({State(state): number}) for state, number in map(tuple, found)])
+        return dict(counts)
+
+    async def planned_projects(self, until: int) -> list[tuple[str | None, int]]:
+        """Return (project, the number of its first row) of the planned rows up to the number `until`."""
+        found = await self._database.read(statements.planned_projects(until))
+        return legible(lambda: [(text_or_none(row.project_id), row.first) for row in found])
+
+    async def planned_counts(self) -> dict[str | None, int]:
+        """Return the number of planned rows of each project; `None` stands for rows that name none."""
+        found = await self._database.read(statements.planned_counts())
+        return legible(lambda: {text_or_none(project): number for project, number in map(tuple, found)})
+
+    async def last_number(self) -> int:
+        """Return the number of the last row; 0 without any."""
+        return (await self._database.read(statements.last_number()))[0][0] or 0
+
+    async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
+        """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
+
+        Their owner gave no sign of life for `patience` seconds, and they are created, or planned again after a claim.
+        """
+        found = await self._database.read(shared.unfollowed(self._clock(), patience, after, most))
+        return [(row.number, row.key) for row in found]
+
+    async def limits(self) -> FleetLimits:
+        """Return the limits of all owners of a shared journal."""
+        found = (await self._database.read(shared.limits()))[0]
+        count, per = found.create_count, found.create_per
+        rate = None if count is None else Rate(count, per=per, scope=found.create_scope)
+        return FleetLimits(found.max_active, rate, found.unknown_for)
+
+    async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+        """Return (project, how many seconds ago) for the last `most` creates of each project, newest first.
+
+        Left out are those older than `seconds`, and those whose time lies ahead: the clock was wrong.
+        """
+        found = await self._database.read(times.sent_ages(self._clock(), seconds, most))
+        return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
+
+    async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+        """Return (project, how many seconds ago) for the last `most` rows of each project that became unknown.
+
+        The newest come first, and none is older than `seconds`.
+        """
+        found = await self._database.read(times.unknown_ages(self._clock(), seconds, most))
+        return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
+
+    async def paused_for(self) -> dict[str | None, float]:
+        """Return the projects of which the service still wants no create, and for how many seconds."""
+        found = await self._database.read(times.paused_for(self._clock()))
+        return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})

@@ -1,0 +1,99 @@
+"""The tables of a journal, the same on SQLite and PostgreSQL."""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Dialect,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+from agentjobs_async.batch.states import State
+
+__all__ = ["ENTRIES", "METADATA", "PAUSES", "SENDS", "Moment"]
+
+Moment = float | ColumnElement[float]
+"""Seconds since the epoch: a number, or an expression of the database's own clock."""
+
+_ESCAPED: Final = {"\0": "\x1a0", "\x1a": "\x1a1"}
+_PLAIN: Final = {escaped: plain for plain, escaped in _ESCAPED.items()}
+
+
+class _AnyText(TypeDecorator[str]):
+    """Text with any character. PostgreSQL can't store NUL, which is escaped there."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or dialect.name != "postgresql":
+            return value
+        return re.sub("[\0\x1a]", lambda found: _ESCAPED[found[0]], value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or dialect.name != "postgresql":
+            return value
+        return re.sub("\x1a[01]", lambda found: _PLAIN[found[0]], value)
+
+
+METADATA: Final = MetaData()
+_WITH_ID: Final = [State.CREATED, State.COMPLETED, State.ARCHIVED]
+_WITHOUT_ID: Final = [state for state in State if state not in {*_WITH_ID, State.FAILED}]
+
+
+def _listed(states: Collection[State]) -> str:
+    return ", ".join(f"'{state}'" for state in states)
+
+
+ENTRIES: Final = Table(
+    "agentjobs_entries",
+    METADATA,
+    Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("prompt", _AnyText, nullable=False),
+    Column("project_id", String),
+    Column("state", String, nullable=False),
+    Column("job_id", String),
+    Column("pr_link", Text),
+    Column("error", _AnyText),
+    Column("run", String),
+    Column("owner", String),
+    Column("claim", String),
+    Column("sent_at", Float(53)),
+    Column("updated_at", Float(53), nullable=False),
+    CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
+    # A failed row has no id when it was unknown and was abandoned.
+    CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_created"),
+    CheckConstraint(f"job_id IS NULL OR state NOT IN ({_listed(_WITHOUT_ID)})", name="no_id_before"),
+    Index("agentjobs_entries_by_state", "state", "number"),
+    Index("agentjobs_entries_by_sending", "sent_at"),
+)
+SENDS: Final = Table(
+    "agentjobs_sends",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("project_id", String),
+    Column("sent_at", Float(53)),
+    Index("agentjobs_sends_by_sending", "sent_at"),
+)
+"""When creates were sent whose rows have been planned again since: a rate still counts them."""
+PAUSES: Final = Table(
+    "agentjobs_pauses",
+    METADATA,
+    Column("project", String, primary_key=True),
+    Column("set_at", Float(53), nullable=False),
+    Column("until", Float(53), nullable=False),
+)
+"""Until when the service asked for no create of a project; `""` stands for a session without a project."""

@@ -1,0 +1,88 @@
+"""A journal in a file of SQLite, through SQLAlchemy and aiosqlite."""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import event, make_url
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from agentjobs_async.batch._store import statements
+from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA
+from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
+
+__all__ = ["file_backend", "table_statements"]
+
+_BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
+_CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
+
+
+def table_statements() -> Iterator[str]:
+    """Return the statements that create a journal's tables and indexes."""
+    dialect = sqlite.dialect()
+    for table in METADATA.sorted_tables:
+        yield str(CreateTable(table).compile(dialect=dialect))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            yield str(CreateIndex(index).compile(dialect=dialect))
+
+
+def file_backend(path: Path, *, read_only: bool) -> Backend:
+    """Return SQLite on a file."""
+    return Backend(
+        engine=_engine(path, read_only=read_only),
+        insert=sqlite.insert(ENTRIES),
+        claim=statements.claim,
+        claims_apart=False,
+        fault=lambda error: faults(path, error),
+        is_gone=lambda error: error.connection_invalidated,
+        patience=0.0,
+    )
+
+
+def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
+    # To look, read-only: otherwise the last one to close would carry a crashed owner's log over into the file. To own,
+    # "rw": SQLite's default would make an empty file where the journal was removed meanwhile.
+    query = reading(path) if read_only else {"mode": "rw"}
+    url = make_url("sqlite+aiosqlite://").set(database=path.as_uri(), query={**query, "uri": "true"})
+    connecting = {"timeout": _BUSY_SECONDS, "factory": _QuietConnection}
+    engine = create_async_engine(url, hide_parameters=True, connect_args=connecting)
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def _durable(connection: Any, record: object) -> None:
+        del record
+        cursor = connection.cursor()
+        cursor.execute(before_reading(query))
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        cursor.close()
+
+    return engine
+
+
+class _QuietConnection(sqlite3.Connection):
+    """A connection in a thread of its own, whose statements, with the prompts in them, aiosqlite must not log."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        _THREAD.quiet = True
+
+    def close(self) -> None:
+        """Roll back, then close: a cursor that a cancelled call left behind would keep the transaction open."""
+        with suppress(sqlite3.Error):
+            self.rollback()
+        super().close()
+
+
+_THREAD: Final = threading.local()
+# aiosqlite logs each statement, with the prompts in it, at DEBUG to one logger for the whole process. The filter drops
+# these records in the threads of our connections only: other connections of the program are logged as before.
+logging.getLogger("aiosqlite").addFilter(
+    lambda record: record.levelno > logging.DEBUG or not getattr(_THREAD, "quiet", False)
+)

@@ -1,0 +1,231 @@
+"""The statements that read and move rows. Executed twice, when an answer was lost, each has its effect once."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Numeric,
+    Select,
+    String,
+    Update,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
+
+from agentjobs_async.batch._store.schema import ENTRIES, Moment
+from agentjobs_async.batch.states import ENDED, RETRIED, State, origins
+
+__all__ = [
+    "Insert",
+    "claim",
+    "counts",
+    "get_many",
+    "last_number",
+    "mark_interrupted",
+    "move",
+    "nothing",
+    "page",
+    "plan",
+    "planned_counts",
+    "planned_projects",
+    "record_error",
+    "resolve",
+    "take_back",
+    "unended",
+]
+
+Insert = sqlite.Insert | postgresql.Insert
+"""An insert of a dialect that knows ON CONFLICT."""
+
+_ROW: Final = ENTRIES.c
+
+
+def plan(insert: Insert, mark: str, now: Moment) -> ReturningInsert[Any]:
+    """Insert planned rows, and return them and the rows that are there already, which are only marked.
+
+    Left out are rows of another prompt or project under the same key, and those that an earlier page of the same source
+    has marked. Executed again, when its answer was lost, this finds its own mark and returns the same rows. It holds no
+    value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
+
+    Args:
+        insert: An insert into the entries.
+        mark: The page: 32 characters that name the source, then anything.
+        now: The time by the journal's clock.
+    """
+    planning = insert.values(state=State.PLANNED, run=mark, updated_at=now)
+    given = planning.excluded
+    unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
+    same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
+    return planning.on_conflict_do_update(
+        index_elements=[_ROW.key],
+        set_={"run": given.run},
+        where=and_(unmarked, _ROW.prompt == given.prompt, same_project),
+    ).returning(*ENTRIES.c)
+
+
+def _source(mark: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.substr(mark, literal_column("1"), literal_column("32"), type_=String)
+
+
+def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None) -> ReturningUpdate[None, None, int]:
+    """Make a planned row `sending`, under the claim `token`; with `project_id`, that becomes its project.
+
+    Return no row when it is not planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be
+    room, or null; the only project that has no room, null for all of them; the number of rows that were claimed.
+    """
+    repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
+    claiming = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.PLANNED, repeated))
+    values = {"claim": token, "owner": owner, "sent_at": now, "updated_at": now, "error": None}
+    project = {} if project_id is None else {"project_id": project_id}
+    found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
+    return claiming.values(state=State.SENDING, **values, **project).returning(*found)
+
+
+def move(
+    key: str,
+    target: State,
+    *,
+    origin: State | None = None,
+    claim: str | None = None,
+    owner: str | None = None,
+    **values: Any,
+) -> Update:
+    """Move a row to `target` where the table of moves allows it; touch no row otherwise.
+
+    Args:
+        key: The row's key.
+        target: The new state.
+        origin: The state that the row has to be in; `None` for every state from which a row may come to `target`.
+        claim: The claim that the row has to bear; `None` for any.
+        owner: The owner that has to have claimed the row last; `None` for any.
+        values: The other columns that change.
+
+    Raises:
+        ValueError: No row may ever go from `origin` to `target`.
+    """
+    allowed = origins(target)
+    if origin is not None:
+        if origin not in allowed:
+            raise ValueError(f"no row goes from {origin} to {target}")
+        allowed = frozenset({origin})
+    moving = update(ENTRIES).where(_ROW.key == key, _ROW.state.in_(sorted(allowed)))
+    if claim is not None:
+        moving = moving.where(_ROW.claim == claim)
+    if owner is not None:
+        moving = moving.where(_ROW.owner == owner)
+    return moving.values(state=target, **values)
+
+
+def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
+    """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
+
+    A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved.
+    """
+    repeated = and_(_ROW.state == target, _ROW.claim == resolution)
+    resolving = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.UNKNOWN, repeated))
+    return resolving.values(state=target, claim=resolution, **values)
+
+
+def mark_interrupted(**values: Any) -> ReturningUpdate[Any]:
+    """Make all rows unknown that are sending, since their owner ended, and return their keys."""
+    orphans = update(ENTRIES).where(_ROW.state == State.SENDING)
+    return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+
+
+def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
+    """Plan the rows again that bear one of these claims, under which nothing was sent; return (key, claim) of each.
+
+    Args:
+        claims: The keys of the rows, by claim.
+        values: The other columns that change.
+    """
+    borne = and_(_ROW.key.in_(set(claims.values())), _ROW.claim.in_(claims))
+    taking = update(ENTRIES).where(borne, _ROW.state.in_([State.SENDING, State.UNKNOWN]))
+    return taking.values(state=State.PLANNED, sent_at=None, error=None, **values).returning(_ROW.key, _ROW.claim)
+
+
+def record_error(key: str, **values: Any) -> Update:
+    """Change columns of a created row without moving it."""
+    return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.CREATED).values(**values)
+
+
+def page(
+    after: int,
+    size: int,
+    *,
+    state: State | None = None,
+    until: int | None = None,
+    project: tuple[str | None] | None = None,
+) -> Select[Any]:
+    """Select the next `size` rows above the number `after`, of one state or all, of one project (in a tuple) or all."""
+    rows = select(ENTRIES).where(_ROW.number > after).order_by(_ROW.number).limit(size)
+    if state is not None:
+        rows = rows.where(_ROW.state == state)
+    if project is not None:
+        rows = rows.where(_ROW.project_id.is_not_distinct_from(project[0]))
+    return rows if until is None else rows.where(_ROW.number <= until)
+
+
+def planned_projects(until: int) -> Select[Any]:
+    """Select (project, the number of its first row) of the planned rows up to the number `until`, in that order."""
+    first = func.min(_ROW.number).label("first")
+    planned = select(_ROW.project_id, first).where(_ROW.state == State.PLANNED, _ROW.number <= until)
+    return planned.group_by(_ROW.project_id).order_by(first)
+
+
+def planned_counts() -> Select[Any]:
+    """Count the planned rows of each project."""
+    return select(_ROW.project_id, func.count()).where(_ROW.state == State.PLANNED).group_by(_ROW.project_id)
+
+
+def get_many(keys: Collection[str]) -> Select[Any]:
+    """Select the rows of these keys."""
+    return select(ENTRIES).where(_ROW.key.in_(keys))
+
+
+def unended(keys: Collection[str]) -> Select[Any]:
+    """Select those of the keys whose rows have not ended, in the order of the rows."""
+    return select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED))).order_by(_ROW.number)
+
+
+def nothing() -> Select[Any]:
+    """Select no rows: a statement that changes nothing."""
+    return select(_ROW.number).limit(0)
+
+
+def counts() -> CompoundSelect[Any]:
+    """Count the rows of each state, and, as a negative number, those that were tried again: an item counts once."""
+    again = ENTRIES.alias()
+    tried_again = exists().where(again.c.key == _next_key(), again.c.prompt == _ROW.prompt)
+    # Two parts, so that the index on the state alone serves the first; the second reads only rows that may be retried.
+    outdated = select(_ROW.state, -func.count()).where(_ROW.state.in_(sorted(RETRIED)), tried_again)
+    rows = select(_ROW.state, func.count())
+    return union_all(rows.group_by(_ROW.state), outdated.group_by(_ROW.state))
+
+
+def _next_key() -> ColumnElement[str]:
+    """Return the key under which `Journal.retry` plans a row again: `key#2`, or the number at its end raised by one."""
+    stem = func.rtrim(_ROW.key, "0123456789", type_=String)
+    number = func.substr(_ROW.key, func.length(stem) + 1, type_=String)
+    numbered = and_(number != "", func.substr(stem, func.length(stem)) == "#")
+    raised = cast(cast(number, Numeric) + literal_column("1"), String)
+    return case((numbered, stem.concat(raised)), else_=_ROW.key.concat("#2"))
+
+
+def last_number() -> Select[Any]:
+    """Select the highest number, or null."""
+    return select(func.max(_ROW.number))

@@ -1,0 +1,115 @@
+"""Statements about times: when creates were sent and became unknown, and until when the service asked for none."""
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Float,
+    Select,
+    Subquery,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    union_all,
+)
+from sqlalchemy.sql.dml import Insert as GenericInsert
+
+from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
+from agentjobs_async.batch._store.statements import Insert
+from agentjobs_async.batch.states import State
+
+__all__ = ["delete_old_sends", "keep_send", "paused_for", "sent_ages", "unknown_ages", "upsert_pause"]
+
+_LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
+_SKEW_SECONDS: Final = 60.0  # clocks are set back by so much in daily life; what lies further ahead is no time at all
+
+_ROW: Final = ENTRIES.c
+
+
+def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
+    """Select (project, how many seconds ago) for the last creates of each project, newest first.
+
+    Args:
+        now: The time by the journal's clock.
+        seconds: None older than that.
+        most: No more of one project than that.
+    """
+    moment = _seconds(now)
+    sends = union_all(
+        *(
+            select(table.c.project_id, table.c.sent_at).where(
+                table.c.sent_at > moment - seconds,
+                # By a clock that was ahead, which says nothing about when it was.
+                table.c.sent_at < moment + _SKEW_SECONDS,
+            )
+            for table in (ENTRIES, SENDS)
+        )
+    ).subquery()
+    return _ages_of_newest(sends, moment, most)
+
+
+def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
+    """Select (project, how many seconds ago) for the last rows of each project that became unknown, newest first.
+
+    Args:
+        now: The time by the journal's clock.
+        seconds: None older than that.
+        most: No more of one project than that.
+    """
+    moment = _seconds(now)
+    within = and_(_ROW.updated_at > moment - seconds, _ROW.updated_at < moment + _SKEW_SECONDS)
+    unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, within).subquery()
+    return _ages_of_newest(unknown, moment, most)
+
+
+def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) -> Select[Any]:
+    """Select (project, age) of the `most` newest of each project in `times`, whose columns are project and time."""
+    project, time = times.c
+    rank = func.row_number().over(partition_by=project, order_by=time.desc()).label("rank")
+    ranked = select(project, (moment - time).label("age"), rank).subquery()
+    return select(ranked.c.project_id, ranked.c.age).where(ranked.c.rank <= most).order_by(ranked.c.age)
+
+
+def keep_send(key: str) -> GenericInsert:
+    """Copy when an unknown row was sent, which its next claim will overwrite.
+
+    The row stays locked until the transaction has moved it: of two owners that resolve it at once, one copies its time.
+    Executed again after the move, this finds no unknown row, and copies nothing.
+    """
+    unknown = select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+    return insert(SENDS).from_select(["project_id", "sent_at"], unknown.with_for_update())
+
+
+def delete_old_sends(now: Moment) -> Delete:
+    """Delete the times of creates that no rate counts any more."""
+    return delete(SENDS).where(SENDS.c.sent_at < _seconds(now) - _LONGEST_WINDOW_SECONDS)
+
+
+def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float) -> Insert:
+    """Record that the service asked for no create of a project for `seconds`.
+
+    A longer pause stands, unless a clock recorded it that was ahead.
+    """
+    moment = _seconds(now)
+    new = type(table_insert)(PAUSES).values(project=project, set_at=moment, until=moment + seconds)
+    column, given = PAUSES.c, new.excluded
+    stands = and_(column.set_at < given.set_at + _SKEW_SECONDS, column.until > given.until)
+    until = case((stands, column.until), else_=given.until)
+    return new.on_conflict_do_update(index_elements=[column.project], set_={"set_at": given.set_at, "until": until})
+
+
+def paused_for(now: Moment) -> Select[Any]:
+    """Select (project, seconds for which the service still wants no create of it)."""
+    moment, pause = _seconds(now), PAUSES.c
+    current = and_(pause.until > moment, pause.set_at < moment + _SKEW_SECONDS)
+    begun = case((pause.set_at > moment, pause.set_at), else_=moment)
+    return select(pause.project, (pause.until - begun).label("left")).where(current)
+
+
+def _seconds(moment: Moment) -> ColumnElement[float]:
+    return moment if isinstance(moment, ColumnElement) else literal(moment, Float(53))
