@@ -48,9 +48,9 @@ def run_many_machines(**activity: Any) -> dict[str, Any]:
 
 
 async def test_fleet(emulator: Emulator, database: str) -> None:
-    """The sample of many machines hands out a batch, and a worker works it off."""
+    """The sample of many machines distributes a batch, and a worker completes it."""
     names = run_many_machines()
-    await names["hand_out"](database, ["one", "two"])
+    await names["distribute"](database, ["one", "two"])
     async with emulator.session(project_id="docs") as session:
         working = asyncio.ensure_future(names["work"](session, database))
         async with Journal.open(database, read_only=True) as journal, asyncio.timeout(30):
