@@ -18,6 +18,7 @@ from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process
 from agentjobs_async import AgentJob, JobRef, JobTracker, NotFoundError, PollPolicy, SessionClosedError
 
 T_SECONDS = 10.0
+TICKING_AFTER_SECONDS = 2.0
 GRACE_SECONDS = 3.0
 FUTURES_PER_TURN = 250  # as many as our own waits
 RELAXED = PollPolicy(wait=tenacity.wait_fixed(60), not_found_grace=GRACE_SECONDS)
@@ -136,10 +137,10 @@ async def closing(count: int, ending: Ending) -> None:
     clock = asyncio.get_running_loop().time
     tracker = JobTracker(active, policy=RELAXED)
     waits = [tracker.watch(JobRef("docs", f"job_{number}")) for number in range(count)]
+    awaited = asyncio.ensure_future(asyncio.wait(waits))
     while tracker.stats().polls < count:
         await asyncio.sleep(0.1)
-    awaited = asyncio.ensure_future(asyncio.wait(waits))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(2 * TICKING_AFTER_SECONDS)
     begun = clock()
     ending.begin()
     await tracker.aclose()
@@ -165,7 +166,7 @@ async def one(scenario: str, options: Namespace) -> Figures:
     ticker: list[Ticker] = []
 
     async def tick_later() -> None:
-        await asyncio.sleep(2)  # starting the waits holds the loop itself
+        await asyncio.sleep(TICKING_AFTER_SECONDS)  # starting the waits holds the loop itself
         ticker.append(Ticker(asyncio.get_running_loop()))
 
     ticking = asyncio.ensure_future(tick_later())

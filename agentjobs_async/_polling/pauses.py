@@ -122,9 +122,7 @@ class RememberedPauses:
         self._until: dict[JobRef, float] = {}
 
     def remember(self, ref: JobRef, until: float, now: float) -> None:
-        """Remember that the job is not to be polled before `until`, if that is after `now`."""
-        if until <= now:
-            return
+        """Remember that the job is not to be polled before `until`, which is after `now`."""
         if len(self._until) >= _MAX_REMEMBERED:
             self._until = {other: time for other, time in self._until.items() if time > now}
         if len(self._until) < _MAX_REMEMBERED:

@@ -291,6 +291,7 @@ class PollQueue:
             self.place(tracked, now + spread * index / len(released), now)
 
     def close(self) -> None:
-        """Stop all timers, and forget what was due."""
+        """Stop all timers, and forget all polls."""
         self._timers.cancel()
+        self._buckets.clear()
         self._due.clear()

@@ -1,6 +1,7 @@
 """All waits and polls of one tracker on one loop: which jobs are tracked, who waits for them, and how a wait ends."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from contextvars import Context, copy_context
 from copy import copy
@@ -148,7 +149,9 @@ class Scheduler:
 
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
-        self._remembered.remember(tracked.ref, tracked.not_before, self.loop.time())
+        now = self.loop.time()
+        if tracked.not_before > now:
+            self._remembered.remember(tracked.ref, tracked.not_before, now)
         self._answers.forget(tracked)
         self._counters.end(tracked.seen_second)
         self._queue.remove(tracked)
@@ -233,7 +236,9 @@ class Scheduler:
     def _closing(self, error: AgentJobsError) -> Iterator[None]:
         """End all waits, and yield after each slice of them."""
         turn = Slice(self.loop)
-        for tracked in tuple(self._jobs.values()):
+        jobs = deque(self._jobs.values())
+        while jobs:
+            tracked = jobs.popleft()  # nothing holds it from here on: were they all freed at the end, that took long
             for waiter in tracked.snapshot():
                 if waiter.tracked is tracked:  # else it has left meanwhile
                     self._end_one(waiter, copy(error))

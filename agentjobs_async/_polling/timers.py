@@ -107,6 +107,11 @@ class TimerBuckets(Generic[T]):
         self._size = sum(map(len, self._buckets.values()))
         self._stale = 0
 
+    def clear(self) -> None:
+        """Forget all items."""
+        self._buckets.clear()
+        self._sweep()
+
 
 class Timers:
     """One timer for each callback; the earliest time wins. Callbacks run in an empty context.
