@@ -119,7 +119,19 @@ class _Finite(click.FloatRange):
         return number
 
 
+class _Share(_Finite):
+    """A share as a percentage: `5%` is 0.05."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).endswith("%"):
+            self.fail(f"{one_line(str(value), 60)} is no percentage, such as 5%.", param, ctx)
+        return super().convert(str(value).removesuffix("%"), param, ctx) / 100
+
+
 _TEXT: Final = _Text()
+_SHARE: Final = _Share(0, 100)
 
 
 def _order_options(timeout: float, words: str, *, endless: bool = False) -> Callable[[Command], Command]:
@@ -516,10 +528,22 @@ def _wait(order: Options, jobs: tuple[str, ...]) -> int:
     type=_TEXT,
     help="Misbehave, such as '503 x3 then hang:body'; see agentjobs_async.testing.Fault.",
 )
+@click.option(
+    "--fail",
+    "failed",
+    metavar="SHARE",
+    type=_SHARE,
+    default="0%",
+    show_default=True,
+    help="The share of jobs that end as failed, such as 5%.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The same seed gives each prompt the same duration and end."
+)
 @click.option("--quiet", is_flag=True, help="Don't show each request.")
-def _emulator(port: int, speed: float, fault: str | None, *, quiet: bool) -> int:
+def _emulator(port: int, speed: float, fault: str | None, failed: float, seed: int, *, quiet: bool) -> int:
     """Run an emulator of the service on this machine until Ctrl-C.
 
     Prints the lines that lead the other commands to it, and on standard error one line for each request.
     """
-    return run_action(lambda context: emulate(context, port, speed, fault, quiet=quiet))
+    return run_action(lambda context: emulate(context, port, speed, fault, failed, seed, quiet=quiet))

@@ -13,7 +13,7 @@ from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
 
 if TYPE_CHECKING:
-    from agentjobs_async.testing import FaultPlan
+    from agentjobs_async.testing import Emulator, FaultPlan
 
 __all__ = ["Notice", "emulate", "emulated_session"]
 
@@ -38,8 +38,19 @@ async def emulated_session(
             yield session
 
 
-async def emulate(context: Context, port: int, speed: float, faults: str | None, *, quiet: bool) -> int:
-    """Run an emulator until somebody asks to stop; unless `quiet`, show each request on standard error.
+async def emulate(
+    context: Context, port: int, speed: float, faults: str | None, failed: float, seed: int, *, quiet: bool
+) -> int:
+    """Run an emulator until a signal stops it; unless `quiet`, show each request on standard error.
+
+    Args:
+        context: The command's output and signals.
+        port: The port; 0 chooses a free one.
+        speed: The factor by which jobs run faster than real ones.
+        faults: A fault plan, or `None`.
+        failed: The share of jobs that fail, from 0 to 1.
+        seed: The seed of the jobs' durations and ends.
+        quiet: Whether to show no requests.
 
     Raises:
         InvalidInputError: The port is taken or not allowed, or `faults` is no plan.
@@ -47,7 +58,8 @@ async def emulate(context: Context, port: int, speed: float, faults: str | None,
     from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
 
     async with AsyncExitStack() as stack:
-        emulator = Emulator(port=port, speed=speed, script=RandomScripts(), faults=_plan(faults or "ok"))
+        script = RandomScripts(seed=seed, failed=failed)
+        emulator = Emulator(port=port, speed=speed, script=script, faults=_plan(faults or "ok"))
         try:
             await stack.enter_async_context(emulator)
         except OSError as error:
@@ -55,7 +67,7 @@ async def emulate(context: Context, port: int, speed: float, faults: str | None,
         else:
             if not quiet:
                 stack.enter_context(_RequestLines(context.screen).shown())
-            await _announced(context, emulator.base_url, emulator.api_key, speed)
+            await _announced(context, emulator, speed)
             return ExitCode.COMPLETED
     raise InvalidInputError(defect)
 
@@ -95,10 +107,9 @@ def _plan(text: str) -> "FaultPlan":
     raise InvalidInputError(defect)
 
 
-async def _announced(context: Context, base_url: str, api_key: str, speed: float) -> None:
+async def _announced(context: Context, emulator: "Emulator", speed: float) -> None:
     """Show the emulator's address and how to use it from another shell; wait until the command is asked to stop."""
-    context.screen.notice(f"Emulator at {base_url}: {speed:g} times faster than life; Ctrl-C stops it.")
-    context.screen.raw_line(f"export AGENTJOBS_BASE_URL={base_url}")
-    context.screen.raw_line(f"export AGENTJOBS_API_KEY={api_key}")
-    context.screen.raw_line(f"export AGENTJOBS_PROJECT_ID={_PROJECT}")
+    context.screen.notice(f"Emulator at {emulator.base_url}: {speed:g} times faster than life; Ctrl-C stops it.")
+    for name, value in emulator.environment(_PROJECT).items():
+        context.screen.raw_line(f"export {name}={value}")
     await context.interruption.stop_requested()

@@ -1,20 +1,21 @@
 """The emulator: the service as a real HTTP server on loopback."""
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
 from agentjobs_async.testing._answers import Answer
 from agentjobs_async.testing._listener import Exchange, Listener
+from agentjobs_async.testing._request_log import log_request
 from agentjobs_async.testing._service import EmulatedService, RateLimit, locate, read_prompt
 from agentjobs_async.testing._settings import check_settings, plan_of
+from agentjobs_async.testing._threads import entered_in_thread
 from agentjobs_async.testing.faults.delivery import pause
 from agentjobs_async.testing.faults.fault import Fault, FaultPlan
 from agentjobs_async.testing.faults.grammar import kind_of
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Emulator"]
 
+T = TypeVar("T")
+
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
-_LOGGER = logging.getLogger("agentjobs_async.testing")
-_LONGEST_LINE = 1_000  # characters: a target, or a fault with its text, may be of any length
 _GOOD = Fault("ok")
 _SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep the loop busy, which is also the emulator's
 
@@ -98,6 +99,28 @@ class Emulator:
         await self._listener.close()
         await self.foreign.__aexit__(kind, error, traceback)
 
+    @classmethod
+    def in_thread(cls, **settings: Any) -> AbstractContextManager[Self]:
+        """Return a block in which an emulator runs on a thread of its own, for clients that block the test's thread.
+
+        Its properties and `script` can be used from the test; `call` runs its coroutines, such as that of `inject`.
+
+        Args:
+            settings: As of `Emulator`.
+        """
+        return entered_in_thread(cls(**settings))
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the emulator's loop from another thread, and return its result when it has ended.
+
+        Raises:
+            RuntimeError: This is the thread of the emulator's loop: await the coroutine instead.
+        """
+        if self._loop is asyncio._get_running_loop():  # noqa: SLF001 - get_running_loop() raises where none runs
+            work.close()
+            raise RuntimeError("call() is for other threads than the emulator's own; await the coroutine instead")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
     @property
     def port(self) -> int:
         """The port; 0 until an emulator that chooses a free one runs."""
@@ -132,6 +155,14 @@ class Emulator:
     def keys_seen(self) -> frozenset[str]:
         """The values of every Authorization header that arrived."""
         return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
+
+    def environment(self, project_id: str = "docs") -> dict[str, str]:
+        """Return the environment variables with which `AgentJobsSession()` uses this emulator and this project."""
+        return {
+            "AGENTJOBS_BASE_URL": self.base_url,
+            "AGENTJOBS_API_KEY": self.api_key,
+            "AGENTJOBS_PROJECT_ID": project_id,
+        }
 
     def session(self, **settings: Any) -> "AgentJobsSession":
         """Return a session for this emulator, whose policy polls `speed` times as fast as the default one.
@@ -207,16 +238,8 @@ class Emulator:
         words = placeholders(self.api_key, self.base_url, self.foreign.url) if fault else {}
         fault = fault or _GOOD
         message = apply_fault(answer, fault, wall, words).to(exchange.received.method)
-        self._log(exchange.received, answer, f"{message.status} by {fault}" if _changes(fault) else str(message.status))
+        log_request(exchange.received, answer, message.status, fault, self.api_key)
         return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
-
-    def _log(self, request: ReceivedRequest, answer: Answer, end: str) -> None:
-        """Log a request as one line of bounded length; the key is masked, because a target may contain it."""
-        if _LOGGER.isEnabledFor(logging.INFO):
-            job = [str(answer.document["id"])] if "id" in answer.document and request.method == "POST" else []
-            line = " ".join([request.method, request.target, end, *job])
-            shown = "".join(map(_shown, line.replace(self.api_key, "***")))
-            _LOGGER.info("%s", shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…")
 
     def _subject(self, request: ReceivedRequest) -> Subject:
         place = locate(request.target)
@@ -260,11 +283,3 @@ def _policy(speed: float) -> "PollPolicy":
         return max(_SHORTEST_DELAY_SECONDS, usual.wait(state) / speed)
 
     return PollPolicy(wait=wait, not_found_grace=usual.not_found_grace / speed, answer_grace=usual.answer_grace / speed)
-
-
-def _changes(fault: Fault) -> bool:
-    return fault.kind != "ok" or bool(fault.options)
-
-
-def _shown(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -1,17 +1,24 @@
 """The emulator as a pytest fixture: `pytest_plugins = ["agentjobs_async.testing.pytest_plugin"]`.
 
-Each test has its own `Emulator` as `agentjobs_emulator`, and as `agentjobs_session` a session for it with the project
-"docs". Both run on the event loop of the test, whatever its scope. The marker `@pytest.mark.agentjobs(...)` has the
-arguments of `Emulator`. Unless it sets `speed`, jobs run and are polled 100 times as fast as in reality, so that the
-test of a job of minutes takes about a second.
+Each test has its own emulator. `agentjobs_emulator` is the `Emulator`, `agentjobs_session` a session for it with the
+project "docs", and `agentjobs_env` sets the three environment variables for the duration of the test, so that an
+application's own `AgentJobsSession()` reaches it. The marker `@pytest.mark.agentjobs(...)` has the arguments of
+`Emulator`. Unless it sets `speed`, jobs run and are polled 100 times as fast as in reality, so that the test of a job
+of minutes takes about a second.
+
+In an async test, emulator and session run on the event loop of the test, whatever its scope; a call that blocks this
+loop for 2 s is reported in the log. In any other test the emulator runs in a thread, for test clients that block.
 """
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import pytest_asyncio
 
+from agentjobs_async.testing._threads import blocked_loop_reported, entered_in_thread
 from agentjobs_async.testing.emulator import Emulator
 
 if TYPE_CHECKING:
@@ -29,9 +36,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def agentjobs_emulator(request: pytest.FixtureRequest) -> Emulator:
-    """Return the emulator of the test, which runs."""
-    emulator: Emulator = request.getfixturevalue(f"_agentjobs_emulator_{_loop_scope(request)}")
+    """Return the running emulator of the test."""
+    place = _loop_scope(request) if iscoroutinefunction(request.function) else "thread"
+    emulator: Emulator = request.getfixturevalue(f"_agentjobs_emulator_{place}")
     return emulator
+
+
+@pytest.fixture
+def agentjobs_env(agentjobs_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """Set the environment variables of the emulator of the test and the project "docs"; return the emulator."""
+    for name, value in agentjobs_emulator.environment("docs").items():
+        monkeypatch.setenv(name, value)
+    return agentjobs_emulator
 
 
 @pytest.fixture
@@ -59,13 +75,20 @@ def _emulator(request: pytest.FixtureRequest) -> Emulator:
     pytest.fail(f"{path}:{(line or 0) + 1}: {name}: @pytest.mark.agentjobs: {defect}", pytrace=False)
 
 
+@pytest.fixture
+def _agentjobs_emulator_thread(request: pytest.FixtureRequest) -> Iterator[Emulator]:
+    with entered_in_thread(_emulator(request)) as emulator:
+        yield emulator
+
+
 def _emulator_on(scope: ScopeName) -> Callable[..., Any]:
     """Return the fixture of an emulator on the event loop of a scope."""
 
     @pytest_asyncio.fixture(loop_scope=scope, name=f"_agentjobs_emulator_{scope}")
     async def run(request: pytest.FixtureRequest) -> AsyncIterator[Emulator]:
         async with _emulator(request) as emulator:
-            yield emulator
+            with blocked_loop_reported(asyncio.get_running_loop()):
+                yield emulator
 
     return run
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,28 +23,17 @@ PATIENCE = 60.0
 
 
 class EmulatorThread:
-    """An emulator on a loop of its own, so that commands may run their loop in the test's thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self.emulator = Emulator(script=JobScript(duration=0))
+    """An emulator on a thread, so that commands may run their loop in the test's thread."""
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self.call(self.emulator.__aenter__())
+        self._running = Emulator.in_thread(script=JobScript(duration=0))
+        self.emulator = self._running.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.call(self.emulator.__aexit__(kind, error, traceback))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def call(self, work: Coroutine[Any, Any, object]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+        self._running.__exit__(kind, error, traceback)
 
     def live(self, outcome: Any = "completed", duration: float = 0, **script: Any) -> None:
         """Script the jobs of a `prompt`, or all."""
@@ -52,7 +41,7 @@ class EmulatorThread:
         self.emulator.script(JobScript(outcome=outcome, duration=duration, **script), prompt=prompt)
 
     def inject(self, plan: str, **target: str) -> None:
-        self.call(self.emulator.inject(plan, **target))
+        self.emulator.call(self.emulator.inject(plan, **target))
 
     def wait_for_requests(self, count: int) -> None:
         """Wait until so many requests have arrived."""
@@ -62,15 +51,11 @@ class EmulatorThread:
                 while len(self.emulator.requests) < count:  # noqa: ASYNC110 - the emulator tells nobody of requests
                     await asyncio.sleep(0)
 
-        self.call(arrived())
+        self.emulator.call(arrived())
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AGENTJOBS_BASE_URL": self.emulator.base_url,
-            "AGENTJOBS_API_KEY": self.emulator.api_key,
-            "AGENTJOBS_PROJECT_ID": "docs",
-        }
+        return self.emulator.environment("docs")
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:

@@ -69,6 +69,23 @@ def test_faults() -> None:
         assert emulator.ended() == 143
 
 
+@pytest.mark.parametrize(("share", "outcome"), [("100%", "failed"), ("0%", "completed")])
+def test_failing_jobs(share: str, outcome: str) -> None:
+    """`--fail` is the share of jobs that fail."""
+    with Child("emulator", "--port", "0", "--speed", "1e9", "--fail", share, "--seed", "7") as emulator:
+        env = dict(VARIABLE.findall(emulator.until("PROJECT_ID=demo\n").stdout))
+        with Child("run", "Tidy up", env=env) as child:
+            assert child.ended() == (0 if outcome == "completed" else 1)
+    assert f"demo/job_000001 {outcome}" in child.stdout
+
+
+@pytest.mark.parametrize("share", ["5", "101%", "-1%", "nan%", "many%"])
+def test_no_share(share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A share that is no percentage is wrong usage."""
+    assert main(["emulator", "--fail", share]) == 2
+    assert "'--fail'" in capsys.readouterr().err
+
+
 def test_port_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     """A port that is taken is told, with what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -5,12 +5,15 @@ import logging
 import math
 import subprocess
 import sys
+import threading
+from http.client import HTTPConnection
 from typing import Any
 
 import aiohttp
 import pytest
 
 import agentjobs_async
+from agentjobs_async import AgentJobsSession
 from agentjobs_async.testing import Emulator, Fault, FaultPlan, JobScript, RandomScripts, RateLimit
 from agentjobs_async.testing.faults.grammar import FAULTS
 from agentjobs_async.testing.records import without_shown_credentials
@@ -342,3 +345,41 @@ def test_headers_are_shown_without_credentials() -> None:
     assert "'k'" not in repr(headers) + repr(dict(headers)) + repr([*headers.values()])
     assert repr(headers["X-A"]) == "'a'"
     assert (headers["authorization"], headers.getall("cookie")) == ("Bearer k", ["k"])
+
+
+def test_in_thread() -> None:
+    """In a thread of its own it serves clients that block, and takes faults from them; then the thread has ended."""
+    before = threading.active_count()
+    with Emulator.in_thread(script=JobScript(outcome="failed")) as emulator:
+        emulator.call(emulator.inject("429"))
+        assert [_status(emulator) for _ in range(2)] == [429, 201]
+        assert [request.fault for request in emulator.requests] == ["429", None]
+        assert [job.script.outcome for job in emulator.jobs.values()] == ["failed"]
+    assert threading.active_count() == before
+
+
+def _status(emulator: Emulator) -> int:
+    """Create a job with a client that blocks."""
+    connection = HTTPConnection(emulator.host, emulator.port, timeout=30)
+    headers = {"Authorization": f"Bearer {emulator.api_key}"}
+    connection.request("POST", "/v2/agent/docs/job", '{"prompt": "write"}', headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+async def test_call_on_its_own_loop() -> None:
+    """A call from the thread of its own loop, which would wait for itself, is refused."""
+    async with Emulator() as emulator:
+        with pytest.raises(RuntimeError, match="await the coroutine instead"):
+            emulator.call(emulator.inject("503"))
+
+
+async def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment variables lead a session without arguments to it and to the project."""
+    async with Emulator() as emulator:
+        for name, value in emulator.environment("api").items():
+            monkeypatch.setenv(name, value)
+        async with AgentJobsSession() as session:
+            job = await session.create_job("write")
+        assert emulator.jobs[job.id].project_id == "api"

@@ -164,3 +164,45 @@ def test_polls_are_as_fast_as_the_jobs(pytester: pytest.Pytester) -> None:
         """,
         number=3,
     )
+
+
+def test_environment_of_an_application(pytester: pytest.Pytester) -> None:
+    """`agentjobs_env` leads a session without arguments to the emulator, in async tests and in others."""
+    assert passes(
+        pytester,
+        """
+        import asyncio
+        from agentjobs_async import AgentJobsSession
+
+        async def application():
+            async with AgentJobsSession() as session:
+                return await session.create_job("write")
+
+        async def test_async(agentjobs_env):
+            job = await application()
+            assert agentjobs_env.jobs[job.id].project_id == "docs"
+
+        def test_blocking(agentjobs_env, agentjobs_emulator):
+            job = asyncio.run(application())
+            assert agentjobs_env is agentjobs_emulator
+            assert agentjobs_emulator.jobs[job.id].project_id == "docs"
+        """,
+        number=2,
+    )
+
+
+def test_blocked_loop(pytester: pytest.Pytester) -> None:
+    """A call that blocks the loop of the emulator is reported in the log of the test."""
+    assert passes(
+        pytester,
+        """
+        import urllib.request
+        import pytest
+
+        async def test_blocking_client(agentjobs_emulator, caplog):
+            with pytest.raises(TimeoutError):
+                urllib.request.urlopen(agentjobs_emulator.base_url, timeout=4)
+            assert "the emulator's event loop has been blocked for 2 s" in caplog.text
+            assert "Emulator.in_thread()" in caplog.text
+        """,
+    )
