@@ -141,7 +141,7 @@ class AgentJob:
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The document as a plain dict; see above."""
+        """The document as a plain dict, with the key masked if the server echoed it."""
         return self._raw
 
     @property

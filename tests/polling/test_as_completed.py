@@ -189,6 +189,7 @@ async def test_endless_source() -> None:
                 assert taken <= AHEAD + read
             await let_go()
             assert taken == AHEAD + read
+            assert len(cast("Any", finished)._members) <= 2 * AHEAD  # those that have ended are not kept
         assert closed
         assert_nothing_left(tracker)
 
