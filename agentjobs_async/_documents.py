@@ -4,16 +4,15 @@ No value is coerced: a field of another type than documented becomes `None`; wit
 is no job.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import urlsplit
 
 import cattrs
 from attrs import define
 from cattrs.gen import make_dict_structure_fn, override
 
+from agentjobs_async._validation import is_web_link
 from agentjobs_async.errors import ProtocolError
 from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
@@ -22,11 +21,6 @@ __all__ = ["job_of"]
 _NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
 
 _DATE_LENGTH: Final = 10  # characters of YYYY-MM-DD, the longest date without a time of day
-_ABSOLUTE: Final = re.compile(
-    r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
-    re.IGNORECASE | re.ASCII,
-)
-_LAST_PORT: Final = 65_535  # TCP's 16 bits
 
 
 def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] = _NO_OTHERS) -> AgentJob:
@@ -108,21 +102,7 @@ def _moment_or_none(value: object, _type: object) -> datetime | None:
 
 
 def _link_or_none(value: object, _type: object) -> str | None:
-    if not isinstance(value, str) or not value.isprintable():
-        return None
-    parts = _ABSOLUTE.fullmatch(value)
-    if parts is None or int(parts["port"] or 0) > _LAST_PORT:
-        return None
-    return value if value.isascii() or _has_plain_host(value) else None
-
-
-def _has_plain_host(link: str) -> bool:
-    """Return whether the host is still one in NFKC, which a lookup uses: `℀` becomes `a/c`, and a slash ends it."""
-    try:
-        urlsplit(link)
-    except ValueError:
-        return False
-    return True
+    return value if isinstance(value, str) and is_web_link(value) else None
 
 
 def _described(error: BaseException, _type: object) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from agentjobs_async._validation import is_web_link
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["JOB_SCHEMA", "REF_SCHEMA", "checked_document", "pydantic_schema"]
@@ -56,22 +57,22 @@ def checked_document(document: object) -> dict[str, Any]:
     """Return the fields of a job's document, its times as datetimes in UTC; a field that is absent is `None`.
 
     Raises:
-        InvalidInputError: The document is not a mapping, or a field of it has a value that `AgentJob.to_dict` never
-            writes; the error names the field.
+        InvalidInputError: The document is not a mapping, or a field of it has a value that no job of the service has;
+            the error names the field.
     """
     found = _mapping("it", document)
-    vital = {name: _text(name, found.get(name)) for name in ("id", "project_id", "status")}
-    texts = {name: _text_or_none(name, found.get(name)) for name in ("model", "pr_link")}
-    times = {name: _time_or_none(name, found.get(name)) for name in ("created_at", "archived_at")}
-    raw = dict(_mapping("raw", found.get("raw", {})))
-    return vital | texts | times | {"source": _source(found.get("source")), "raw": raw}
+    return {name: read(name, found.get(name)) for name, read in _FIELDS.items()}
 
 
-def _source(value: object) -> dict[str, str | None] | None:
+def _source_or_none(name: str, value: object) -> dict[str, str | None] | None:
     if value is None:
         return None
-    source = _mapping("source", value)
-    return {name: _text_or_none(f"source.{name}", source.get(name)) for name in ("repository", "ref")}
+    source = _mapping(name, value)
+    return {part: _text_or_none(f"{name}.{part}", source.get(part)) for part in ("repository", "ref")}
+
+
+def _raw(name: str, value: object) -> dict[str, object]:
+    return {} if value is None else dict(_mapping(name, value))
 
 
 def _mapping(name: str, value: object) -> Mapping[str, object]:
@@ -92,6 +93,13 @@ def _text_or_none(name: str, value: object) -> str | None:
     return value
 
 
+def _link_or_none(name: str, value: object) -> str | None:
+    link = _text_or_none(name, value)
+    if link is not None and not is_web_link(link):  # it may be shown as a link: no other scheme, no disguised host
+        raise InvalidInputError(f"not a job's document: {name} must be an absolute http(s) URL")
+    return link
+
+
 def _time_or_none(name: str, value: object) -> datetime | None:
     text = _text_or_none(name, value)
     if text is None:
@@ -108,6 +116,19 @@ def _time_or_none(name: str, value: object) -> datetime | None:
 def _refused(name: str, wanted: str, value: object) -> InvalidInputError:
     found = "an empty one" if value == "" else type(value).__name__
     return InvalidInputError(f"not a job's document: {name} must be {wanted}, not {found}")
+
+
+_FIELDS: Final[dict[str, Callable[[str, object], object]]] = {
+    "id": _text,
+    "project_id": _text,
+    "status": _text,
+    "source": _source_or_none,
+    "model": _text_or_none,
+    "pr_link": _link_or_none,
+    "created_at": _time_or_none,
+    "archived_at": _time_or_none,
+    "raw": _raw,
+}
 
 
 def pydantic_schema(kind: type, load: Callable[[Any], object], dump: Callable[[Any], object]) -> Any:

@@ -5,6 +5,7 @@ import re
 from math import inf
 from sys import float_info
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import InvalidInputError
@@ -22,6 +23,7 @@ __all__ = [
     "checked_span",
     "checked_timeout",
     "is_async",
+    "is_web_link",
 ]
 
 T = TypeVar("T")
@@ -32,6 +34,11 @@ _MAX_SPAN_SECONDS: Final = 1e9  # 31 years: sums with the time of day stay exact
 _MIN_SPAN_SECONDS: Final = 1e-6  # the resolution of a database's clock
 _MAX_SHOWN_BITS: Final = 128  # 39 digits; Python refuses to write out thousands of them
 _CONTROL_OR_SURROGATE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_ABSOLUTE: Final = re.compile(
+    r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_LAST_PORT: Final = 65_535  # TCP's 16 bits
 
 
 def checked_name(name: str, value: object) -> str:
@@ -188,3 +195,20 @@ def checked_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False, not {type(value).__name__}")
     return value
+
+
+def is_web_link(text: str) -> bool:
+    """Return whether `text` is an absolute http(s) URL without userinfo and control characters."""
+    parts = _ABSOLUTE.fullmatch(text) if text.isprintable() else None
+    if parts is None or int(parts["port"] or 0) > _LAST_PORT:
+        return False
+    return text.isascii() or _has_plain_host(text)
+
+
+def _has_plain_host(link: str) -> bool:
+    """Return whether the host is still one in NFKC, which a lookup uses: `℀` becomes `a/c`, and a slash ends it."""
+    try:
+        urlsplit(link)
+    except ValueError:
+        return False
+    return True

@@ -205,11 +205,12 @@ class AgentJob:
     def from_dict(cls, document: Mapping[str, object]) -> Self:
         """Return the job of a document made by `to_dict`. Names that `to_dict` does not write are ignored.
 
-        A field that is absent is `None`. Nothing is coerced, and `pr_link` is taken as it is.
+        A field that is absent is `None`. Nothing is coerced.
 
         Raises:
             InvalidInputError: `document` is not a mapping; `id`, `project_id` or `status` is not a string, or empty;
-                another field has a value that `to_dict` never writes, such as a time without an offset from UTC.
+                another field is of another type; a time is not ISO 8601 with an offset from UTC; `pr_link` is not an
+                absolute http(s) URL without userinfo and control characters.
         """
         fields = checked_document(document)
         source = fields.pop("source")

@@ -11,9 +11,7 @@ from attrs import field, frozen
 from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async
-from agentjobs_async.errors import (
-    InvalidInputError,
-)
+from agentjobs_async.errors import InvalidInputError
 
 __all__ = [
     "DEFAULT_RETRY",
@@ -31,9 +29,10 @@ __all__ = [
 
 
 WaitStrategy = wait_base | Callable[[tenacity.RetryCallState], float]
-
+"""Returns the seconds from a response to the next poll."""
 
 RetryStrategy = tenacity.retry_base | Callable[[tenacity.RetryCallState], bool]
+"""Returns whether an exception of the caller's own `get_job` is transient."""
 
 
 class _WaitByAge(wait_base):
@@ -49,8 +48,6 @@ class _WaitByAge(wait_base):
 
 
 DEFAULT_WAIT: Final = _WaitByAge()
-
-
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
 

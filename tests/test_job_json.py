@@ -48,7 +48,7 @@ JOBS: Final = st.builds(
     st.sampled_from(JobStatus) | st.text(min_size=1, max_size=20),
     st.none() | st.builds(JobSource, st.none() | TEXTS, st.none() | TEXTS),
     st.none() | TEXTS,
-    st.none() | TEXTS,
+    st.sampled_from([None, "https://code.example/pull/1", "http://[::1]:8080/?q"]),
     TIMES,
     TIMES,
     st.dictionaries(TEXTS, st.none() | st.integers() | TEXTS, max_size=3),
@@ -92,7 +92,7 @@ def test_time_of_another_zone() -> None:
         *(({"created_at": text}, "created_at") for text in ("", "soon", "2026-01-02", "2026-01-02T03:04:05")),
         ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at"),  # no datetime in UTC
         ({"source": {"repository": 7}}, "source.repository"),
-        ({"raw": None}, "raw"),
+        *(({"pr_link": text}, "pr_link") for text in ("", "javascript:alert(1)", "/pull/1", "https://me@code.example")),
     ],
 )
 def test_refused(change: dict[str, object], field: str) -> None:

@@ -11,7 +11,7 @@ from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the record of a job holds its watches, and so imports this module
     from agentjobs_async._polling.tracked import Tracked
 
 __all__ = ["Leave", "Watch", "WatchWithUpdates"]
