@@ -1,4 +1,4 @@
-"""When waits end by themselves: when each is told, and how many at a time."""
+"""The deadlines of waits: when each is reported, and how many in one turn of the loop."""
 
 import asyncio
 from typing import Any

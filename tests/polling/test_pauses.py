@@ -1,4 +1,4 @@
-"""For whom a Retry-After holds, and when what it kept back goes out."""
+"""For whom a Retry-After holds, and when the polls that it held back are sent."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_jobs_and_projects() -> None:
 
 @pytest.mark.parametrize(("status", "same", "other"), [(503, A, B), (503, A, ELSEWHERE), (429, A, ELSEWHERE)])
 def test_two_make_all(status: int, same: JobRef, other: JobRef) -> None:
-    """One alone never speaks for all, two do with no good answer between, and whoever comes after them."""
+    """One source never pauses all polls; two with no good answer between do, and so does each one after them."""
     pauses = Pauses()
     assert not any(hear(pauses, same, status) for _ in range(3))
     pauses.answered()
@@ -45,8 +45,8 @@ def test_kinds_are_apart() -> None:
     assert not hear(pauses, B, 429)
 
 
-def test_longest_wish_of_a_project() -> None:
-    """Of several wishes for a project the longest holds; one that comes after its end is a new one."""
+def test_longest_pause_of_a_project() -> None:
+    """Of several pauses of a project the longest holds; one that comes after its end is a new one."""
     pauses = Pauses()
     for until in (5.0, 9.0, 3.0):
         hear(pauses, A, 429, until, 1.0)
@@ -69,7 +69,7 @@ def test_projects_that_are_gone() -> None:
     ("seconds", "delay", "factor"), [(60.0, 9.0, 1), (6.0, 6.0, 1), (3.0, 9.0, 3), (1.0, 3.0, 3), (2.0, 300.0, 5)]
 )
 def test_rhythm(seconds: float, delay: float, factor: float) -> None:
-    """What comes due in a pause goes in the same rhythm after it; after a short one over their usual delay."""
+    """Polls that come due in a pause keep their distances after it; after a short pause over their usual delay."""
     pauses = Pauses()
     hear(pauses, A, 429, 100 + seconds, 100.0, delay)
     for into in (0.2 * seconds, 0.5 * seconds, 0.9 * seconds):
@@ -81,7 +81,7 @@ def test_rhythm(seconds: float, delay: float, factor: float) -> None:
 @pytest.mark.parametrize(("seconds", "over"), [(60.0, 10.0), (4.0, 4.0), (1.0, 3.0)])
 @pytest.mark.parametrize("count", [1, 2, 10, 1000])
 def test_backlog(*, first: bool, seconds: float, over: float, count: int) -> None:
-    """What had been due before, and first polls, are spread evenly over at most ten seconds after it."""
+    """Polls due before a pause, and first polls, are spread evenly over at most 10 s after it."""
     pauses = Pauses()
     hear(pauses, A, 429, 100 + seconds, 100.0)
     now = 100 + seconds / 2 if first else 100.1

@@ -64,7 +64,7 @@ async def never(_ref: JobRef) -> object:
 
 
 async def swallows(_ref: JobRef) -> object:
-    """Take 100 s, whoever cancels it."""
+    """Take 100 s, however often it is cancelled."""
     began = clock()
     while (left := began + 100 - clock()) > 0:
         try:
@@ -107,8 +107,8 @@ async def cancel(tracker: JobTracker) -> None:
     await asyncio.sleep(0)
 
 
-async def test_places() -> None:
-    """No more polls are in flight than there are places, and all places are used."""
+async def test_slots() -> None:
+    """No more polls are in flight than there are slots, and all slots are used."""
     get_job = Polled("active", "completed", latency=1)
     async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=7)) as tracker:
         waits = [tracker.watch(ref) for ref in refs(70)]
@@ -121,7 +121,7 @@ async def test_places() -> None:
 
 @pytest.mark.parametrize("hanging", [1, 2, 3])
 async def test_polls_that_hang(hanging: int) -> None:
-    """Polls that never end don't stop the other jobs, though there are as many as places; each attempt is told."""
+    """Polls that never end don't stop the other jobs, though there are as many as slots; each attempt is reported."""
     events: list[Any] = []
     get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
     async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
@@ -155,22 +155,22 @@ def takes(seconds: float, status: str = "active") -> Callable[[JobRef], Any]:
 SLOW: Final = [f"job_{number}" for number in range(0, 100, 10)]
 
 
-@pytest.mark.parametrize(("places", "seconds"), [(1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)])
-async def test_slow_jobs_are_seen(places: int, seconds: float) -> None:
+@pytest.mark.parametrize(("slots", "seconds"), [(1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)])
+async def test_slow_jobs_are_seen(slots: int, seconds: float) -> None:
     """Jobs that are slow themselves are seen at saturation, the others go on meanwhile, and nothing is cut for ever."""
     events: list[Any] = []
     jobs: dict[str, list[object]] = {job_id: [takes(seconds)] * 2 + [takes(seconds, "completed")] for job_id in SLOW}
     get_job = Polled(jobs=jobs, latency=0.1)
-    budget = PollBudget(in_flight=places)
+    budget = PollBudget(in_flight=slots)
     async with JobTracker(get_job, policy=every(0.1), budget=budget, hooks=[events.append]) as tracker:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
         await asyncio.sleep(30)
         before = len(get_job.asked)
         await asyncio.sleep(10)
         fast = [job_id for _, job_id in get_job.asked[before:] if job_id not in SLOW]
-        assert len(fast) >= 0.45 * 10 * places / 0.1 * (0.2 if places == 1 else 1)
+        assert len(fast) >= 0.45 * 10 * slots / 0.1 * (0.2 if slots == 1 else 1)
         await ended(*waits[::10])
-        assert clock() - get_job._made <= 500 / places + 60
+        assert clock() - get_job._made <= 500 / slots + 60
         for wait in waits:
             wait.cancel()
         await ended(*waits)
@@ -179,8 +179,8 @@ async def test_slow_jobs_are_seen(places: int, seconds: float) -> None:
     assert max(cut.values(), default=0) <= 3
 
 
-async def test_half_of_the_places() -> None:
-    """Of jobs whose polls were cut, no more are polled at once than half of the places, whatever is due."""
+async def test_half_of_the_slots() -> None:
+    """Of jobs whose polls were cut, no more are polled at once than half of the slots, whatever is due."""
     flying = Counter[str]()
     most = 0
 
@@ -247,7 +247,7 @@ async def test_job_that_is_fast_again() -> None:
 
 
 async def test_slow_jobs_among_themselves() -> None:
-    """When nothing else is due, slow jobs that hang still give their places to those that wait for one."""
+    """When nothing else is due, slow jobs that hang still give their slots to those that wait for one."""
     back = asyncio.Event()
 
     async def hangs(_ref: JobRef) -> object:
@@ -275,11 +275,11 @@ async def test_longest_patience_of_a_session(own: bool, longest: float) -> None:
         assert session._scheduler()._workers._longest == longest
 
 
-@pytest.mark.parametrize("pace", [0.1, 5.0])
-async def test_rate(pace: float) -> None:
+@pytest.mark.parametrize("delay", [0.1, 5.0])
+async def test_rate(delay: float) -> None:
     """No second has more polls than the budget allows, saturated or after a pause."""
     get_job = Polled("active", "active", "active", "completed")
-    async with JobTracker(get_job, policy=every(pace), budget=PollBudget(per_second=10)) as tracker:
+    async with JobTracker(get_job, policy=every(delay), budget=PollBudget(per_second=10)) as tracker:
         await ended(*(tracker.watch(ref) for ref in refs(50)))
     assert len(get_job.asked) == 200
     assert min(gaps(get_job.times)) >= 0.099
@@ -297,8 +297,8 @@ async def test_rate(pace: float) -> None:
 async def test_nobody_starves(budget: PollBudget, latency: float, rate: float) -> None:
     """When more is due than the budget allows, no job waits longer than twice its share, whatever others do."""
     get_job = Polled(latency=latency)
-    paces = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
-    policy = PollPolicy(wait=lambda state: paces[state.outcome.result().id] if state.outcome else 1.0)
+    delays = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
+    policy = PollPolicy(wait=lambda state: delays[state.outcome.result().id] if state.outcome else 1.0)
     async with JobTracker(get_job, policy=policy, budget=budget) as tracker:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(80)]
         for number in range(20):  # comers and goers, deadlines among them
@@ -360,7 +360,7 @@ async def test_each_its_own_deadline() -> None:
     assert [error.polls for error in errors] == [3, 5, 8, 4]
 
 
-async def test_leaving_touches_nobody_else() -> None:
+async def test_leaving_touches_no_other_wait() -> None:
     """A waiter that leaves is gone at once; the others of its job, and other jobs, notice nothing."""
     get_job = Polled("active", "active", "completed", latency=2)
     async with JobTracker(get_job, policy=every(3)) as tracker:
@@ -428,7 +428,7 @@ async def test_forgotten_after_its_end() -> None:
 
 
 async def test_nothing_is_asked_after_the_end() -> None:
-    """A terminal answer ends the polls of its job, though somebody asked for one more meanwhile."""
+    """A terminal answer ends the polls of its job, though `notify` asked for one more meanwhile."""
     get_job = Polled("completed", latency=1)
     async with JobTracker(get_job, policy=every(5)) as tracker:
         wait = tracker.watch(REF)
@@ -462,7 +462,7 @@ async def test_last_polls_under_saturation() -> None:
 
 
 async def test_last_poll_finds_the_end_under_saturation() -> None:
-    """An end that only the last poll can see is seen, with all places taken again and again."""
+    """An end that only the last poll can see is seen, with all slots taken again and again."""
     get_job = Polled(latency=0.1)
     async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
         crowd = [tracker.watch(ref, timeout=None) for ref in refs(300)]
@@ -563,9 +563,9 @@ async def test_finished_waits_of_long_deadlines() -> None:
 @pytest.mark.parametrize(
     "suffering", [{"job_0": limited(7)}, {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}], ids=["429", "503"]
 )
-async def test_wish_holds_for_all(suffering: dict[str, AgentJobsError]) -> None:
-    """A 429's wish keeps every job of its project back, as do two jobs' 503s; the release is spread."""
-    get_job = Polled(jobs={job_id: ["active", wish, "active"] for job_id, wish in suffering.items()})
+async def test_pause_holds_for_all(suffering: dict[str, AgentJobsError]) -> None:
+    """A 429 pauses every job of its project, two jobs' 503s pause all; the polls after it are spread."""
+    get_job = Polled(jobs={job_id: ["active", error, "active"] for job_id, error in suffering.items()})
     async with JobTracker(get_job, policy=every(3)) as tracker:
         waits = [tracker.watch(refs(1)[0], timeout=None)]
         await asyncio.sleep(0.5)
@@ -595,8 +595,8 @@ async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict
     return ends
 
 
-async def test_wish_of_one_job() -> None:
-    """A 503's wish holds for its job alone: all others are polled as if nothing were, new ones too."""
+async def test_pause_of_one_job() -> None:
+    """A 503 pauses its job alone: all others are polled as before, new ones too."""
     get_job = Polled("active", "completed", jobs={"job_0": ["active", failed(503, 60)]})
     async with JobTracker(get_job, policy=every(3)) as tracker:
         began = clock()
@@ -610,8 +610,8 @@ async def test_wish_of_one_job() -> None:
 
 
 @pytest.mark.parametrize("asked", [limited(60), failed(503, 60)], ids=["429", "503"])
-async def test_wishes_with_answers_between(asked: AgentJobsError) -> None:
-    """Many jobs or projects that wish to be left alone concern no others, as long as good answers come between."""
+async def test_pauses_with_answers_between(asked: AgentJobsError) -> None:
+    """Pauses of many jobs or projects concern no others, as long as good answers come between."""
     get_job = Polled("active", "completed", jobs={f"job_{number}": [asked] for number in range(0, 100, 5)})
     jobs = [JobRef("docs" if number % 5 else f"limited_{number}", f"job_{number}") for number in range(100)]
     async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
@@ -621,7 +621,7 @@ async def test_wishes_with_answers_between(asked: AgentJobsError) -> None:
     assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
 
 
-async def test_answer_of_a_poll_in_flight_lifts_what_two_wished() -> None:
+async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
     """When two jobs have kept all others back, a good answer of a poll in flight shows that this was not for all."""
     get_job = Polled("active", "completed", jobs={"job_0": [failed(503, 60)], "job_1": [failed(503, 60)]}, latency=1)
     slow = JobRef("docs", "slow")
@@ -642,8 +642,8 @@ async def test_answer_of_a_poll_in_flight_lifts_what_two_wished() -> None:
 PROJECTS: Final = [JobRef(f"project_{number % 3}", f"job_{number}") for number in range(30)]
 
 
-async def test_wish_of_one_project() -> None:
-    """A 429's wish keeps back the jobs of its project, new ones and deadlines too, and no job of another project."""
+async def test_pause_of_one_project() -> None:
+    """A 429 pauses the jobs of its project, new ones and near deadlines too, and no job of another project."""
     get_job = Polled("active", "active", "active", "completed", jobs={"job_0": ["active", limited(9), "completed"]})
     async with JobTracker(get_job, policy=every(3)) as tracker:
         began = clock()
@@ -662,7 +662,7 @@ async def test_wish_of_one_project() -> None:
     assert [len(get_job.at(f"more_{number}")) for number in range(3)] == [0, 3, 3]
 
 
-async def test_wishes_of_two_projects() -> None:
+async def test_pauses_of_two_projects() -> None:
     """When two projects are limited with no good answer between, all are kept back."""
     get_job = Polled(jobs={"job_0": ["active", limited(9), "active"], "job_1": ["active", limited(9), "active"]})
     async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
@@ -672,7 +672,7 @@ async def test_wishes_of_two_projects() -> None:
     assert len(get_job.within(12, 16)) >= 30
 
 
-async def test_wish_of_a_project_is_released_evenly() -> None:
+async def test_polls_after_a_pause_are_even() -> None:
     """What a 429 keeps back, backlog included, does not go out all at once when its time is over."""
     get_job = Polled(jobs={"job_0": [limited(20), "active"]}, latency=0.01)
     async with JobTracker(get_job, policy=every(9), budget=PollBudget(in_flight=1)) as tracker:
@@ -687,7 +687,7 @@ async def test_wish_of_a_project_is_released_evenly() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1, 5])
-async def test_short_wish_of_a_project(seconds: float) -> None:
+async def test_short_pause_of_a_project(seconds: float) -> None:
     """After a pause shorter than the delays, what it kept back comes on top of what is due, and is no spike."""
     get_job = Polled(jobs={"job_0": ["active", "active", limited(seconds), "active"]})
     async with JobTracker(get_job, policy=every(9)) as tracker:
@@ -715,8 +715,8 @@ async def test_short_wish_of_a_project(seconds: float) -> None:
         (ProtocolError("bad_json", "x", 7), 7),
     ],
 )
-async def test_no_wish_for_all(fault: AgentJobsError, gap: float) -> None:
-    """Any other fault, and a wish beside it, concerns its own job: the others go on."""
+async def test_no_pause_for_all(fault: AgentJobsError, gap: float) -> None:
+    """Any other fault, and a Retry-After with it, concerns its own job: the others go on."""
     get_job = Polled(jobs={"job_0": [fault, "completed"]})
     async with JobTracker(get_job, policy=every(3)) as tracker:
         waits = [tracker.watch(ref, timeout=20) for ref in refs(5)]
@@ -725,8 +725,8 @@ async def test_no_wish_for_all(fault: AgentJobsError, gap: float) -> None:
     assert get_job.at("job_3") == pytest.approx([0, 3, 6, 9, 12, 15, 18, 19], abs=0.1)
 
 
-async def test_wish_keeps_last_polls_back() -> None:
-    """What the server does not wish is not asked for a deadline either, of no job."""
+async def test_pause_holds_last_polls_back() -> None:
+    """No job is polled during a pause, not even for a deadline."""
     get_job = Polled(jobs={"job_0": ["active", limited(20)]})
     async with JobTracker(get_job, policy=every(3)) as tracker:
         waits = [tracker.watch(ref, timeout=10) for ref in refs(5)]
@@ -738,8 +738,8 @@ async def test_wish_keeps_last_polls_back() -> None:
     assert [error.last_error for error in errors[1:]] == [None] * 4
 
 
-async def test_wish_outlives_its_wait() -> None:
-    """What the server wished of a job still holds for who waits for it next."""
+async def test_pause_outlives_its_wait() -> None:
+    """A job's Retry-After still holds for the next wait for it."""
     get_job = Polled("active", failed(500, 50), "completed")
     async with JobTracker(get_job, policy=every(3)) as tracker:
         await ended(tracker.watch(REF, timeout=10))
@@ -747,8 +747,8 @@ async def test_wish_outlives_its_wait() -> None:
     assert get_job.at() == pytest.approx([0, 3, 53], abs=0.02)
 
 
-async def test_wishes_do_not_fill_the_memory() -> None:
-    """Of wishes that outlive their waits a bounded number is kept, and none that is over when there is no room."""
+async def test_remembered_pauses_are_bounded() -> None:
+    """Of pauses that outlive their waits a bounded number is kept; those that are over make room."""
     get_job = Polled(failed(500, 50))
     async with JobTracker(get_job, policy=every(3)) as tracker:
         for start in (0, 100):
@@ -762,10 +762,10 @@ async def test_wishes_do_not_fill_the_memory() -> None:
             await asyncio.sleep(100)
 
 
-@pytest.mark.parametrize("wish", [40, 600])
-async def test_capped_wish(wish: float) -> None:
-    """A wish beyond the policy's cap is cut to it, for all jobs."""
-    get_job = Polled(jobs={"job_0": [limited(wish), "completed"]}, latency=0.1)
+@pytest.mark.parametrize("retry_after", [40, 600])
+async def test_capped_retry_after(retry_after: float) -> None:
+    """A Retry-After beyond `max_retry_after` is cut to it, for all jobs."""
+    get_job = Polled(jobs={"job_0": [limited(retry_after), "completed"]}, latency=0.1)
     async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
         await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
     assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
@@ -831,7 +831,7 @@ async def test_failure_never_makes_it_faster(fault: BaseException, count: int) -
 
 
 async def test_outage_is_probed_for_all() -> None:
-    """When nobody listens, one poll asks for all jobs, at a job's own pace; all are polled when it is over."""
+    """In an outage one poll asks for all jobs, with a job's own delay; all are polled when it is over."""
     suffering = await _suffered(NotSentError("refused"), 40)
     probes = suffering.within(21, 80)
     assert 15 <= len(probes) <= 21
@@ -899,7 +899,7 @@ async def test_outage_over_http() -> None:
 
 @pytest.mark.parametrize("times", [1, 1000])
 async def test_notify(times: int) -> None:
-    """A hint brings one poll, soon, however often it comes; the pace goes on from there."""
+    """`notify` brings one poll, soon, however often it is called; the usual delay follows."""
     get_job = Polled()
     async with JobTracker(get_job, policy=every(60)) as tracker:
         wait = tracker.watch(REF, timeout=None)
@@ -937,7 +937,7 @@ async def test_notify_storm(latency: float) -> None:
 
 
 async def test_notify_of_others() -> None:
-    """A hint for a job that nobody waits for, or that is to be polled anyway, does nothing."""
+    """`notify` does nothing for a job without waits, or one that is to be polled soon anyway."""
     get_job = Polled(latency=1)
     async with JobTracker(get_job, policy=every(2), budget=PollBudget(in_flight=1)) as tracker:
         waits = [tracker.watch(ref) for ref in refs(2)]
@@ -951,8 +951,8 @@ async def test_notify_of_others() -> None:
     assert get_job.at("job_2") == []
 
 
-async def test_notify_does_not_break_a_wish() -> None:
-    """A hint is no reason to ask before the server wishes it."""
+async def test_notify_keeps_to_a_pause() -> None:
+    """`notify` polls no earlier than the server's Retry-After allows."""
     get_job = Polled(limited(20), "completed")
     async with JobTracker(get_job, policy=every(1)) as tracker:
         wait = tracker.watch(REF)
@@ -1222,7 +1222,7 @@ async def test_closing_with_swallowed_cancellation() -> None:
 
 
 async def test_all_tasks_of_the_loop_are_cancelled() -> None:
-    """When somebody cancels the tasks that poll, the waits they served are cancelled; the tracker goes on."""
+    """When a caller cancels the tasks that poll, the waits they served are cancelled; the tracker goes on."""
     get_job = Polled(never, "completed")
     events: list[Any] = []
     async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
@@ -1387,7 +1387,7 @@ async def test_hook_that_begins_a_wait(caplog: pytest.LogCaptureFixture) -> None
 
 
 async def test_retry_state_of_a_shared_stream() -> None:
-    """Strategies see the poll stream of the job: its start, and its attempts, whoever joined meanwhile."""
+    """Strategies see the polls of the job: its start and its attempts, whichever waits joined meanwhile."""
     seen: list[tuple[int, float, float | None]] = []
 
     def wait(state: tenacity.RetryCallState) -> float:

@@ -1,24 +1,27 @@
-"""Many things and the times at which they are due."""
+"""Items and the times at which they are due; timers for callbacks."""
 
+import asyncio
 from collections import Counter
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets
+from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
+from tests.polled import clock
 
 TIMES: Final = st.floats(0, 100) | st.integers(0, 1000).map(lambda tenths: tenths / 10)
 
 
-def whoever(_thing: object, _bucket: int) -> bool:
+def always(_item: object, _bucket: int) -> bool:
     return True
 
 
 @given(st.lists(TIMES), TIMES)
 def test_due(times: list[float], now: float) -> None:
-    """Things come due in the order of their times, never early, and by one resolution late at the most."""
-    table = TimerBuckets[float](whoever)
+    """Items come due in the order of their times, never early, and by one resolution late at the most."""
+    table = TimerBuckets[float](always)
     buckets = {time: table.add(time, time) for time in times}
     due = table.take_due(now)
     left = table.take_due(1000)
@@ -30,8 +33,8 @@ def test_due(times: list[float], now: float) -> None:
 
 
 def test_first() -> None:
-    """The first bucket is that of the earliest thing, whatever came before it."""
-    table = TimerBuckets[str](whoever)
+    """The first bucket is that of the earliest item, whatever came before it."""
+    table = TimerBuckets[str](always)
     assert table.first() is None
     buckets = [table.add("x", when) for when in (5, 0.031, 7)]
     assert buckets == [500, 4, 700]
@@ -42,16 +45,16 @@ def test_first() -> None:
 
 
 def test_same_bucket_in_order() -> None:
-    """Things of the same time come due in the order in which they were added."""
-    table = TimerBuckets[int](whoever)
+    """Items of the same time come due in the order in which they were added."""
+    table = TimerBuckets[int](always)
     for number in range(20):
         table.add(number, 1.0)
     assert table.take_due(1.0) == list(range(20))
 
 
 def test_spread() -> None:
-    """What finds its bucket full goes into the next that has room, and who does not care joins the full one."""
-    table = TimerBuckets[int](whoever)
+    """An item whose bucket is full goes into the next that has room; one without `at_most` joins the full bucket."""
+    table = TimerBuckets[int](always)
     assert [table.add(number, 1.0, 3) for number in range(8)] == [100, 100, 100, 101, 101, 101, 102, 102]
     assert table.add(8, 1.01, 3) == 102
     assert table.add(9, 1.01, 3) == 103
@@ -61,53 +64,79 @@ def test_spread() -> None:
 
 
 def test_steps() -> None:
-    """With a step, only each so many-th bucket is used, also where one was full."""
-    table = TimerBuckets[int](whoever)
+    """With a step, only every `step`-th bucket is used, also where one was full."""
+    table = TimerBuckets[int](always)
     assert [table.add(number, 1.01, 2, 7) for number in range(5)] == [105, 105, 112, 112, 119]
     assert table.add(5, 1.05, 2, 7) == 119
 
 
 def test_spread_forgets() -> None:
-    """Where there was no room once is looked at anew when its bucket was emptied."""
-    table = TimerBuckets[int](whoever)
+    """A bucket that was full takes items again once it was emptied."""
+    table = TimerBuckets[int](always)
     assert [table.add(number, 1.0, 1) for number in range(3)] == [100, 101, 102]
     table.take_due(1.02)
     assert [table.add(number, 1.0, 1) for number in range(2)] == [100, 101]
 
 
 def test_only_where_it_is_current() -> None:
-    """A thing that was moved, forwards or back, is called due once, and a dead one never."""
+    """An item that was moved, forwards or back, is called due once, and a dead one never."""
     lies: dict[str, int] = {}
-    table = TimerBuckets[str](lambda thing, bucket: lies.get(thing) == bucket)
-    for thing, when in [("moved on", 1), ("moved on", 3), ("moved up", 3), ("moved up", 1), ("dead", 1), ("dull", 2)]:
-        lies[thing] = table.add(thing, when)
+    table = TimerBuckets[str](lambda item, bucket: lies.get(item) == bucket)
+    for item, when in [("moved on", 1), ("moved on", 3), ("moved up", 3), ("moved up", 1), ("dead", 1), ("dull", 2)]:
+        lies[item] = table.add(item, when)
     del lies["dead"]
     assert [table.take_due(now) for now in (1, 2, 3, 9)] == [["moved up"], ["dull"], ["moved on"], []]
 
 
 def test_sweep() -> None:
-    """Once the stale outnumber the living they are swept out, and what lives comes due as before."""
+    """Once stale entries outnumber the current ones they are removed, and current ones come due as before."""
     dead: set[int] = set()
-    table = TimerBuckets[int](lambda thing, _bucket: thing not in dead)
-    for thing in range(10_000):
-        table.add(thing, 1000 + thing % 100, 60)
+    table = TimerBuckets[int](lambda item, _bucket: item not in dead)
+    for item in range(10_000):
+        table.add(item, 1000 + item % 100, 60)
     held = []
-    for thing in range(9_900):
-        dead.add(thing)
+    for item in range(9_900):
+        dead.add(item)
         table.note_stale()
         held.append(sum(map(len, table._buckets.values())))
     assert max(held) == held[4_000] == 10_000
     assert held[-1] < 2 * 1_024 + 100
-    assert table.take_due(2000) == sorted(range(9_900, 10_000), key=lambda thing: thing % 100)
+    assert table.take_due(2000) == sorted(range(9_900, 10_000), key=lambda item: item % 100)
     assert (table._buckets, table._heap, table._full, table._size, table._stale) == ({}, [], {}, 0, 0)
 
 
 def test_few_are_not_swept() -> None:
     """A few stale ones are left where they lie, and gone when their time comes."""
-    table = TimerBuckets[int](lambda _thing, _bucket: False)
-    for thing in range(1000):
-        table.add(thing, 5)
+    table = TimerBuckets[int](lambda _item, _bucket: False)
+    for item in range(1000):
+        table.add(item, 5)
         table.note_stale()
     assert table._size == 1000
     assert table.take_due(5) == []
     assert (table._size, table._stale) == (0, 0)
+
+
+@pytest.mark.looptime
+async def test_timers() -> None:
+    """The earliest time of each callback wins, and cancelled ones are not called."""
+    began, called = clock(), list[tuple[str, float]]()
+
+    def first() -> None:
+        called.append(("first", clock() - began))
+
+    def second() -> None:
+        called.append(("second", clock() - began))
+
+    timers = Timers(asyncio.get_running_loop())
+    for callback, after in ((first, 5), (first, 2), (first, 3), (second, 4)):
+        timers.set(callback, began + after)
+    await asyncio.sleep(10)
+    assert called == [("first", 2), ("second", 4)]
+    timers.set(first, clock() + 1)
+    timers.set(second, clock() + 1)
+    timers.cancel()
+    await asyncio.sleep(10)
+    assert len(called) == 2
+    timers.set(first, clock() + 1)
+    await asyncio.sleep(1)
+    assert called[2:] == [("first", 21)]

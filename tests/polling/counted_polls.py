@@ -1,0 +1,40 @@
+"""A poll queue whose polls are only counted, not sent."""
+
+import asyncio
+from collections.abc import Iterable
+
+from agentjobs_async._polling.queue import PollQueue
+from agentjobs_async._polling.tracked import Tracked
+from tests.polled import clock, refs
+
+__all__ = ["Polling"]
+
+
+class Polling:
+    """A queue, and the polls that left it as soon as they might: each with its time, in seconds from the making."""
+
+    def __init__(self, count: int, per_second: float | None = None) -> None:
+        self.made = clock()
+        self.sent: list[tuple[float, Tracked]] = []
+        self.dispatches = 0
+        self.jobs = [Tracked(ref, None, self.made, 0) for ref in refs(count)]
+        self.queue = PollQueue(
+            asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, per_second, self._dispatch
+        )
+
+    def _dispatch(self) -> None:
+        self.dispatches += 1
+        now = clock()
+        while (tracked := self.queue.next(now)) is not None:
+            self.sent.append((round(now - self.made, 3), tracked))
+
+    def place(self, delay: float, jobs: Iterable[Tracked] | None = None) -> None:
+        now = clock()
+        for job in self.jobs if jobs is None else jobs:
+            self.queue.place(job, now + delay, now)
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return what was sent since the last call, by the numbers of the jobs."""
+        taken = [(at, self.jobs.index(job)) for at, job in self.sent]
+        self.sent.clear()
+        return taken

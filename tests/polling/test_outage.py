@@ -1,0 +1,175 @@
+"""An outage: when it begins and ends, and who is asked meanwhile."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+
+from agentjobs_async._polling.tracked import Tracked
+from tests.polled import clock, gaps, peak
+from tests.polling.counted_polls import Polling
+
+pytestmark = pytest.mark.looptime
+
+ENOUGH: Final = 10
+
+
+def outage(polling: Polling, jobs: Iterable[Tracked], delay: float = 5) -> None:
+    """Record that the server was not reached for `jobs`; `ENOUGH` of them make an outage."""
+    now = clock()
+    for job in jobs:
+        polling.queue.outage.not_reached(job, now + delay, now)
+        polling.queue.place(job, now + delay, now)
+
+
+async def test_one_probe_for_all() -> None:
+    """In an outage one job is polled for all, with its own delay; once the server answers, all go on."""
+    polling = Polling(30)
+    polling.place(1, polling.jobs[ENOUGH:])
+    outage(polling, polling.jobs[:ENOUGH])
+    probes = []
+    for _ in range(10):
+        await asyncio.sleep(5.01)
+        ((_, number),) = polling.taken()
+        probes.append(number)
+        outage(polling, [polling.jobs[number]])
+    assert all(gaps(probes))  # never the one that has just failed
+    polling.queue.outage.reached()
+    assert polling.taken() == []
+    await asyncio.sleep(20)
+    assert sorted(number for _, number in polling.taken()) == list(range(30))
+
+
+@pytest.mark.parametrize("failed", [[*range(ENOUGH - 1)], [5] * 50])
+async def test_no_outage_yet(failed: list[int]) -> None:
+    """A few jobs that were not reached make no outage, nor does one job alone, nor many with answers between them."""
+    polling = Polling(30)
+    polling.place(1, polling.jobs[20:])
+    outage(polling, [polling.jobs[number] for number in failed])
+    polling.queue.outage.reached()
+    outage(polling, polling.jobs[ENOUGH : 2 * ENOUGH - 1])
+    await asyncio.sleep(4)
+    assert [number for _, number in polling.taken()] == list(range(20, 30))
+
+
+async def test_outage_of_few() -> None:
+    """Where there are fewer jobs than it takes otherwise, all of them make an outage."""
+    polling = Polling(3)
+    outage(polling, polling.jobs[:2])
+    assert polling.queue.backlog() == 0
+    outage(polling, polling.jobs[2:])
+    await asyncio.sleep(6)
+    assert len(polling.taken()) == 1
+
+
+async def test_lone_job_is_its_own_probe() -> None:
+    """A lone job is its own probe, with its own delay."""
+    polling = Polling(1)
+    for _ in range(5):
+        outage(polling, polling.jobs)
+        await asyncio.sleep(5.01)
+    assert [at for at, _ in polling.taken()] == pytest.approx([5, 10.01, 15.02, 20.03, 25.04], abs=0.02)
+
+
+async def test_last_job_is_the_probe() -> None:
+    """When all others have left in an outage, the last job goes on as the probe, with its own delay."""
+    polling = Polling(2)
+    outage(polling, polling.jobs)
+    for other in polling.jobs[:1]:
+        polling.queue._jobs.pop(other.ref)
+        polling.queue.remove(other)
+    for at in (1, 6, 11):
+        await asyncio.sleep(polling.made + at + 0.02 - clock())
+        assert [number for _, number in polling.taken()] == [1]
+        outage(polling, polling.jobs[1:])
+
+
+async def test_probe_leaves() -> None:
+    """When the job that is the probe leaves, another takes its part, soon."""
+    polling = Polling(5)
+    outage(polling, polling.jobs, delay=20)
+    gone = polling.queue.outage._probe
+    assert gone is not None
+    polling.queue._jobs.pop(gone.ref)
+    polling.queue.remove(gone)
+    await asyncio.sleep(15)
+    ((at, number),) = polling.taken()
+    assert at == 1
+    assert polling.jobs[number] is not gone
+
+
+async def test_probe_whose_poll_hangs() -> None:
+    """A probe whose poll does not come back is replaced by another job after half a minute."""
+    polling = Polling(5)
+    outage(polling, polling.jobs)
+    await asyncio.sleep(100)
+    taken = polling.taken()
+    assert [at for at, _ in taken] == [5, 35, 65, 95]
+    assert len({number for _, number in taken}) == 4
+
+
+async def test_no_job_to_probe() -> None:
+    """When the polls of all jobs hang in an outage, the first that is placed again is the next probe."""
+    polling = Polling(3)
+    outage(polling, polling.jobs)
+    for number in (2, 0, 1):
+        polling.queue.make_urgent(polling.jobs[number], clock())
+    assert [number for _, number in polling.taken()] == [2, 0, 1]
+    await asyncio.sleep(50)
+    polling.place(1, polling.jobs[1:2])
+    await asyncio.sleep(50)
+    assert polling.taken() == [(65, 1)]
+
+
+async def test_all_leave_in_an_outage() -> None:
+    """When no job is left, the outage is forgotten: a new job is polled at once."""
+    polling = Polling(3)
+    outage(polling, polling.jobs)
+    for job in polling.jobs:
+        del polling.queue._jobs[job.ref]
+        polling.queue.remove(job)
+    await asyncio.sleep(2)
+    polling.queue._jobs[polling.jobs[0].ref] = polling.jobs[0]
+    polling.queue.make_ready(polling.jobs[0])
+    assert polling.taken() == [(2, 0)]
+
+
+async def test_deadline_in_an_outage() -> None:
+    """A deadline's last poll goes out in an outage, and may find the server back."""
+    polling = Polling(20)
+    outage(polling, polling.jobs[:ENOUGH], delay=20)
+    polling.place(1, polling.jobs[ENOUGH:])
+    await asyncio.sleep(3)
+    assert polling.taken() == []
+    polling.queue.make_urgent(polling.jobs[15], clock())
+    assert polling.taken() == [(3, 15)]
+    polling.queue.outage.reached()
+    await asyncio.sleep(5)
+    assert sorted(number for _, number in polling.taken()) == [10, 11, 12, 13, 14, 16, 17, 18, 19]
+
+
+async def test_pause_in_an_outage() -> None:
+    """A pause asked for in an outage holds; jobs that are due in it are polled after it."""
+    polling = Polling(4)
+    outage(polling, polling.jobs, delay=2)
+    polling.queue.pause_until(clock() + 7, clock())
+    await asyncio.sleep(6.9)
+    assert polling.taken() == []
+    await asyncio.sleep(20)
+    assert sorted(number for _, number in polling.taken()) == [0, 1, 2, 3]
+
+
+async def test_release_takes_no_longer_than_10_s() -> None:
+    """After a long outage, what has waited goes out over 10 s, and does not wait as long again."""
+    polling = Polling(100)
+    outage(polling, polling.jobs[:ENOUGH], delay=1000)
+    for job in polling.jobs[ENOUGH:]:
+        polling.queue.make_ready(job)
+    await asyncio.sleep(500)
+    polling.queue.outage.reached()
+    await asyncio.sleep(11)
+    times = [at for at, _ in polling.taken()]
+    assert len(times) == 90
+    assert times[-1] - times[0] == pytest.approx(10, abs=0.2)
+    assert peak(times) <= 11
