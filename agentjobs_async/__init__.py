@@ -44,6 +44,7 @@ from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
 from agentjobs_async.telemetry import (
     CreateFailed,
+    CreateRetried,
     Event,
     Hook,
     JobChanged,
@@ -64,6 +65,7 @@ __all__ = [
     "CreateFailed",
     "CreateOutcome",
     "CreateOutcomeUnknownError",
+    "CreateRetried",
     "Event",
     "GetJob",
     "Hook",

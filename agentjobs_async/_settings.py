@@ -13,7 +13,14 @@ from agentjobs_async._validation import checked_flag, checked_id
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import JobStatus
 
-__all__ = ["checked_address", "checked_key", "checked_statuses", "default_project", "missing_settings"]
+__all__ = [
+    "checked_address",
+    "checked_key",
+    "checked_statuses",
+    "default_project",
+    "missing_settings",
+    "project_of_call",
+]
 
 T = TypeVar("T")
 
@@ -66,6 +73,19 @@ def default_project(value: str | None) -> str | None:
     if value is None and not os.environ.get(_PROJECT):
         return None
     return _setting(value, _PROJECT, lambda project: checked_id("project_id", project))
+
+
+def project_of_call(value: str | None, default: str | None) -> str:
+    """Return the project of one call: `value`, or the session's `default`.
+
+    Raises:
+        InvalidInputError: `value` is not a valid id, or both are `None`.
+    """
+    if value is not None:
+        return checked_id("project_id", value)
+    if default is None:
+        raise InvalidInputError(f"project_id is missing: pass it to the call or to the session, or set {_PROJECT}")
+    return default
 
 
 def checked_key(value: str | None) -> ApiKey | InvalidInputError:

@@ -17,6 +17,7 @@ __all__ = [
     "checked_flag",
     "checked_id",
     "checked_instance",
+    "checked_label",
     "checked_name",
     "checked_prompt",
     "checked_seconds",
@@ -89,6 +90,15 @@ def checked_bare_id(value: object) -> str:
             " JobRef(project_id, job_id) if it is an id"
         )
     return job_id
+
+
+def checked_label(value: object) -> str | None:
+    """Return `value`, the label of a job: a name as by `checked_name`, or `None`.
+
+    Raises:
+        InvalidInputError: `value` is anything else.
+    """
+    return None if value is None else checked_name("label", value)
 
 
 def checked_prompt(name: str, value: object) -> str:

@@ -127,6 +127,8 @@ class AgentJob:
         archived_at: When the job was archived, in UTC; `None` when it was not.
         raw: The document as a plain dict, with the key masked if the server echoed it. It is no part of a job's
             equality, repr and JSON.
+        label: The text that `create_job` was given to name this job in events, its own and those of waits for it.
+            `None` without one, and for every job that was read. It is no part of a job's equality, repr and JSON.
     """
 
     id: str
@@ -138,11 +140,17 @@ class AgentJob:
     created_at: datetime | None = None
     archived_at: datetime | None = None
     _raw: dict[str, Any] = field(factory=dict, repr=False, eq=False)  # private, so that encoders by field leave it out
+    _label: str | None = field(default=None, repr=False, eq=False)
 
     @property
     def raw(self) -> dict[str, Any]:
         """The document as a plain dict, with the key masked if the server echoed it."""
         return self._raw
+
+    @property
+    def label(self) -> str | None:
+        """The caller's name for the job; see above."""
+        return self._label
 
     @property
     def ref(self) -> JobRef:

@@ -22,11 +22,12 @@ from agentjobs_async._settings import (
     checked_statuses,
     default_project,
     missing_settings,
+    project_of_call,
 )
 from agentjobs_async._validation import (
     checked_bare_id,
     checked_flag,
-    checked_id,
+    checked_label,
     checked_prompt,
     checked_seconds,
     checked_timeout,
@@ -38,7 +39,6 @@ from agentjobs_async.telemetry import Hook
 
 __all__ = ["AgentJobsSession"]
 
-_MEBIBYTE: Final = 1_048_576
 _MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then will hardly do so
 _NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
 _CLOSED: Final = "the session was closed meanwhile"
@@ -98,7 +98,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         timeouts: HttpTimeouts | None = None,
         ssl: SSLContext | None = None,
         proxy: str | None = None,
-        max_document_bytes: int = _MEBIBYTE,
+        max_document_bytes: int = 1_048_576,
         allow_insecure: bool = False,
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
@@ -133,6 +133,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         timeout: float = _MAX_CREATE_SECONDS,  # noqa: ASYNC109 - public; asyncio.timeout can't tell "not sent" from "unknown"
         retry: bool = True,
         before_send: Callable[[], bool] | None = None,
+        label: str | None = None,
     ) -> AgentJob:
         """Start at most one agent, whatever the network does, and return its job.
 
@@ -148,6 +149,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             before_send: A plain function that is called when the connection is ready, right before the first byte of
                 the request leaves, again at each repetition. If it returns false or raises, nothing is sent, and
                 `NotSentError` with the reason `withheld` is raised. For callers whose right to send may have expired.
+            label: Your name for this job in events, such as `order-17`: 1 to 512 characters without control characters.
+                It is not sent. Waits that are given the returned job take it over.
 
         Raises:
             InvalidInputError: An argument is invalid; nothing was sent.
@@ -169,6 +172,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 retry=checked_flag("retry", retry),
                 max_retry_after=self._policy.max_retry_after,
                 before_send=before_send,
+                label=checked_label(label),
             )
             self._enter()
         except AgentJobsError as error:
@@ -211,6 +215,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         project_id: str | None = None,
         timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; it spans the create and the wait
         on_update: OnUpdate | None = None,
+        label: str | None = None,
     ) -> AgentJob:
         """Create a job and wait for it, within `timeout` seconds together; the create takes at most 120 s of them.
 
@@ -219,6 +224,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             project_id: As in `create_job`.
             timeout: Seconds, finite and above 0; `None` sets no limit to the wait.
             on_update: As in `wait_for_job`. Its first call, with the created job, is the time to store `job.ref`.
+            label: As in `create_job`.
 
         Raises:
             AgentJobsError: As by `create_job` and `wait_for_job`; `outcome` is `None` if the wait raised it.
@@ -229,7 +235,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         clock = asyncio.get_running_loop().time
         started = clock()
         job = await self.create_job(
-            prompt, project_id=project_id, timeout=min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
+            prompt,
+            project_id=project_id,
+            timeout=min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS),
+            label=label,
         )
         left = None if timeout is None else max(timeout - (clock() - started), 0.001)
         return await self.wait_for_job(job, timeout=left, on_update=on_update)
@@ -281,13 +290,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return loop
 
     def _project(self, given: str | None) -> str:
-        if given is not None:
-            return checked_id("project_id", given)
-        if self._project_id is None:
-            raise InvalidInputError(
-                "project_id is missing: pass it to the call or to the session, or set AGENTJOBS_PROJECT_ID"
-            )
-        return self._project_id
+        return project_of_call(given, self._project_id)
 
     def _job_or_ref(self, job: object) -> AgentJob | JobRef:
         if isinstance(job, KINDS):

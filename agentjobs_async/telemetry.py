@@ -7,11 +7,13 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from agentjobs_async.errors import CreateOutcome, WaitTimeoutError, describe
+from agentjobs_async._text import one_line
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, WaitTimeoutError, describe
 from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = [
     "CreateFailed",
+    "CreateRetried",
     "Event",
     "Hook",
     "JobChanged",
@@ -35,10 +37,35 @@ class JobCreated:
     Attributes:
         job: The new job.
         elapsed: Seconds from the call to the response, repetitions included.
+        tries: The number of requests that were begun, from 1.
+        label: The label that `create_job` was given; `None` without one.
     """
 
     job: AgentJob
     elapsed: float
+    tries: int = 1
+    label: str | None = None
+
+
+@frozen
+class CreateRetried:
+    """A create that started no agent is about to be repeated.
+
+    Attributes:
+        project_id: The project of the create.
+        error: Why the last try started no agent; its `outcome` is `NOT_SENT` or `REJECTED`.
+        tries: The number of requests that were begun so far, from 1.
+        delay: Seconds until the next try.
+        prompt_sha256: The SHA-256 of the prompt in UTF-8, as 64 hexadecimal digits.
+        label: The label that `create_job` was given; `None` without one.
+    """
+
+    project_id: str
+    error: AgentJobsError
+    tries: int
+    delay: float
+    prompt_sha256: str
+    label: str | None = None
 
 
 @frozen
@@ -49,11 +76,19 @@ class CreateFailed:
         project_id: The project of the create.
         outcome: How the create ended; never `CREATED`.
         error: The error that the caller gets; a `CancelledError` if the caller was cancelled.
+        elapsed: Seconds from the call to its end, repetitions included.
+        tries: The number of requests that were begun, from 1.
+        prompt_sha256: The SHA-256 of the prompt in UTF-8, as 64 hexadecimal digits: it names what was not created.
+        label: The label that `create_job` was given; `None` without one.
     """
 
     project_id: str
     outcome: CreateOutcome
     error: BaseException
+    elapsed: float = 0.0
+    tries: int = 1
+    prompt_sha256: str = ""
+    label: str | None = None
 
 
 @frozen
@@ -63,10 +98,14 @@ class JobPolled:
     Attributes:
         job: The job as this poll showed it.
         polls: The number of polls of this job so far, this one included.
+        elapsed: Seconds that this poll took, from the call of `get_job` or the request's start to its answer.
+        label: The label of the job, where a wait for it was given the `AgentJob` of `create_job`; else `None`.
     """
 
     job: AgentJob
     polls: int
+    elapsed: float = 0.0
+    label: str | None = None
 
 
 @frozen
@@ -77,10 +116,12 @@ class JobChanged:
         job: The job as this poll showed it.
         previous: The job as it was last known. Its `raw` is empty when the document had more than about 16 KiB of text:
             no more is kept between polls.
+        label: As in `JobPolled`.
     """
 
     job: AgentJob
     previous: AgentJob
+    label: str | None = None
 
 
 @frozen
@@ -91,18 +132,29 @@ class PollFailed:
         ref: The job.
         error: Why; a `CancelledError` if the poll was cancelled because no caller waited for the job any more.
         polls: The number of polls of this job so far, this one included.
+        elapsed: Seconds from the poll's start until it failed or was cut.
+        label: As in `JobPolled`.
     """
 
     ref: JobRef
     error: BaseException
     polls: int
+    elapsed: float = 0.0
+    label: str | None = None
 
 
 @frozen
 class WaitStarted:
-    """A wait for the job `ref` began. `WaitEnded` follows, in the same context: the one in which the wait began."""
+    """A wait began. `WaitEnded` follows, in the same context: the one in which the wait began.
+
+    Attributes:
+        ref: The job waited for.
+        label: The label of the `AgentJob` that the wait was given; `None` if it has none, or if a `JobRef` or an id was
+            given.
+    """
 
     ref: JobRef
+    label: str | None = None
 
 
 @frozen
@@ -116,6 +168,7 @@ class WaitEnded:
             with a job.
         polls: The number of polls that served this wait.
         elapsed: Seconds from the wait's start to its end.
+        label: As in `WaitStarted`.
     """
 
     ref: JobRef
@@ -123,9 +176,10 @@ class WaitEnded:
     error: BaseException | None
     polls: int
     elapsed: float
+    label: str | None = None
 
 
-Event = JobCreated | CreateFailed | JobPolled | JobChanged | PollFailed | WaitStarted | WaitEnded
+Event = JobCreated | CreateRetried | CreateFailed | JobPolled | JobChanged | PollFailed | WaitStarted | WaitEnded
 """The argument of a hook."""
 
 
@@ -147,14 +201,32 @@ class Hook(Protocol):
 class LoggingHook:
     """A hook that logs to the logger `agentjobs_async`.
 
-    Polls and starts of waits are logged at DEBUG, also failed polls; created jobs, changes, and waits that ended with a
-    job, a timeout or a cancellation at INFO; failed creates and other ends of waits at WARNING.
+    Polls and starts of waits are logged at DEBUG, also failed polls; created jobs, repeated creates, changes, and waits
+    that ended with a job, a timeout or a cancellation at INFO; failed creates and other ends of waits at WARNING.
+
+    Each record has four more attributes, for formatters that write JSON: `event`, the name of the event's class;
+    `project`, the project id; `job`, the token of the job, `None` for a create without one; and `label`, the label of
+    the job, `None` without one. A formatter that writes them must not be used for records of other loggers.
     """
 
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
         level, text = _as_log(event)
-        logger.log(level, "%s", text)
+        label = "" if event.label is None else f" [{one_line(event.label)}]"
+        logger.log(level, "%s%s", text, label, extra=_as_extra(event))
+
+
+def _as_extra(event: Event) -> dict[str, str | None]:
+    """Return the attributes of an event's log record: printable text only."""
+    match event:
+        case CreateRetried() | CreateFailed():
+            project, job = event.project_id, None
+        case PollFailed(ref) | WaitStarted(ref) | WaitEnded(ref):
+            project, job = ref.project_id, ref.to_token()
+        case JobCreated(found) | JobPolled(found) | JobChanged(found):
+            project, job = found.project_id, found.shown_name
+    label = None if event.label is None else one_line(event.label)
+    return {"event": type(event).__name__, "project": one_line(project), "job": job, "label": label}
 
 
 def _as_log(event: Event) -> tuple[int, str]:
@@ -162,6 +234,10 @@ def _as_log(event: Event) -> tuple[int, str]:
     match event:
         case JobCreated(job, elapsed):
             level, text = logging.INFO, f"created {job.shown_name} in {elapsed:.3f} s"
+        case CreateRetried(project_id, error, tries, delay):
+            level = logging.INFO
+            where = quote(project_id, safe="")
+            text = f"create in {where} is tried again in {delay:.1f} s, after try {tries}: {describe(error)}"
         case CreateFailed(project_id, outcome, error):
             level = logging.WARNING
             text = f"create in {quote(project_id, safe='')} ended as {outcome}: {describe(error)}"

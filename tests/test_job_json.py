@@ -206,7 +206,7 @@ async def test_openapi(make: Callable[[], Any], page: str) -> None:
         described = (await web.get(page)).json()
     schema = described["paths"]["/job"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/AgentJob"}
-    assert set(described["components"]["schemas"]["AgentJob"]["properties"]) - {"_raw"} == set(DOCUMENT)
+    assert set(described["components"]["schemas"]["AgentJob"]["properties"]) - {"_raw", "_label"} == set(DOCUMENT)
 
 
 async def test_fastapi_requests() -> None:

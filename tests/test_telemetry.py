@@ -11,6 +11,7 @@ from agentjobs_async.errors import CreateOutcome, NotSentError, TransportError, 
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import (
     CreateFailed,
+    CreateRetried,
     Event,
     JobChanged,
     JobCreated,
@@ -37,6 +38,11 @@ LOGGED: list[tuple[Event, int, str]] = [
         CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError()),
         logging.WARNING,
         "create in docs ended as unknown: CancelledError: CancelledError",
+    ),
+    (
+        CreateRetried("docs", NotSentError("nothing was sent: refused"), 2, 0.25, "ab12", "order 17"),
+        logging.INFO,
+        "create in docs is tried again in 0.2 s, after try 2: nothing was sent: refused [order 17]",
     ),
     (JobPolled(JOB, 3), logging.DEBUG, "poll 3 of docs/job%201: active"),
     (JobChanged(DONE, JOB), logging.INFO, "docs/job%201 went from active to completed"),
@@ -95,3 +101,34 @@ def test_events_are_frozen(event: Event) -> None:
     """An event is a frozen record: no hook can change what the next one sees."""
     with pytest.raises(FrozenInstanceError):
         setattr(event, fields(type(event))[0].name, None)
+
+
+EXTRAS = [
+    (CreateRetried("docs", NotSentError("refused"), 1, 0.1, "ab12", "order-17"), None),
+    (CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError(), label="order-17"), None),
+    (JobCreated(JOB, 0.25, label="order-17"), "docs/job%201"),
+    (JobPolled(JOB, 3, label="order-17"), "docs/job%201"),
+    (JobChanged(DONE, JOB, "order-17"), "docs/job%201"),
+    (PollFailed(REF, TransportError("reset"), 4, label="order-17"), "docs/job%201"),
+    (WaitStarted(REF, "order-17"), "docs/job%201"),
+    (WaitEnded(REF, DONE, None, 5, 61.3, "order-17"), "docs/job%201"),
+]
+
+
+@pytest.mark.parametrize(("event", "job"), EXTRAS, ids=lambda value: type(value).__name__)
+def test_attributes_of_records(event: Event, job: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Each record has the event, the project, the job's token and the label, for logs in JSON."""
+    with caplog.at_level(logging.DEBUG, "agentjobs_async"):
+        LoggingHook()(event)
+    attributes = vars(caplog.records[0])
+    named = [attributes[name] for name in ("event", "project", "job", "label")]
+    assert named == [type(event).__name__, "docs", job, "order-17"]
+    assert caplog.text.endswith(" [order-17]\n")
+
+
+def test_no_control_characters_in_records(caplog: pytest.LogCaptureFixture) -> None:
+    """What a record says of a job made by hand, or of a label, is printable."""
+    with caplog.at_level(logging.INFO, "agentjobs_async"):
+        LoggingHook()(JobCreated(AgentJob("j\x1b", "p\n", "active"), 0.25, label="\u202e"))
+    attributes = vars(caplog.records[0])
+    assert [attributes[name] for name in ("project", "job", "label")] == [r"p\n", "p%0A/j%1B", r"\u202e"]

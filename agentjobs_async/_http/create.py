@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 import tenacity
-from attrs import frozen
+from attrs import evolve, frozen
 from yarl import URL
 
 from agentjobs_async._cancel_scope import CancelScope
@@ -24,7 +24,7 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import CreateFailed, JobCreated, logger
+from agentjobs_async.telemetry import CreateFailed, CreateRetried, JobCreated, logger
 
 __all__ = ["Create", "CreateRequest", "create_attempts", "may_repeat"]
 
@@ -43,6 +43,7 @@ class CreateRequest:
         retry: Whether a create that started nothing is repeated.
         max_retry_after: The longest Retry-After, in seconds, that a repetition waits for.
         before_send: Called right before the first byte of each try; returns whether it may be sent. `None` always may.
+        label: The caller's name for the job, for its events; `None` for none.
     """
 
     project_id: str
@@ -51,6 +52,12 @@ class CreateRequest:
     retry: bool
     max_retry_after: float
     before_send: Callable[[], bool] | None = None
+    label: str | None = None
+
+    @property
+    def prompt_sha256(self) -> str:
+        """The SHA-256 of the prompt in UTF-8, as hexadecimal digits: it names the create where the prompt must not."""
+        return sha256(self.prompt.encode()).hexdigest()
 
 
 class Create:
@@ -69,17 +76,17 @@ class Create:
         self._decode = partial(decoder.create, project_id=request.project_id)
         self._hooks = hooks
         self._progress = Progress(self._decode, request.before_send)
+        self._clock = asyncio.get_running_loop().time
+        self._started = 0.0
 
     async def run(self, group: set[CancelScope]) -> Result:
         """Return the job, or the error with its outcome. Until then its scope is in `group`."""
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        deadline = started + self._request.timeout
-        scope = CancelScope(deadline, group)
+        self._started = self._clock()
+        scope = CancelScope(self._started + self._request.timeout, group)
         result: Result | None = None
         try:
             with scope:
-                result = await self._run_tries(clock, deadline)
+                result = await self._run_tries(self._started + self._request.timeout)
         except asyncio.CancelledError as error:
             self._report(self._progress.outcome, error)
             raise
@@ -87,17 +94,20 @@ class Create:
             result = self._interrupted(scope)
         if isinstance(result, AgentJobsError):
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
-        elif self._hooks:
-            self._hooks.emit(JobCreated(result, clock() - started))
-        return result
+            return result
+        job = result if self._request.label is None else evolve(result, label=self._request.label)
+        if self._hooks:
+            elapsed = self._clock() - self._started
+            self._hooks.emit(JobCreated(job, elapsed, self._progress.tries, job.label))
+        return job
 
-    async def _run_tries(self, clock: Callable[[], float], deadline: float) -> Result:
+    async def _run_tries(self, deadline: float) -> Result:
         """Return the result of the last try. Most creates need one: an engine of repetitions costs more than it."""
         limit = self._request.max_retry_after
         result = await self._try()
         if not self._request.retry or not may_repeat(result, limit):
             return result
-        async for attempt in create_attempts(clock, deadline, limit):
+        async for attempt in create_attempts(self._clock, deadline, limit, self._report_retry):
             # Without `with attempt`, which would swallow a cancellation.
             if attempt.retry_state.attempt_number > 1:  # the first one was made above
                 result = await self._try()
@@ -132,11 +142,23 @@ class Create:
         return CreateOutcomeUnknownError(detail, "request" if status is None else "response", status)
 
     def _report(self, outcome: CreateOutcome, error: BaseException) -> None:
+        request = self._request
         if outcome is CreateOutcome.UNKNOWN:
-            digits = sha256(self._request.prompt.encode()).hexdigest()[:_SHOWN_DIGITS]
+            digits = request.prompt_sha256[:_SHOWN_DIGITS]
             logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, error)
         if self._hooks:
-            self._hooks.emit(CreateFailed(self._request.project_id, outcome, error))
+            elapsed, tries = self._clock() - self._started, self._progress.tries
+            self._hooks.emit(
+                CreateFailed(request.project_id, outcome, error, elapsed, tries, request.prompt_sha256, request.label)
+            )
+
+    def _report_retry(self, state: tenacity.RetryCallState) -> None:
+        request, error = self._request, self._progress.refusal
+        if self._hooks and error is not None:
+            tries, delay = self._progress.tries, state.upcoming_sleep
+            self._hooks.emit(
+                CreateRetried(request.project_id, error, tries, delay, request.prompt_sha256, request.label)
+            )
 
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
@@ -156,18 +178,25 @@ def may_repeat(result: object, max_retry_after: float) -> bool:
     return isinstance(result, NotSentError) and result.reason not in _LASTING_REASONS
 
 
-def create_attempts(clock: Callable[[], float], deadline: float, max_retry_after: float) -> tenacity.AsyncRetrying:
+def create_attempts(
+    clock: Callable[[], float],
+    deadline: float,
+    max_retry_after: float,
+    before_sleep: Callable[[tenacity.RetryCallState], None] | None = None,
+) -> tenacity.AsyncRetrying:
     """Return an engine of attempts, which ends when a result may not be repeated, or not before `deadline`.
 
     Args:
         clock: Returns the loop time.
         deadline: Loop time before which the next attempt must start.
         max_retry_after: As in `may_repeat`.
+        before_sleep: Called before each pause, whose seconds are the `upcoming_sleep` of its argument.
     """
     return tenacity.AsyncRetrying(
         wait=lambda state: max(_retry_after(_result(state)), _BACKOFF(state)),
         retry=tenacity.retry_if_result(lambda result: may_repeat(result, max_retry_after)),
         stop=lambda state: clock() + state.upcoming_sleep >= deadline,
+        before_sleep=before_sleep,
         retry_error_callback=_result,
     )
 

@@ -60,20 +60,23 @@ class Answers:
         """Drop a job that is polled no more."""
         self._notified.discard(tracked)
 
-    def take(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
-        """Act on an answer. An exception on the way, say of a wait strategy, ends only the waits of this job."""
+    def take(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
+        """Act on the answer that came at the loop time `now` to a poll that began at `began`.
+
+        An exception on the way, say of a wait strategy, ends only the waits of this job.
+        """
         try:
             self._counters.count_poll(now)
             if isinstance(answer, BaseException):
-                self._on_error(tracked, answer)
+                self._on_error(tracked, answer, now - began)
             else:
-                self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now)
+                self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now, began)
             if tracked.waiters is not None:  # else the last waiter left in its own callback
                 self._act(tracked, answer, now)
         except Exception as error:  # noqa: BLE001 - see above
             self._finish(tracked, error)
 
-    def _on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
+    def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
         self._queue.answered(now)
         previous, tracked.job = tracked.job, snapshot(job)
         if tracked.trouble is not None:
@@ -84,20 +87,20 @@ class Answers:
         if type(job.status) is not JobStatus:
             self._warnings.check(job)
         if self._hooks:
-            self._hooks.emit_apart(JobPolled(job, tracked.polls))
+            self._hooks.emit_apart(JobPolled(job, tracked.polls, now - began, tracked.label))
             if previous is not None and previous != job:
-                self._hooks.emit_apart(JobChanged(job, previous))
+                self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
         if tracked.waiters is not None:
             tracked.notify_all(job)
 
-    def _on_error(self, tracked: Tracked, error: BaseException) -> None:
+    def _on_error(self, tracked: Tracked, error: BaseException, elapsed: float) -> None:
         self._counters.errors += 1
         if isinstance(error, Exception):
             tracked.in_trouble().error = error
         if not isinstance(error, NotSentError):
             self._queue.outage.reached()
         if self._hooks:
-            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls))
+            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls, elapsed, tracked.label))
 
     def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):

@@ -63,8 +63,8 @@ class Scheduler:
         )
         self._deadlines = Deadlines(loop, self._on_near, self._on_over)
         self._closed = False
-        self._contexts: dict[Watch, Context] = {}
-        """The context in which each wait began; empty without hooks."""
+        self._started: dict[Watch, tuple[Context, str | None]] = {}
+        """The context in which each wait began, and its label; empty without hooks."""
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
@@ -73,19 +73,21 @@ class Scheduler:
     def attach(self, waiter: Watch, target: AgentJob | JobRef) -> None:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
         job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
+        label = None if job is None else job.label
         if self._hooks:
-            self._emit_start(waiter, ref)
+            self._emit_start(waiter, ref, label)
         if job is not None and job.is_terminal:
             waiter.on_job(job)
             waiter.on_end(job)
             if self._hooks:
-                self._emit_end(waiter, WaitEnded(ref, job, None, 0, 0.0))
+                self._emit_end(waiter, ref, job, 0, 0.0)
             return
         now = waiter.started
         tracked = self._jobs.get(ref)
         if tracked is None:
             tracked = self._track(ref, job, now)
         tracked.join(waiter)
+        tracked.label = tracked.label or label  # polls serve all waits: they bear the first label that one of them has
         # The first wait of a job queues its first poll. For a later wait the job was polled before and its next poll is
         # placed (`polls`), its first poll is queued already (`bucket`), or that poll is in flight (`worker`).
         if tracked.polls == 0 and tracked.bucket == Tracked.NOWHERE and tracked.worker is None:
@@ -95,12 +97,15 @@ class Scheduler:
         if known is not None:
             waiter.on_job(known)  # last: the caller's callback may end this wait, or begin others
 
-    def _emit_start(self, waiter: Watch, ref: JobRef) -> None:
-        context = self._contexts[waiter] = copy_context()
-        self._hooks.emit_in(context, WaitStarted(ref))
+    def _emit_start(self, waiter: Watch, ref: JobRef, label: str | None) -> None:
+        context = copy_context()
+        self._started[waiter] = context, label
+        self._hooks.emit_in(context, WaitStarted(ref, label))
 
-    def _emit_end(self, waiter: Watch, event: WaitEnded) -> None:
-        self._hooks.emit_in(self._contexts.pop(waiter), event)
+    def _emit_end(self, waiter: Watch, ref: JobRef, result: Result, polls: int, elapsed: float) -> None:
+        context, label = self._started.pop(waiter)
+        job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
+        self._hooks.emit_in(context, WaitEnded(ref, job, error, polls, elapsed, label))
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
@@ -129,10 +134,8 @@ class Scheduler:
         if isinstance(result, Exception):
             with_ref(result, tracked.ref)
         if self._hooks:
-            job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-            polls = tracked.polls - waiter.polls_before
-            elapsed = self.loop.time() - waiter.started
-            self._emit_end(waiter, WaitEnded(tracked.ref, job, error, polls, elapsed))
+            polls, elapsed = tracked.polls - waiter.polls_before, self.loop.time() - waiter.started
+            self._emit_end(waiter, tracked.ref, result, polls, elapsed)
 
     def _leave(self, watch: Watch) -> None:
         self.detach(watch, asyncio.CancelledError())
@@ -159,8 +162,9 @@ class Scheduler:
     def _abandon(self, tracked: Tracked, result: Result) -> None:
         """Cut the poll in flight: the last wait for it ends with `result`."""
         cut = result if isinstance(result, asyncio.CancelledError) else TransportError(CUT)
-        if self._hooks:
-            self._hooks.emit_apart(PollFailed(tracked.ref, cut, tracked.polls))
+        if self._hooks and tracked.worker is not None:
+            elapsed = self.loop.time() - tracked.worker.began
+            self._hooks.emit_apart(PollFailed(tracked.ref, cut, tracked.polls, elapsed, tracked.label))
         self._workers.cut(tracked)
         self._dispatch()
 

@@ -36,6 +36,7 @@ class Tracked:
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         job: The job as the last good answer showed it.
+        label: The first label that one of its waits came with, for events; `None` without one.
         seen: Loop time of that answer; before the first, of the start of the oldest wait.
         shown: The number of the poll that it answered; 0 before the first.
         seen_second: The second in which it was last seen, for the counters.
@@ -63,6 +64,7 @@ class Tracked:
     __slots__ = (
         "bucket",
         "job",
+        "label",
         "not_before",
         "polls",
         "ref",
@@ -78,6 +80,7 @@ class Tracked:
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, seen_second: int) -> None:
         self.ref = ref
         self.job = job
+        self.label: str | None = None
         self.seen_second = seen_second
         self.trouble: Trouble | None = None
         self.waiters: Any = None

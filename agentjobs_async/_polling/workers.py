@@ -31,7 +31,8 @@ class Workers:
 
     Args:
         slots: How many polls may be in flight.
-        on_answer: Called with the job that was polled, the answer (or what the poll raised), and the loop time.
+        on_answer: Called with the job that was polled, the answer (or what the poll raised), the loop time, and
+            the loop time at which the poll began.
         on_left: Called with the ref of a job when its cut poll has ended.
         longest: Seconds that a poll may hang at most while others wait, however often polls of its job were cut.
     """
@@ -43,7 +44,7 @@ class Workers:
         queue: PollQueue,
         slots: int,
         *,
-        on_answer: Callable[[Tracked, Answer | BaseException, float], None],
+        on_answer: Callable[[Tracked, Answer | BaseException, float, float], None],
         on_left: Callable[[JobRef], None],
         longest: float,
     ) -> None:
@@ -134,7 +135,7 @@ class Workers:
             self.cut(tracked)
             tracked.in_trouble().patience_seconds = min(2 * patience, self._longest)
             self._answers += 1
-            self._on_answer(tracked, TransportError(_HANGS), now)
+            self._on_answer(tracked, TransportError(_HANGS), now, worker.began)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
         """Record whether `worker` polls a slow job from here on."""
@@ -182,7 +183,7 @@ class Workers:
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation
             now = self._release(worker, tracked)
-            self._on_answer(tracked, answer, now)
+            self._on_answer(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return

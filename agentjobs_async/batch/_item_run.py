@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from attrs import define, field, frozen
 
@@ -211,7 +211,7 @@ class ItemRun:
                 project_id=self._project(),
                 timeout=min(max(self._left(), _LEAST_TIME), _LONGEST_CREATE),
                 retry=False,  # here a 429, or a dead network, holds creates back
-                **({} if self.lease is None else {"before_send": self.lease.holds}),
+                **(dict[str, Any]() if self.lease is None else {"before_send": self.lease.holds}),
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
             if not _is_held_off(error):  # the service's own wish costs the item none of its time

@@ -5,7 +5,7 @@ import errno
 import json
 import ssl
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
@@ -24,7 +24,9 @@ from agentjobs_async import (
     CreateFailed,
     CreateOutcome,
     CreateOutcomeUnknownError,
+    CreateRetried,
     HttpTimeouts,
+    InvalidInputError,
     JobCreated,
     NotFoundError,
     NotSentError,
@@ -44,6 +46,10 @@ HEAD = b"HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n{"
 
 def clock() -> float:
     return asyncio.get_running_loop().time()
+
+
+def failures(events: Sequence[object]) -> list[tuple[str, CreateOutcome, BaseException]]:
+    return [(event.project_id, event.outcome, event.error) for event in events if isinstance(event, CreateFailed)]
 
 
 def silent_tls(server: Scripted) -> str:
@@ -88,7 +94,7 @@ async def test_unknown(first: Reply, phase: str, status: int | None) -> None:
         assert clock() - began < 20.1
     assert len(server.requests) == 1
     assert (caught.value.outcome, caught.value.phase, caught.value.status) == (CreateOutcome.UNKNOWN, phase, status)
-    assert events == [CreateFailed("docs", CreateOutcome.UNKNOWN, caught.value)]
+    assert failures(events) == [("docs", CreateOutcome.UNKNOWN, caught.value)]
 
 
 @pytest.mark.looptime
@@ -139,7 +145,7 @@ async def test_rejected(status: int, kind: type[RejectedError]) -> None:
     assert type(caught.value) is kind
     assert (caught.value.outcome, caught.value.status) == (CreateOutcome.REJECTED, status)
     assert len(server.requests) == 1
-    assert events == [CreateFailed("docs", CreateOutcome.REJECTED, caught.value)]
+    assert failures(events) == [("docs", CreateOutcome.REJECTED, caught.value)]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -166,10 +172,11 @@ async def test_refused_until_it_comes_up() -> None:
         async with Scripted(CREATED, sock=sock) as server:
             created = await creating
     assert len(server.requests) == 1
-    (event,) = events
+    *retried, event = events
     assert isinstance(event, JobCreated)
     assert event.job is created
     assert 30 <= event.elapsed <= 41
+    assert [one.tries for one in retried if isinstance(one, CreateRetried)] == [*range(1, event.tries)]
 
 
 @pytest.mark.looptime
@@ -183,7 +190,7 @@ async def test_refused_for_ever() -> None:
                 await session.create_job("Fix it", timeout=60)
             assert 40 < clock() - began <= 60
     assert (caught.value.outcome, caught.value.reason) == (CreateOutcome.NOT_SENT, "refused")
-    assert events == [CreateFailed("docs", CreateOutcome.NOT_SENT, caught.value)]
+    assert failures(events) == [("docs", CreateOutcome.NOT_SENT, caught.value)]
 
 
 async def test_without_retry() -> None:
@@ -389,7 +396,8 @@ async def test_cancelled(
             assert clock() == began
             await asyncio.sleep(60)
     assert len(server.requests) == sent
-    assert [(event.outcome, type(event.error)) for event in events] == [(outcome, asyncio.CancelledError)]
+    (event,) = failures(events)
+    assert (event[1], type(event[2])) == (outcome, asyncio.CancelledError)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -415,7 +423,7 @@ async def test_session_closed_meanwhile(
     assert len(server.requests) == sent
     assert caught.value.outcome is outcome
     assert type(caught.value) is (CreateOutcomeUnknownError if outcome is CreateOutcome.UNKNOWN else SessionClosedError)
-    assert events == [CreateFailed("docs", outcome, caught.value)]
+    assert failures(events) == [("docs", outcome, caught.value)]
 
 
 @pytest.mark.parametrize(
@@ -539,3 +547,46 @@ async def test_before_send_is_called_in_time() -> None:
         await session.create_job("x", before_send=before_send)
         assert [len(calls), len(server.requests)] == [2, 2]
         assert [requests for _, requests in calls] == [0, 1]
+
+
+@pytest.mark.looptime
+async def test_events_of_a_repeated_create() -> None:
+    """Each repetition is told before its pause, with why and for how long; the end says how many tries it took."""
+    events: list[Any] = []
+    async with (
+        Scripted(PATIENT, PATIENT, reply(400)) as server,
+        server.session(hooks=[events.append]) as session,
+    ):
+        with pytest.raises(RejectedError) as caught:
+            await session.create_job("Fix it", label="order-17")
+    named = {"project_id": "docs", "prompt_sha256": sha256(b"Fix it").hexdigest(), "label": "order-17"}
+    first, second, failed = events
+    for tries, event in enumerate((first, second), 1):
+        assert event == CreateRetried(**named, error=event.error, tries=tries, delay=5.0)
+        assert (type(event.error), event.error.outcome) == (RateLimitedError, CreateOutcome.REJECTED)
+    outcome = CreateOutcome.REJECTED
+    assert failed == CreateFailed(**named, outcome=outcome, error=caught.value, elapsed=failed.elapsed, tries=3)
+    assert failed.elapsed == pytest.approx(10, abs=0.1)
+    assert "Fix it" not in repr(events)
+
+
+async def test_label_of_a_job() -> None:
+    """A created job bears the label of its create, which is not sent; one without a label has none."""
+    events: list[JobCreated] = []
+    async with Scripted(CREATED) as server, server.session(hooks=[events.append]) as session:
+        labelled = await session.create_job("Fix it", label="order-17")
+        bare = await session.create_job("Fix it")
+    assert (labelled.label, bare.label) == ("order-17", None)
+    assert labelled == bare
+    assert [(event.job.label, event.label) for event in events] == [("order-17", "order-17"), (None, None)]
+    assert [event.tries for event in events] == [1, 1]
+    assert "order-17" not in repr(server.requests)
+
+
+@pytest.mark.parametrize("label", ["", "two\nlines", "x" * 513, 17])
+async def test_no_label(label: Any) -> None:
+    """A label that is no short line of text is refused before anything is sent."""
+    async with Scripted(CREATED) as server, server.session() as session:
+        with pytest.raises(InvalidInputError, match=r"^label must") as caught:
+            await session.create_job("Fix it", label=label)
+    assert (caught.value.outcome, server.requests) == (CreateOutcome.NOT_SENT, [])

@@ -151,7 +151,7 @@ class History:
         workers = scheduler._workers
         held: list[Sized] = [
             scheduler._jobs,
-            scheduler._contexts,
+            scheduler._started,
             scheduler._answers._notified,
             workers._workers,
             workers._leaving,

@@ -17,6 +17,7 @@ from agentjobs_async import (
     CreateFailed,
     CreateOutcome,
     CreateOutcomeUnknownError,
+    CreateRetried,
     Event,
     GetJob,
     Hook,
@@ -210,6 +211,9 @@ def on_event(event: Event) -> None:
     match event:
         case JobCreated(job, elapsed):
             assert_type((job, elapsed), tuple[AgentJob, float])
+        case CreateRetried(project_id, error, tries, delay):
+            assert_type((project_id, error), tuple[str, AgentJobsError])
+            assert_type((tries, delay, event.label), tuple[int, float, str | None])
         case CreateFailed(project_id, outcome, error):
             assert_type((project_id, outcome, error), tuple[str, CreateOutcome, BaseException])
         case JobPolled(job, polls):

@@ -1,0 +1,63 @@
+"""What an answer to a poll does, seen by the hooks."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from agentjobs_async import (
+    AgentJob,
+    JobChanged,
+    JobPolled,
+    JobRef,
+    JobTracker,
+    PollFailed,
+    WaitEnded,
+    WaitStarted,
+)
+from tests.polled import Polled, every
+
+pytestmark = pytest.mark.looptime
+
+REF: Final = JobRef("docs", "job_1")
+ACTIVE: Final = AgentJob("job_1", "docs", "active")
+
+
+async def test_events_say_how_long_polls_took() -> None:
+    """A poll's event says how long the poll took: one that showed the job, one that failed, one that was cut."""
+    events: list[Any] = []
+    answers: list[Any] = [(2.0, ACTIVE), (3.0, OSError("reset")), (100.0, ACTIVE)]
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        seconds, answer = answers.pop(0)
+        await asyncio.sleep(seconds)
+        if isinstance(answer, OSError):
+            raise answer
+        assert isinstance(answer, AgentJob)
+        return answer
+
+    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(2 + 1 + 3 + 1 + 4)
+        wait.cancel()
+        await asyncio.sleep(0)
+    polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
+    assert [type(event) for event in polled] == [JobPolled, PollFailed, PollFailed]
+    assert [event.elapsed for event in polled] == pytest.approx([2, 3, 4], abs=0.1)
+
+
+async def test_labels_of_waits() -> None:
+    """A wait takes the label of the job that it is given; polls, which serve all waits, the first one."""
+    events: list[Any] = []
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
+        waits = [tracker.watch(job) for job in (REF, evolve(ACTIVE, label="a"), evolve(ACTIVE, label="b"))]
+        await asyncio.gather(*waits)
+        await tracker.wait_for_job(evolve(ACTIVE, status="completed", label="c"))
+        await tracker.wait_for_job(REF)
+    labels = [(type(event), event.label) for event in events]
+    starts = [label for kind, label in labels if kind is WaitStarted]
+    assert starts == [label for kind, label in labels if kind is WaitEnded] == [None, "a", "b", "c", None]
+    polled = [label for kind, label in labels if kind in {JobPolled, JobChanged}]
+    assert polled == ["a", "a", "a", None]
