@@ -1,12 +1,21 @@
 import pytest
 
-from agentjobs_async.testing import Emulator
+from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
 
 
 async def test_emulator_sample() -> None:
     """The first sample passes as a test."""
     assert await run_page("testing")["test_my_bot"]() is None
+
+
+def test_application_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample of an application that makes its own session passes, in a test that is not async."""
+    with Emulator.in_thread(script=JobScript(duration=0)) as emulator:
+        for name, value in emulator.environment("docs").items():
+            monkeypatch.setenv(name, value)
+        run_page("testing")["test_my_application"](emulator)
+    assert emulator.agents_started["Fix the broken links"] == 1
 
 
 @pytest.mark.looptime
