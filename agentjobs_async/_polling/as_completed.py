@@ -33,8 +33,8 @@ class WaitResult:
 
     Attributes:
         ref: The job that was waited for.
-        job: The job that ended; `None` with an error.
-        error: What the wait would have raised; `None` with a job.
+        job: The ended job; `None` if the wait ended with an error.
+        error: What `wait_for_job` would have raised; `None` if the wait ended with a job.
     """
 
     ref: JobRef
@@ -45,7 +45,8 @@ class WaitResult:
         """Return the job.
 
         Raises:
-            BaseException: `error`, where there is one.
+            BaseException: `error`, if the wait ended with one.
+            LookupError: The result was made by hand, with neither a job nor an error.
         """
         if self.job is None:
             raise self.error or LookupError("a WaitResult with neither a job nor an error")
