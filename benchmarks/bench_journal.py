@@ -97,7 +97,7 @@ async def prepare(path: Path, count: int) -> None:
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
-        async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
+        async with database.backend.engine.begin() as connection:
             await connection.exec_driver_sql(
                 "UPDATE agentjobs_entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"
                 " job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0",

@@ -158,7 +158,7 @@ async def created(place: str, count: int, *, handed_out: bool) -> None:
     async with Journal.open(place) as journal:
         await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
-        async with database._engine.begin() as connection:  # noqa: SLF001 - only to prepare
+        async with database.backend.engine.begin() as connection:
             await connection.exec_driver_sql(
                 "UPDATE agentjobs_entries SET state = 'created', job_id = 'job_' || number, project_id = 'docs'"
             )

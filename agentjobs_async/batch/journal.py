@@ -3,8 +3,7 @@
 import asyncio
 import json
 import os
-import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
@@ -16,16 +15,9 @@ from agentjobs_async._validation import checked_bare_id, checked_span
 from agentjobs_async.batch._planning import Planner, check
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import ServerAddress, server_address
-from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow, Rows
-from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import file_backend, table_statements
-from agentjobs_async.batch._store.sqlite_file import check as check_file
-from agentjobs_async.batch._store.sqlite_file import check_kind, make
-from agentjobs_async.batch._store.writer import Database, until_done
 from agentjobs_async.batch.items import BatchItem, Refusals
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import RETRIED, State
@@ -51,23 +43,10 @@ class Journal:
         name: The file's path, or the host and the name of the database.
     """
 
-    def __init__(
-        self,
-        place: Path | ServerAddress,
-        *,
-        read_only: bool,
-        clock: Callable[[], float] | None,
-        owner_timeout: float,
-    ) -> None:
-        self._place = place
-        self._interrupted: tuple[str, ...] = ()
+    def __init__(self, opened: Opened, *, read_only: bool, owner_timeout: float) -> None:
+        self._opened = opened
         self._read_only = read_only
-        self._clock = clock
         self._owner_timeout = owner_timeout
-        self._owned: FileLock | None = None
-        self._presence: Heartbeat | None = None
-        self._database: Database | None = None
-        self._open_entries: Entries | None = None
 
     @classmethod
     def open(
@@ -99,7 +78,12 @@ class Journal:
         checked_span("owner_timeout", owner_timeout)
         text = os.fspath(place)
         at = server_address(text) or Path(text)
-        return cls(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
+        opened = Opened(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
+        return cls(opened, read_only=read_only, owner_timeout=owner_timeout)
+
+    @property
+    def _place(self) -> Path | ServerAddress:
+        return self._opened.place
 
     @property
     def name(self) -> str:
@@ -114,7 +98,7 @@ class Journal:
     @property
     def is_in_place(self) -> bool:
         """Whether `address` leads to what is open here: a file may have been moved, removed or replaced meanwhile."""
-        return self._owned is None or (isinstance(self._place, Path) and self._owned.holds(self._place))
+        return self._opened.lock is None or (isinstance(self._place, Path) and self._opened.lock.holds(self._place))
 
     @property
     def is_shared(self) -> bool:
@@ -137,10 +121,10 @@ class Journal:
         return server.connect_arguments(self._place)
 
     async def __aenter__(self) -> Self:
-        if self._database is not None:
+        if self._opened.database is not None:
             raise InvalidInputError("the journal is open already")
         try:
-            await _finished(self._open(), self._give_up)
+            await self._opened.open()
         except BaseException:
             await self.aclose()
             raise
@@ -150,7 +134,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._leave(_CANCELLED_SECONDS if cancelled else _CLOSING_SECONDS)
+        await self._opened.close(_CANCELLED_SECONDS if cancelled else _CLOSING_SECONDS)
 
     async def aclose(self) -> None:
         """Finish what is being written, and release the file. Idempotent.
@@ -162,20 +146,7 @@ class Journal:
         Raises:
             SessionClosedError: It belongs to another event loop, or to the process that forked this one.
         """
-        await self._leave(_CLOSING_SECONDS)
-
-    async def _leave(self, patience: float) -> None:
-        if self._database is not None:
-            self._database.enter()
-        database, self._database, self._open_entries = self._database, None, None
-        owned, self._owned = self._owned, None
-        presence, self._presence = self._presence, None
-        try:
-            if database is not None:
-                await _finished(_closed(database, presence, patience), lambda: _give_up(database, presence))
-        finally:
-            if owned is not None:
-                owned.release()
+        await self._opened.close(_CLOSING_SECONDS)
 
     @property
     def read_only(self) -> bool:
@@ -184,9 +155,9 @@ class Journal:
 
     @property
     def _entries(self) -> Entries:
-        if self._open_entries is None:
+        if self._opened.entries is None:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
-        return self._open_entries
+        return self._opened.entries
 
     async def add(self, items: Iterable[BatchItem]) -> Refusals:
         """Plan items, so that a later run needs none; one that is there already stays as it is.
@@ -298,98 +269,13 @@ class Journal:
 
     def take_interrupted(self) -> tuple[str, ...]:
         """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
-        taken, self._interrupted = self._interrupted, ()
-        if self._presence is not None:
-            taken, self._presence.orphans = (*taken, *self._presence.orphans), []
-        return taken
-
-    async def _open(self) -> None:
-        if isinstance(self._place, Path):
-            await asyncio.to_thread(self._take)
-            self._begin(file_backend(self._place, read_only=self._read_only), time.time)
-            if not self._read_only:
-                self._interrupted = await self._entries.mark_interrupted()
-        else:
-            database = self._begin(self._server(), server.server_clock)
-            await database.once(lambda found: server.lay_out(found, self.name, writing=not self._read_only))
-            if not self._read_only:
-                self._presence = Heartbeat(Database(self._server(patience=0.0)), self._entries, self._owner_timeout)
-                await self._presence.begin()
-
-    def _server(self, **settings: float) -> Backend:
-        assert not isinstance(self._place, Path)  # noqa: S101 - only called for a server
-        return server.server_backend(
-            self._place, read_only=self._read_only, owner_timeout=self._owner_timeout, **settings
-        )
-
-    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Database:
-        self._database = Database(backend)
-        self._open_entries = Entries(self._database, self._clock or clock, self._guard, self._lease)
-        return self._database
-
-    def _lease(self) -> Lease | None:
-        return None if self._presence is None else Lease(self._presence)
-
-    def _give_up(self) -> None:
-        if self._database is not None:
-            _give_up(self._database, self._presence)
-
-    def _guard(self) -> None:
-        if self._owned is not None:
-            self._owned.check()
-
-    def _take(self) -> None:
-        """Own the file, and see that it is a journal; in a thread, since all that waits for the disk."""
-        place = self._place
-        assert isinstance(place, Path)  # noqa: S101 - only called for a file
-        check_kind(place, writing=not self._read_only)
-        place = self._place = place.resolve()
-        if not self._read_only:
-            self._owned = FileLock(place)
-            if not place.exists() or not place.stat().st_size:
-                make(place, table_statements())
-        check_file(place, writing=not self._read_only)
-        if self._owned is not None:
-            self._owned.watch(place)
+        return self._opened.take_interrupted()
 
     async def _row(self, key: str) -> JournalRow:
         found = await self._entries.get_many([key])
         if key not in found:
             raise InvalidInputError(f"there is no row of the key {key!r:.200}")
         return found[key]
-
-
-async def _closed(database: Database, presence: Heartbeat | None, patience: float) -> None:
-    """Close in an order in which no row becomes unknown whose answer is still being written."""
-    if presence is not None:
-        await presence.rest()
-    try:
-        await database.close(patience)
-    finally:
-        if presence is not None:
-            if database.given_up:
-                presence.give_up()
-            await presence.end()
-
-
-def _give_up(database: Database, presence: Heartbeat | None) -> None:
-    database.give_up()
-    if presence is not None:
-        presence.give_up()
-
-
-async def _finished(work: Coroutine[Any, Any, None], hasten: Callable[[], None]) -> None:
-    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so.
-
-    Each cancellation calls `hasten`, after which nothing waits for a server any more.
-    """
-    working = asyncio.ensure_future(work)
-    try:
-        await until_done({working}, hasten)
-    finally:
-        if not working.cancelled():
-            working.exception()  # when both failed, the cancellation is what goes on
-    working.result()
 
 
 def entries_of(journal: Journal) -> Entries:

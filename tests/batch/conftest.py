@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.writer import Database
+from agentjobs_async.batch._store.connector import Connector
 
 
 @pytest.fixture(autouse=True)
@@ -14,12 +14,12 @@ def _time_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest
     """Keep virtual time from running on to the next timer while a thread or a server reads or writes."""
     if request.node.get_closest_marker("looptime") is None:
         return
-    real = Database._ours
+    real = Connector.run
 
-    async def ours(self: Database, work: Callable[[], Coroutine[Any, Any, Any]], *rest: Any) -> Any:
+    async def run(self: Connector, work: Callable[[], Coroutine[Any, Any, Any]], *rest: Any) -> Any:
         return await real(self, lambda: _awake(work), *rest)
 
-    monkeypatch.setattr(Database, "_ours", ours)
+    monkeypatch.setattr(Connector, "run", run)
 
 
 async def _awake(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

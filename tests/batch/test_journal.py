@@ -338,11 +338,11 @@ async def test_mode_and_durability(file_journal: Journal, path: Path) -> None:
     files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert set(files.values()) == {0o600}
     assert {"run.db", "run.db-wal", "run.db.lock"} <= set(files)
-    database = file_journal._database
+    database = file_journal._opened.database
     assert database is not None
     assert database._changes.connection is not None
     for pragma, value in {"synchronous": 2, "journal_mode": "wal"}.items():
-        async with database._engine.connect() as connection:
+        async with database.backend.engine.connect() as connection:
             assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
         assert (await database._changes.connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar() == value
     await database._changes.connection.rollback()
@@ -454,7 +454,7 @@ async def test_full_disk(path: Path) -> None:
     """Without room a write fails as full, what is there stays, and writing goes on once there is room."""
     async with Journal.open(path) as journal:
         await journal.add(items(5))
-        database = journal._database
+        database = journal._opened.database
         assert database is not None
         assert database._changes.connection is not None
         await database._changes.connection.exec_driver_sql("PRAGMA max_page_count = 1")
@@ -512,14 +512,14 @@ async def test_killed_as_the_log_was_carried_over(path: Path, *, read_only: bool
 async def test_commits_are_shared(journal: Journal) -> None:
     """What is written at the same time shares its commit, off the loop."""
     await journal.add(items(100))
-    database = journal._database
+    database = journal._opened.database
     assert database is not None
     commits: list[int] = []
     committed = database._committed
 
-    async def counted(lane: Any, orders: Any) -> Any:
-        commits.append(len(orders))
-        return await committed(lane, orders)
+    async def counted(lane: Any, writes: Any) -> Any:
+        commits.append(len(writes))
+        return await committed(lane, writes)
 
     database._committed = counted  # type: ignore[method-assign]  # only looks
     await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(100)))
@@ -530,7 +530,7 @@ async def test_commits_are_shared(journal: Journal) -> None:
 
 async def test_no_prompt_in_errors(file_journal: Journal) -> None:
     """An error of the database shows nothing of a prompt."""
-    database = file_journal._database
+    database = file_journal._opened.database
     assert database is not None
     await file_journal.add([BatchItem("a", "a very private prompt")])
     assert database._changes.connection is not None
@@ -556,7 +556,7 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Who ends a loop cancels the journal's writer, too: nothing hangs, writes fail, and closing gives the file up."""
     async with Journal.open(path) as journal:
         await journal.add(items(2))
-        database = journal._database
+        database = journal._opened.database
         assert database is not None
         assert database._changes.writer is not None
         monkeypatch.setattr(database, "_committed", lambda *_: asyncio.sleep(3600))

@@ -153,8 +153,8 @@ async def test_every_error_of_a_set_is_retrieved(database: str, caplog: pytest.L
         await journal.add(items(10))
         async with BatchWorker(session.session, journal, max_sending=10) as worker:
             await wire.tear()
-            assert journal._database is not None
-            journal._database._patience = 0.0
+            assert journal._opened.database is not None
+            journal._opened.database.connector.patience = 0.0
             with pytest.raises(JournalError):
                 await worker.run([item.key for item in items(10)])
     async with Journal.open(database) as journal:

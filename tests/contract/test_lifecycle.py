@@ -159,8 +159,10 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
     with closing(sqlite3.connect(path, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         inserting = asyncio.Event()
-        assert journal._database is not None
-        event.listen(journal._database._engine.sync_engine, "before_cursor_execute", lambda *_: inserting.set())
+        assert journal._opened.database is not None
+        event.listen(
+            journal._opened.database.backend.engine.sync_engine, "before_cursor_execute", lambda *_: inserting.set()
+        )
         adding = asyncio.ensure_future(journal.add([BatchItem("second", "x")]))
         await inserting.wait()
         await _turns(20)

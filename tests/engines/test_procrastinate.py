@@ -384,9 +384,9 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     other = await Journal.open(database, owner_timeout=1.0).__aenter__()
     claim = await entries_of(other).claim("k0")
     assert isinstance(claim, str)
-    assert other._presence is not None
-    assert other._presence._beating is not None
-    other._presence._beating.cancel()
+    assert other._opened.heartbeat is not None
+    assert other._opened.heartbeat._beating is not None
+    other._opened.heartbeat._beating.cancel()
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await until(lambda: _none(database))

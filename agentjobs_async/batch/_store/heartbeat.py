@@ -46,16 +46,16 @@ class _Instant:
 class Lease:
     """How long what an owner claims from now on is certain to be its own: begun before the claim is asked for."""
 
-    def __init__(self, presence: "Heartbeat") -> None:
-        self._presence = presence
-        self._life = presence.life
+    def __init__(self, heartbeat: "Heartbeat") -> None:
+        self._heartbeat = heartbeat
+        self._life = heartbeat.life
         self._asked = _Instant()
 
     def holds(self) -> bool:
         """Return whether nobody can have taken the owner for dead since, nor will for a while."""
-        presence = self._presence
-        in_time = self._asked.age() < presence.patience * _CLAIMED_WITHIN
-        return in_time and presence.is_sure and presence.life == self._life
+        heartbeat = self._heartbeat
+        in_time = self._asked.age() < heartbeat.patience * _CLAIMED_WITHIN
+        return in_time and heartbeat.is_sure and heartbeat.life == self._life
 
 
 class Heartbeat:
@@ -109,7 +109,7 @@ class Heartbeat:
 
     def give_up(self) -> None:
         """Leave without a word, when the database is gone."""
-        self._database.give_up()
+        self._database.connector.give_up()
 
     async def _part(self) -> None:
         try:
@@ -135,7 +135,7 @@ class Heartbeat:
             async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
                 await self._database.write(shared.upsert_heartbeat(self._entries.owner, self._entries.now()))
         except TimeoutError:
-            self._database.cut()
+            self._database.connector.cut()
             error = JournalError("the journal did not answer to a sign of life in time", "io")
         else:
             self.life += not self.is_sure

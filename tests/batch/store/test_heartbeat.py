@@ -29,9 +29,9 @@ async def owner(database: str, patience: float = SOON) -> AsyncIterator[Journal]
 
 def silence(journal: Journal) -> None:
     """Let an owner give no sign of life any more, as one does that was stopped."""
-    assert journal._presence is not None
-    assert journal._presence._beating is not None
-    journal._presence._beating.cancel()
+    assert journal._opened.heartbeat is not None
+    assert journal._opened.heartbeat._beating is not None
+    journal._opened.heartbeat._beating.cancel()
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -181,8 +181,8 @@ async def test_leaving_a_broken_server(
         async def broken(statement: object) -> None:
             raise JournalError(f"no answer to {type(statement)}", "io")
 
-        assert journal._presence is not None
-        monkeypatch.setattr(journal._presence._database, "write", broken)
+        assert journal._opened.heartbeat is not None
+        monkeypatch.setattr(journal._opened.heartbeat._database, "write", broken)
     assert "no answer" in caplog.text
 
 
@@ -198,8 +198,8 @@ async def test_a_stalled_transaction(database: str) -> None:
     async with owner(database) as stalled, owner(database) as living:
         await living.add(items(1))
         await living.set_limits(FleetLimits(max_active=5))
-        assert stalled._database is not None
-        async with stalled._database._engine.connect() as connection:
+        assert stalled._opened.database is not None
+        async with stalled._opened.database.backend.engine.connect() as connection:
             await connection.exec_driver_sql("SELECT FROM agentjobs_fleet FOR UPDATE")
             while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
                 assert held.wait <= 1
@@ -340,7 +340,7 @@ async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pyte
 async def test_an_owner_that_was_taken_for_dead(database: str) -> None:
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
     async with wired(database) as wire, owner(wire.url) as stalled:
-        presence = stalled._presence
+        presence = stalled._opened.heartbeat
         assert presence is not None
         before = entries_of(stalled).lease()
         assert before is not None

@@ -142,8 +142,8 @@ async def test_durability(database: str) -> None:
     name = make_url(database).database
     execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
     async with Journal.open(database) as journal:
-        assert journal._database is not None
-        async with journal._database._engine.connect() as connection:
+        assert journal._opened.database is not None
+        async with journal._opened.database.backend.engine.connect() as connection:
             assert (await connection.exec_driver_sql("SHOW synchronous_commit")).scalar() == "on"
 
 
@@ -195,7 +195,7 @@ async def test_a_claim_whose_answer_was_lost(database: str) -> None:
 async def test_a_server_that_stays_away(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is gone for longer than the patience gives a JournalError."""
     async with Journal.open(database) as journal:
-        entries_of(journal)._database._patience = 0.3
+        entries_of(journal)._database.connector.patience = 0.3
         monkeypatch.setattr(entries_of(journal)._database.backend.engine.sync_engine, "connect", _gone(journal))
         with pytest.raises(JournalError) as caught:
             await journal.counts()

@@ -134,8 +134,8 @@ async def test_repeatable_read(database: str) -> None:
     execute(database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
     async with owners(database, 4, max_active=5, create_rate=Rate(6, per=1000)) as journals:
         assert len(await claim_all(journals)) == 5
-        assert journals[0]._database is not None
-        async with journals[0]._database._engine.connect() as connection:
+        assert journals[0]._opened.database is not None
+        async with journals[0]._opened.database.backend.engine.connect() as connection:
             level = await connection.exec_driver_sql("SHOW transaction_isolation")
             assert level.scalar() == "read committed"
 

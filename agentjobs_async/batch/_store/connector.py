@@ -1,0 +1,112 @@
+"""Connections to a journal's database, and work over them that is done again while the database is gone."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Final, TypeVar
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agentjobs_async.batch._store.backend import Backend
+
+__all__ = ["Connector"]
+
+_RECONNECTING_SECONDS: Final = 0.2  # between tries to reach a server that is gone: a restart takes some seconds
+_SILENCE_SECONDS: Final = 60.0  # without an answer the server counts as gone; a statement may wait for locks for long
+
+T = TypeVar("T")
+
+
+class _CutError(Exception):
+    """A connection was given up before it was open."""
+
+
+class Connector:
+    """Opens connections, and does work over them again while the database is gone.
+
+    Attributes:
+        patience: Seconds for which work is done again while the database is gone.
+        is_gone: Whether the last work failed because the database was gone.
+        given_up: Whether nothing waits for the server any more, since it did not answer in time.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.patience = backend.patience
+        self.is_gone = False
+        self.given_up = False
+        self._backend = backend
+        self._opening: set[asyncio.Task[AsyncConnection]] = set()
+
+    async def open(self, *, alone: bool = False) -> AsyncConnection:
+        """Return an open connection; with `alone`, each of its statements is a transaction.
+
+        It is opened by a task of its own, so that `cut` ends the opening as well.
+        """
+        engine = self._backend.engine
+        engine = engine.execution_options(isolation_level="AUTOCOMMIT") if alone else engine
+        opening = asyncio.get_running_loop().create_task(_opened(engine.connect()), context=Context())
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise _CutError("there was no connection in time")
+        return opening.result()
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float | None = None) -> T:
+        """Await `work`, again while the database is gone, for `patience` seconds, by default those of the backend.
+
+        Raises:
+            JournalError: The database can't be reached, read or written. The database's own error, which shows
+                prompts, is not in its context.
+        """
+        loop = asyncio.get_running_loop()
+        patience = self.patience if patience is None else patience
+        gone_since: float | None = None
+        while True:
+            if self.given_up:
+                raise self._backend.fault(_CutError("it was left without an answer"))
+            began = loop.time()
+            # No timer for a file, whose threads can't be cut: nothing would be done when it rings.
+            cuts = self._backend.cut is not None
+            silence = loop.call_later(_SILENCE_SECONDS, self.cut, context=Context()) if cuts else None
+            try:
+                result = await work()
+            except (
+                SQLAlchemyError,
+                ValueError,
+                _CutError,
+            ) as error:  # ValueError: a schema that is no text
+                fault = self._backend.fault(getattr(error, "orig", None) or error)
+                self.is_gone = self._shows_that_it_is_gone(error)
+            else:
+                self.is_gone = False
+                return result
+            finally:
+                if silence is not None:
+                    silence.cancel()
+            gone_since = began if gone_since is None else gone_since
+            # Raised outside of the handler: inside of it, the database's error would become the context of ours.
+            if not self.is_gone or loop.time() - gone_since >= patience:
+                raise fault
+            await asyncio.sleep(_RECONNECTING_SECONDS)
+
+    def cut(self) -> None:
+        """Break all connections to a server, those being opened included: what waits for an answer is done again."""
+        if self._backend.cut is not None:
+            for opening in self._opening:
+                opening.cancel()
+            self._backend.cut()
+
+    def give_up(self) -> None:
+        """Fail whatever waits for a server, now and later, at once; files, whose threads can't be cut, go on."""
+        if self._backend.cut is not None:
+            self.given_up = True
+            self.cut()
+
+    def _shows_that_it_is_gone(self, error: Exception) -> bool:
+        return isinstance(error, _CutError) or (isinstance(error, DBAPIError) and self._backend.is_gone(error))
+
+
+async def _opened(connection: AsyncConnection) -> AsyncConnection:
+    return await connection

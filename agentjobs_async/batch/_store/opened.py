@@ -1,0 +1,175 @@
+"""A journal from its opening to its closing: its database, its rows, and what makes this process its owner."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from agentjobs_async.batch._store import postgresql
+from agentjobs_async.batch._store.address import ServerAddress
+from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.sqlite import file_backend, table_statements
+from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
+from agentjobs_async.batch._store.writer import Database, until_done
+
+__all__ = ["Opened"]
+
+
+class Opened:
+    """What is held of a journal while it is open; every part is `None` before and after.
+
+    Args:
+        place: The path of a file, or the address of a database.
+        read_only: Whether nothing is changed, and the journal is not owned.
+        clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
+            a database.
+        owner_timeout: Seconds without a sign of life after which an owner on PostgreSQL is taken for dead.
+
+    Attributes:
+        place: As given; a file's path is absolute, and follows no link, once it is open.
+        database: The open database.
+        entries: The rows.
+        lock: The lock of a file; `None` with `read_only`.
+        heartbeat: The signs of life of an owner on PostgreSQL.
+        interrupted: Keys of rows that opening made unknown, since their owner had ended.
+    """
+
+    def __init__(
+        self,
+        place: Path | ServerAddress,
+        *,
+        read_only: bool,
+        clock: Callable[[], float] | None,
+        owner_timeout: float,
+    ) -> None:
+        self.place = place
+        self.database: Database | None = None
+        self.entries: Entries | None = None
+        self.lock: FileLock | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.interrupted: tuple[str, ...] = ()
+        self._read_only = read_only
+        self._clock = clock
+        self._owner_timeout = owner_timeout
+
+    async def open(self) -> None:
+        """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
+
+        Raises:
+            JournalError: The journal can't be used.
+        """
+        place = self.place
+        opening = self._open_file(place) if isinstance(place, Path) else self._open_server(place)
+        await _finished(opening, self._give_up)
+
+    async def close(self, patience: float) -> None:
+        """Execute what is pending, close, and release a file; a server is waited for `patience` seconds at most."""
+        if self.database is not None:
+            self.database.enter()
+        database, self.database, self.entries = self.database, None, None
+        lock, self.lock = self.lock, None
+        heartbeat, self.heartbeat = self.heartbeat, None
+        try:
+            if database is not None:
+                await _finished(_closed(database, heartbeat, patience), lambda: _give_up(database, heartbeat))
+        finally:
+            # Last of all: the next owner may open the file as soon as it is released.
+            if lock is not None:
+                lock.release()
+
+    def take_interrupted(self) -> tuple[str, ...]:
+        """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
+        taken, self.interrupted = self.interrupted, ()
+        if self.heartbeat is not None:
+            taken, self.heartbeat.orphans = (*taken, *self.heartbeat.orphans), []
+        return taken
+
+    async def _open_file(self, path: Path) -> None:
+        # In a thread: all of it waits for the disk.
+        path = self.place = await asyncio.to_thread(self._own, path)
+        entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
+        if not self._read_only:
+            self.interrupted = await entries.mark_interrupted()
+
+    async def _open_server(self, address: ServerAddress) -> None:
+        def backend(**settings: float) -> Backend:
+            timeout = self._owner_timeout
+            return postgresql.server_backend(address, read_only=self._read_only, owner_timeout=timeout, **settings)
+
+        entries = self._begin(backend(), postgresql.server_clock)
+        assert self.database is not None  # noqa: S101 - `_begin` has set it
+        await self.database.once(
+            lambda connection: postgresql.lay_out(connection, address.name, writing=not self._read_only)
+        )
+        if not self._read_only:
+            # Over a connection of its own, without patience: a beat that waited would come too late anyway.
+            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self._owner_timeout)
+            await self.heartbeat.begin()
+
+    def _own(self, path: Path) -> Path:
+        """Own the file, check that it is a journal or make one, and return its real path."""
+        writing = not self._read_only
+        check_kind(path, writing=writing)
+        path = path.resolve()
+        if writing:
+            self.lock = FileLock(path)
+            if not path.exists() or not path.stat().st_size:
+                make(path, table_statements())
+        check(path, writing=writing)
+        if self.lock is not None:
+            self.lock.watch(path)
+        return path
+
+    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
+        self.database = Database(backend)
+        self.entries = Entries(self.database, self._clock or clock, self._guard, self._lease)
+        return self.entries
+
+    def _guard(self) -> None:
+        if self.lock is not None:
+            self.lock.check()
+
+    def _lease(self) -> Lease | None:
+        return None if self.heartbeat is None else Lease(self.heartbeat)
+
+    def _give_up(self) -> None:
+        if self.database is not None:
+            _give_up(self.database, self.heartbeat)
+
+
+async def _closed(database: Database, heartbeat: Heartbeat | None, patience: float) -> None:
+    """Close. The owner lives on until its last write is done: others make the rows of a dead one unknown."""
+    if heartbeat is not None:
+        await heartbeat.rest()
+    try:
+        await database.close(patience)
+    finally:
+        if heartbeat is not None:
+            if database.connector.given_up:
+                heartbeat.give_up()
+            await heartbeat.end()
+
+
+def _give_up(database: Database, heartbeat: Heartbeat | None) -> None:
+    database.connector.give_up()
+    if heartbeat is not None:
+        heartbeat.give_up()
+
+
+async def _finished(work: Coroutine[Any, Any, None], on_cancel: Callable[[], None]) -> None:
+    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so.
+
+    Each cancellation calls `on_cancel`, after which nothing waits for a server any more.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        await until_done({working}, on_cancel)
+    finally:
+        if not working.cancelled():
+            working.exception()  # when both failed, the cancellation is what goes on
+    working.result()
