@@ -163,7 +163,7 @@ class Answers:
         if isinstance(answer, NotSentError):
             self._queue.outage.not_reached(tracked, due, now)
         elif isinstance(answer, ResponseError) and again.not_before > now:
-            if due > again.not_before:  # placed before the pause, it keeps its rhythm through it, as all others do
+            if due > again.not_before:  # placed before the pause begins, it keeps its spacing to the others
                 self._queue.place(tracked, due, now)
             self._queue.pause(tracked.ref, answer.status, again.not_before, due, now)
         if tracked.bucket == Tracked.NOWHERE:

@@ -24,6 +24,9 @@ class Outage:
         jobs: All tracked jobs, shared with the scheduler.
         make_urgent: Queues a job's poll before all others.
         resume: Lets all polls go on.
+
+    Attributes:
+        not_reached_since: The jobs for which the server was not reached since it last answered.
     """
 
     def __init__(
@@ -41,13 +44,13 @@ class Outage:
         self._timers = timers
         self._make_urgent = make_urgent
         self._resume = resume
-        self._not_reached: set[JobRef] = set()
+        self.not_reached_since: set[JobRef] = set()
         self._probe: Tracked | None = None
 
     def reached(self) -> None:
         """Record that the server answered."""
-        if self._not_reached:
-            self._not_reached.clear()
+        if self.not_reached_since:
+            self.not_reached_since.clear()
             if self._clock.unreachable:
                 self._resume()
 
@@ -57,22 +60,21 @@ class Outage:
         When several jobs in a row were not reached, and the server answered nothing between, that is taken to hold for
         all. Each probe is another job's, so that no single job, which may be at fault itself, keeps up the outage.
         """
-        self._not_reached.add(tracked.ref)
-        if len(self._jobs) > 1 and len(self._not_reached) >= min(_JOBS_NOT_REACHED, len(self._jobs)):
+        self.not_reached_since.add(tracked.ref)
+        if len(self._jobs) > 1 and len(self.not_reached_since) >= min(_JOBS_NOT_REACHED, len(self._jobs)):
             self._clock.stop(now, None)
         if self._clock.unreachable and (self._probe is None or self._probe is tracked):
             others = [other for other in self._jobs.values() if other is not tracked]
             self._probe = choice(others) if others else tracked  # noqa: S311 - fairness, no secret
             self._timers.set(self._on_probe, due)
 
-    def removed(self) -> None:
-        """Send a probe soon if a job leaves in an outage: it may have been the probe."""
-        if self._clock.unreachable:
-            self._timers.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING_SECONDS)
+    def probe_soon(self) -> None:
+        """Send a probe soon, since a job has left in an outage: it may have been the probe."""
+        self._timers.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING_SECONDS)
 
     def end(self) -> None:
         """Forget the outage, once polls go on."""
-        self._not_reached.clear()
+        self.not_reached_since.clear()
         self._probe = None
 
     def _on_probe(self) -> None:

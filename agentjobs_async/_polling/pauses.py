@@ -12,10 +12,12 @@ __all__ = ["Pauses", "RememberedPauses"]
 _LIMITED: Final = 429
 _UNAVAILABLE: Final = 503
 _MAX_RELEASE_SECONDS: Final = 10.0  # no job waits for much longer than the server asked for
-_BACKLOG_SECONDS: Final = 1.0  # a poll that comes up this soon had been waiting for its turn: it has no rhythm yet
+_BACKLOG_SECONDS: Final = 1.0  # a poll that comes up this soon had been waiting for its turn: no spacing is known of it
 _GOLDEN_RATIO: Final = 0.6180339887498949  # its multiples, modulo 1, are spread evenly however many there are
 _MAX_ENDED_PROJECTS: Final = 64  # from here on, projects whose pause is over are swept away
-_MAX_REMEMBERED: Final = 1024  # jobs, about 200 KiB; more than these are polled without regard to an earlier pause
+_MAX_REMEMBERED: Final = (
+    1024  # jobs; more would take memory without end, so that the pause of any other job is forgotten
+)
 
 
 class _Pause:
@@ -37,9 +39,10 @@ class _Pause:
     def release(self, now: float, *, first: bool) -> float:
         """Return the loop time at which a poll that is due at `now` may be sent; `first`: it is the first of its job.
 
-        After the pause, polls keep the distances in which they came due during it. A pause that was shorter than the
-        usual delay held back only some of the jobs, and the others come due after it: then the distances are stretched
-        over that delay. Polls that had been due before the pause, and first ones, have no rhythm and are spread evenly.
+        After the pause, polls keep the spacing with which they came due during it. A pause that was shorter than the
+        usual delay held back only some of the jobs, and the others come due after it: then the spacing is stretched
+        over that delay. Polls that had been due before the pause, and first ones, have no such spacing: they are spread
+        evenly.
         """
         duration, into = self.until - self.since, now - self.since
         at_most = min(max(duration, self.delay), _MAX_RELEASE_SECONDS)
@@ -66,7 +69,7 @@ class Pauses:
         self._first: dict[int, Hashable] = {}
         self._for_all: set[int] = set()
 
-    def hear(self, ref: JobRef, status: int, until: float, due: float, now: float) -> bool:
+    def record(self, ref: JobRef, status: int, until: float, due: float, now: float) -> bool:
         """Record an answer about the job `ref` that asked for no poll before `until`; return whether that is for all.
 
         The job itself is polled again at `due`. The pause is for all once two different jobs (503) or projects (429)

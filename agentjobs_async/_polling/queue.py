@@ -1,7 +1,7 @@
-"""Which job is polled next, and when: what is due, in the order of need, as fast as the server can bear.
+"""Which job is polled next, and when: what is due, urgent polls first, no faster than server and budget allow.
 
 Polls are placed in time buckets on a clock that stands still while the server asked for a pause or cannot be reached:
-what was due in that time comes due afterwards, with the same distances.
+polls that were due in that time come due afterwards, with the same spacing.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from agentjobs_async.models import JobRef
 __all__ = ["PollQueue"]
 
 _SPREAD: Final = 0.1  # of the delay: what would be due at once is spread over it, and comes late by no more
+_SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay whose spread is one bucket
 _SECONDS_PER_STEP: Final = 100.0  # a delay of 1,000 s uses every 10th bucket: late by 0.1 s, and fewer buckets to keep
 _MAX_STEP: Final = 100  # buckets, so that the longest delay is late by 1 s at most
 _MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
@@ -78,8 +79,6 @@ class PollQueue:
         """Return whether a slow job waits for one of the slots that slow jobs may hold."""
         return self.no_slow and bool(self._due.set_aside)
 
-    # Polls are placed, moved and removed.
-
     def make_ready(self, tracked: Tracked) -> None:
         """Make a job's poll due now, behind those that are ready."""
         self._unqueue(tracked)
@@ -102,9 +101,10 @@ class PollQueue:
             self._unqueue(tracked)
         delay = when - now
         step = 1 if delay < _SECONDS_PER_STEP else min(int(delay / _SECONDS_PER_STEP), _MAX_STEP)
-        # A tenth of the delay has _SPREAD * delay / (RESOLUTION_SECONDS * step) buckets in use. All jobs divided by
-        # that number are what one bucket must hold. The 1 is for the rest, the RESOLUTION_SECONDS for a delay of 0.
-        per_bucket = 1 + int(len(self._jobs) * step * RESOLUTION_SECONDS / (_SPREAD * (delay + RESOLUTION_SECONDS)))
+        # The spread has delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets, of which every `step`-th is used. All jobs
+        # divided by their number are what one must hold. The 1 is for the rest, RESOLUTION_SECONDS for a delay of 0.
+        jobs = len(self._jobs)
+        per_bucket = 1 + int(jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS))
         bucket = tracked.bucket = self._buckets.add(tracked, self._clock.due(when, now), per_bucket, step)
         if bucket < self._armed:
             self._arm()
@@ -132,7 +132,8 @@ class PollQueue:
         """Poll the job no more."""
         self._unqueue(tracked)
         tracked.bucket = Tracked.NOWHERE
-        self.outage.removed()
+        if self._clock.unreachable:
+            self.outage.probe_soon()
 
     def _unqueue(self, tracked: Tracked) -> None:
         """Count a job's entry as stale. It stays where it lies, and is skipped when its turn comes, or swept.
@@ -144,8 +145,6 @@ class PollQueue:
             self._buckets.note_stale()
         elif tracked.bucket != Tracked.NOWHERE:
             self._due.note_stale(tracked)
-
-    # Polls are sent.
 
     def next(self, now: float) -> Tracked | None:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
@@ -234,11 +233,9 @@ class PollQueue:
         self._arm()
         self._dispatch()
 
-    # All polls pause, and go on.
-
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float) -> None:
         """Send no poll before `until`, as an answer about `ref` asked: of this job, its project, or all."""
-        if self._pauses.hear(ref, status, until, due, now):
+        if self._pauses.record(ref, status, until, due, now):
             self.pause_until(until, now)
 
     def pause_until(self, until: float, now: float) -> None:
@@ -269,7 +266,8 @@ class PollQueue:
 
         It shows that the pauses asked for before it, for one job or one project each, were not meant for all.
         """
-        self.outage.reached()
+        if self.outage.not_reached_since:
+            self.outage.reached()
         if self._pauses.suspected:
             self._pauses.answered()
             if self._clock.resume_at is not None:

@@ -68,8 +68,6 @@ class Scheduler:
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
-    # Waits begin and end.
-
     def attach(self, waiter: Watch, target: AgentJob | JobRef) -> None:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
         job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
@@ -188,8 +186,6 @@ class Scheduler:
         cut = tracked.worker is not None
         self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
 
-    # Polls.
-
     def _dispatch(self) -> None:
         self._workers.dispatch()
 
@@ -198,8 +194,6 @@ class Scheduler:
         successor = None if self._closed else self._jobs.get(ref)
         if successor is not None and successor.worker is None and successor.bucket == Tracked.NOWHERE:
             self._enqueue(successor, self.loop.time())
-
-    # Statistics and the end.
 
     def stats(self) -> TrackerStats:
         """Return a snapshot."""

@@ -154,12 +154,12 @@ class Tracked:
 
     def part(self, waiters: Sequence[Watch]) -> "Tracked":
         """Move some of the waiters to a copy of this job, which is not polled, and return it. Others must stay."""
-        twin = copy(self)
-        twin.waiters = dict.fromkeys(waiters)
+        parted = copy(self)
+        parted.waiters = dict.fromkeys(waiters)
         for waiter in waiters:
             del self.waiters[waiter]
-            waiter.tracked = twin
-        return twin
+            waiter.tracked = parted
+        return parted
 
     def unseen(self) -> list[Watch]:
         """Return the waiters to which no poll has shown the job: the last ones that joined, oldest first.

@@ -159,12 +159,10 @@ class Workers:
     async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901 - hot loop: calls cost
         """Poll one due job after the other, giving the loop back in between.
 
-        It is one function since every call counts here. `worker.tracked is not tracked` after an await means that the
-        poll was cut: the slot and the job may have gone to another worker, so that nothing of it may be touched.
+        `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        clock, queue, read = self._loop.time, self._queue, self._read
-        lone = True
-        now = clock()
+        queue, read = self._queue, self._read
+        lone, now = True, self._loop.time()
         while (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
                 continue  # `on_left` queues it again when its cut poll has ended

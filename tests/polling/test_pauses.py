@@ -10,17 +10,17 @@ ELSEWHERE = JobRef("elsewhere", "a")
 NEVER = float("-inf")
 
 
-def hear(pauses: Pauses, ref: JobRef, status: int, until: float = 10.0, now: float = 0.0, delay: float = 3.0) -> bool:
-    return pauses.hear(ref, status, until, max(until, now + delay), now)
+def record(pauses: Pauses, ref: JobRef, status: int, until: float = 10.0, now: float = 0.0, delay: float = 3.0) -> bool:
+    return pauses.record(ref, status, until, max(until, now + delay), now)
 
 
 def test_jobs_and_projects() -> None:
     """A 429 pauses its project, a 503 none; another status is nothing."""
     pauses = Pauses()
-    assert not hear(pauses, A, 503)
-    assert not hear(pauses, A, 500)
+    assert not record(pauses, A, 503)
+    assert not record(pauses, A, 500)
     assert pauses.projects == {}
-    assert not hear(pauses, A, 429)
+    assert not record(pauses, A, 429)
     assert (pauses.until("docs", 9.0), pauses.until("elsewhere", 9.0)) == (10.0, NEVER)
 
 
@@ -28,32 +28,32 @@ def test_jobs_and_projects() -> None:
 def test_two_make_all(status: int, same: JobRef, other: JobRef) -> None:
     """One source never pauses all polls; two with no good answer between do, and so does each one after them."""
     pauses = Pauses()
-    assert not any(hear(pauses, same, status) for _ in range(3))
+    assert not any(record(pauses, same, status) for _ in range(3))
     pauses.answered()
-    assert not hear(pauses, other, status)
-    assert hear(pauses, same, status)
-    assert hear(pauses, same, status)
+    assert not record(pauses, other, status)
+    assert record(pauses, same, status)
+    assert record(pauses, same, status)
     pauses.answered()
-    assert not hear(pauses, same, status)
+    assert not record(pauses, same, status)
 
 
 def test_kinds_are_apart() -> None:
     """A limited project and another project's unavailable job are two things, and two jobs of a project are one."""
     pauses = Pauses()
-    assert not hear(pauses, A, 429)
-    assert not hear(pauses, ELSEWHERE, 503)
-    assert not hear(pauses, B, 429)
+    assert not record(pauses, A, 429)
+    assert not record(pauses, ELSEWHERE, 503)
+    assert not record(pauses, B, 429)
 
 
 def test_longest_pause_of_a_project() -> None:
     """Of several pauses of a project the longest holds; one that comes after its end is a new one."""
     pauses = Pauses()
     for until in (5.0, 9.0, 3.0):
-        hear(pauses, A, 429, until, 1.0)
+        record(pauses, A, 429, until, 1.0)
     assert pauses.until("docs", 8.9) == 9.0
     assert pauses.until("docs", 9.0) == NEVER
     assert pauses.projects == {}
-    hear(pauses, A, 429, 12.0, 10.0)
+    record(pauses, A, 429, 12.0, 10.0)
     assert pauses.until("docs", 11.0) == 12.0
 
 
@@ -61,17 +61,17 @@ def test_projects_that_are_gone() -> None:
     """Pauses of projects that are never asked for again do not fill the memory."""
     pauses = Pauses()
     for number in range(10_000):
-        hear(pauses, JobRef(f"project_{number}", "a"), 429, number + 5.0, float(number))
+        record(pauses, JobRef(f"project_{number}", "a"), 429, number + 5.0, float(number))
     assert len(pauses.projects) <= 70
 
 
 @pytest.mark.parametrize(
     ("seconds", "delay", "factor"), [(60.0, 9.0, 1), (6.0, 6.0, 1), (3.0, 9.0, 3), (1.0, 3.0, 3), (2.0, 300.0, 5)]
 )
-def test_rhythm(seconds: float, delay: float, factor: float) -> None:
-    """Polls that come due in a pause keep their distances after it; after a short pause over their usual delay."""
+def test_spacing(seconds: float, delay: float, factor: float) -> None:
+    """Polls that come due in a pause keep their spacing after it; after a short pause over their usual delay."""
     pauses = Pauses()
-    hear(pauses, A, 429, 100 + seconds, 100.0, delay)
+    record(pauses, A, 429, 100 + seconds, 100.0, delay)
     for into in (0.2 * seconds, 0.5 * seconds, 0.9 * seconds):
         released = pauses.release("docs", 100 + into, first=False)
         assert released == pytest.approx(100 + seconds + factor * into)
@@ -83,7 +83,7 @@ def test_rhythm(seconds: float, delay: float, factor: float) -> None:
 def test_backlog(*, first: bool, seconds: float, over: float, count: int) -> None:
     """Polls due before a pause, and first polls, are spread evenly over at most 10 s after it."""
     pauses = Pauses()
-    hear(pauses, A, 429, 100 + seconds, 100.0)
+    record(pauses, A, 429, 100 + seconds, 100.0)
     now = 100 + seconds / 2 if first else 100.1
     released = sorted(pauses.release("docs", now, first=first) - 100 - seconds for _ in range(count))
     assert released[0] == 0
