@@ -70,14 +70,14 @@ class Server:
         if self._brought is None:
             pytest.skip("only a server of our own can be stopped")
         first = int((self._brought.pgdata / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        processes = [first, *map(int, children)]
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
+        os.kill(first, signal.SIGSTOP)  # before its children are listed, so that it starts no other
+        children = [int(child) for child in Path(f"/proc/{first}/task/{first}/children").read_text().split()]
+        for child in children:
+            os.kill(child, signal.SIGSTOP)
         try:
             yield
         finally:
-            for process in processes:
+            for process in (first, *children):
                 os.kill(process, signal.SIGCONT)
 
     def _execute(self, statement: str) -> None:

@@ -36,7 +36,7 @@ def asking(journal: Journal) -> list[asyncio.Future[object]]:
 
 
 async def failed(asked: list[asyncio.Future[object]]) -> bool:
-    """Return whether everybody who asked got a JournalError."""
+    """Return whether every call raised a JournalError."""
     return all(isinstance(found, JournalError) for found in await asyncio.gather(*asked, return_exceptions=True))
 
 
@@ -97,16 +97,20 @@ async def test_a_cancelled_opening(database: str) -> None:
 
 
 async def test_a_frozen_server(postgresql: Server, database: str) -> None:
-    """A server whose processes are stopped keeps nobody from leaving, and no task is left that waits for it."""
+    """A journal whose server is stopped closes in time; by then every call has failed, and no task waits for it."""
     async with Journal.open(database) as journal:
         await journal.add(items(30))
         with postgresql.frozen():
             asked = asking(journal)
             await asyncio.sleep(0)
+            assert not any(call.done() for call in asked)
             async with asyncio.timeout(CLOSING):
                 await journal.aclose()
+            assert all(call.done() for call in asked)
             assert await failed(asked)
             assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with Journal.open(database) as journal:
+        assert (await journal.counts())[State.PLANNED] >= 5  # those of which nothing was asked
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
