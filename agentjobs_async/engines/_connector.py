@@ -1,4 +1,4 @@
-"""Connections to the queue: what is told to it is told until it hears, and none of them keeps a worker from leaving."""
+"""Connections to the queue: messages to it are repeated until it accepts them, and none delays a worker that leaves."""
 
 import asyncio
 import logging
@@ -16,9 +16,9 @@ from agentjobs_async.batch._sockets import shut_down
 
 __all__ = ["QueueConnector", "error_text", "queue_errors"]
 
-_CONNECTIONS: Final = 4
-_CONNECTING_SECONDS: Final = 5.0  # for a free connection; then it counts as gone
-_AGAIN_SECONDS: Final = 1.0  # between tries to tell the queue something
+_CONNECTIONS: Final = 4  # fetching, heartbeat, sweep, and one for the ends of chunks
+_CONNECTING_SECONDS: Final = 5.0  # to get a free connection; after that the database counts as gone
+_REPEAT_SECONDS: Final = 1.0  # between two tries of one message
 
 _logger: Final = logging.getLogger("agentjobs_async.engines")
 
@@ -26,10 +26,10 @@ _logger: Final = logging.getLogger("agentjobs_async.engines")
 class QueueConnector(PsycopgConnector):
     """The connections of one worker or one submission.
 
-    What tells the queue of something, such as a chunk's end or a sign of life, is repeated while the database is gone:
-    a chunk whose end was not told would stay with a worker that does not run it. What the queue refuses is logged only:
-    another worker has taken the chunk up, or ended it. Either way the queue's worker goes on; it would give no sign of
-    life any more after the first that failed.
+    A message to the queue, such as the end of a chunk or a heartbeat, is repeated while the database is gone: a chunk
+    whose end is not recorded would stay assigned to a worker that no longer runs it. A message that the queue refuses
+    is only logged: another worker has taken over the chunk, or ended it. Neither raises, because Procrastinate's worker
+    sends no further heartbeat after one that failed.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -49,15 +49,15 @@ class QueueConnector(PsycopgConnector):
             try:
                 await super().execute_query_async(query, **arguments)
             except ConnectorException as error:
-                _logger.info("the queue could not be told: %s", error_text(error))
+                _logger.info("a message did not reach the queue: %s", error_text(error))
                 if not _is_gone(error):
                     return
             else:
                 return
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_REPEAT_SECONDS)
 
     def leave(self) -> None:
-        """Repeat nothing any more, and break all connections: what waits for an answer fails at once."""
+        """Stop repeating, and break all connections: every call that waits for a response fails at once."""
         self._left = True
         shut_down(self._connections)
 
@@ -69,7 +69,7 @@ class QueueConnector(PsycopgConnector):
 
 @contextmanager
 def queue_errors() -> Iterator[None]:
-    """A block whose errors of the queue come out as ours."""
+    """Return a block in which errors of the queue are raised as `JournalError`."""
     try:
         yield
     except (ConnectorException, TimeoutError, psycopg.Error) as error:
@@ -80,11 +80,11 @@ def queue_errors() -> Iterator[None]:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of an error's message."""
     return str(error.__cause__ or error).partition("\n")[0]
 
 
 def _is_gone(error: ConnectorException) -> bool:
-    """Return whether the database did not hear; where the queue refused something, it did."""
+    """Return whether the database was not reached; `False` if the queue received and refused the message."""
     cause = error.__cause__
     return not isinstance(cause, psycopg.Error) or isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)

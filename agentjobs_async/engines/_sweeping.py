@@ -1,4 +1,4 @@
-"""Finding work that nobody does: chunks whose worker died or does not run them, and items that no chunk carries."""
+"""Finding abandoned work: chunks whose worker died or does not run them, and items that belong to no chunk."""
 
 import asyncio
 import logging
@@ -14,10 +14,10 @@ from agentjobs_async.engines._connector import error_text
 
 __all__ = ["Sweep"]
 
-_BEATS: Final = 4
-_MOST_ITEMS: Final = 10_000  # that one sweep looks for among the chunks
-_CHUNK: Final = 100
-_CARRIED: Final = """
+_SWEEPS: Final = 4  # in `stalled_after` seconds
+_MOST_ITEMS: Final = 10_000  # items that one sweep looks up among the chunks
+_CHUNK: Final = 100  # keys of a chunk that a sweep makes
+_QUEUED_KEYS: Final = """
 SELECT DISTINCT item.key AS key
   FROM procrastinate_jobs AS job, jsonb_array_elements_text(job.args -> 'keys') AS item (key)
  WHERE job.task_name = %(task)s AND job.status IN ('todo', 'doing') AND item.key = ANY(%(keys)s)
@@ -27,13 +27,14 @@ _logger: Final = logging.getLogger("agentjobs_async.engines")
 
 
 class Sweep:
-    """Looks several times in `stalled_after` seconds for work that nobody does, and hands it out again.
+    """Looks for abandoned work four times in `stalled_after` seconds, and hands it out again.
 
-    Work that is handed out twice does no harm, so whatever is in doubt is handed out.
+    Work that is handed out twice does no harm: the journal lets one owner send an item. So a doubtful case is handed
+    out.
 
     Attributes:
         running: The chunks that this worker runs, by their numbers in the queue.
-        worker_ids: The names under which the queue knows this worker; it has a new one after each outage.
+        worker_ids: The ids of this worker in the queue, which gives it a new one after each outage.
     """
 
     def __init__(self, app: App, task: str, queue: str, journal: Journal, stalled_after: float) -> None:
@@ -50,23 +51,24 @@ class Sweep:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            for part in (self._of_the_dead, self._of_this_worker, self._of_nobody):
+            for part in (self._retry_of_dead_workers, self._retry_of_this_worker, self._defer_unfollowed):
                 try:
                     await part()
-                except Exception as error:  # noqa: BLE001 - who sweeps no more is missed by nobody
-                    _logger.info("no sweep this time: %s", error_text(error))
-            await asyncio.sleep(self._stalled_after / _BEATS)
+                except Exception as error:  # noqa: BLE001 - a sweep that ended would not be noticed
+                    _logger.info("the sweep failed, and is repeated: %s", error_text(error))
+            await asyncio.sleep(self._stalled_after / _SWEEPS)
 
-    async def _of_the_dead(self) -> None:
-        """Hand out the chunks of workers who give no sign of life, or have left."""
+    async def _retry_of_dead_workers(self) -> None:
+        """Hand out the chunks of workers whose heartbeats have stopped, or that have left."""
         jobs = self._app.job_manager
         for job in await jobs.get_stalled_jobs(task_name=self._task, seconds_since_heartbeat=self._stalled_after):
             await jobs.retry_job(job)
 
-    async def _of_this_worker(self) -> None:
-        """Hand out the chunks that this worker holds and does not run, as when its word of their end was lost.
+    async def _retry_of_this_worker(self) -> None:
+        """Hand out the chunks that are assigned to this worker and that it does not run: their end was not recorded.
 
-        Only what two sweeps found so: what was just fetched does not run yet, and what has just ended is held still.
+        Two sweeps in a row must find a chunk so: one that was just fetched does not run yet, and the end of one that
+        has just ended is not recorded yet.
         """
         jobs = self._app.job_manager
         held: dict[int | None, Job] = {}
@@ -77,24 +79,25 @@ class Sweep:
                 self.worker_ids.discard(worker_id)  # the next chunk that it runs brings it back
         idle, self._idle = self._idle, frozenset(held)
         for number in self._idle & idle:
-            _logger.warning("a chunk that was held and not run is handed out again")
+            _logger.warning("a chunk that was assigned to this worker and not run is handed out again")
             await jobs.retry_job(held[number])
 
-    async def _of_nobody(self) -> None:
-        """Hand out items that are waited for by no living owner, and carried by no chunk.
+    async def _defer_unfollowed(self) -> None:
+        """Hand out items that no living owner follows and that are in no open chunk.
 
-        As when a chunk was done, since an item of it had become unknown, before its stalled owner got the answer.
+        Such an item remains if its owner stalled, it became unknown, its chunk ended without it, and the response to
+        its create arrived after all.
         """
         found = await entries_of(self._journal).unfollowed(self._journal.owner_timeout, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
-        carried = await self._carried(keys) if keys else frozenset[str]()
-        if left := [key for key in keys if key not in carried]:
-            _logger.warning("%d items that nobody waited for are handed out again", len(left))
+        queued = await self._queued(keys) if keys else frozenset[str]()
+        if left := [key for key in keys if key not in queued]:
+            _logger.warning("%d items that no worker followed are handed out again", len(left))
             tasks: list[Any] = [{"keys": left[start : start + _CHUNK]} for start in range(0, len(left), _CHUNK)]
             await self._app.configure_task(self._task, queue=self._queue).batch_defer_async(*tasks)
 
-    async def _carried(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of the keys that a chunk carries which is done some day."""
-        rows = await self._app.connector.execute_query_all_async(_CARRIED, task=self._task, keys=list(keys))
+    async def _queued(self, keys: Collection[str]) -> Collection[str]:
+        """Return those of the keys that are in a chunk which is queued or assigned."""
+        rows = await self._app.connector.execute_query_all_async(_QUEUED_KEYS, task=self._task, keys=list(keys))
         return {row["key"] for row in rows}

@@ -1,6 +1,6 @@
-"""A batch on any number of machines, by Procrastinate: its queue hands out keys, the journal guards what is sent.
+"""A batch on any number of machines: Procrastinate's queue distributes keys, the journal decides what may be sent.
 
-Needs the extra `procrastinate`, and a journal on PostgreSQL, whose database holds the queue as well.
+It needs the extra `procrastinate` and a journal on PostgreSQL; the queue is in the same database.
 """
 
 import asyncio
@@ -29,32 +29,32 @@ __all__ = ["defer", "run_worker", "submit", "work_off"]
 
 _TASK: Final = "agentjobs.run"
 _QUEUE: Final = "agentjobs"
-_PAGE: Final = 1_000
-_TASKS_AT_ONCE: Final = 100
-_MOST_DOUBLINGS: Final = 4  # 16 s: what another worker leaves is taken up within 30 s
-_OPENING: Final = 15.0
-_LEAVING_SECONDS: Final = 5.0  # to give chunks back to a database that does not answer
-_CUTTING_SECONDS: Final = 2.0  # what is cut ends at once; this much when the loop is busy
-_BEATS: Final = 4
-_REST: Final = 1.0
+_PAGE: Final = 1_000  # items that are planned at once, and keys of a chunk at most
+_TASKS_AT_ONCE: Final = 100  # in one statement
+_MOST_DOUBLINGS: Final = 4  # a retry after at most 16 s: another worker's items are followed again within 30 s
+_OPENING_SECONDS: Final = 15.0  # to connect, and to make the queue
+_LEAVING_SECONDS: Final = 5.0  # to give chunks back to a database that does not respond
+_CUTTING_SECONDS: Final = 2.0  # for a task whose connections were broken; it ends at once unless the loop is busy
+_BEATS: Final = 4  # heartbeats in `stalled_after` seconds
+_RECONNECT_SECONDS: Final = 1.0  # before a worker that lost the queue starts again
 
 _logger: Final = logging.getLogger("agentjobs_async.engines")
 
 
 async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 100) -> Refusals:
-    """Plan items and hand their keys to the workers; gives the items that are refused, each with the reason.
+    """Plan items, hand their keys to the workers, and return the refused items with the reason of each.
 
-    Submitting the same again is how to go on after a submission that was cut off: what has not ended is handed out
-    again, which does no harm, and what is there already stays as it is.
+    To continue a submission that was interrupted, submit the same items again: rows that exist stay as they are, and
+    items that have not ended are handed out again, which does no harm.
 
     Args:
-        items: Read lazily.
-        journal: An open one on PostgreSQL, not read-only.
-        chunk: How many keys one task of the queue carries, from 1 to 1,000.
+        items: Any number of items; they are read lazily.
+        journal: An open journal on PostgreSQL that is not read-only.
+        chunk: The number of keys in one task of the queue, from 1 to 1,000.
 
     Raises:
         InvalidInputError: The journal is a file, or `chunk` is out of bounds.
-        JournalError: The database can't be reached or written.
+        JournalError: The database cannot be reached or written.
     """
     refused: Refusals = []
     planner = Planner(entries_of(journal))
@@ -67,11 +67,18 @@ async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 1
 
 
 async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> int:
-    """Hand keys to the workers whose rows have not ended, such as those just resolved; gives how many these are.
+    """Hand those of the keys whose rows have not ended to the workers, and return their number.
+
+    Use it for items that were just resolved or planned again.
+
+    Args:
+        keys: Keys of the journal; unknown ones are left out.
+        journal: An open journal on PostgreSQL that is not read-only.
+        chunk: The number of keys in one task of the queue, from 1 to 1,000.
 
     Raises:
         InvalidInputError: The journal is a file, or `chunk` is out of bounds.
-        JournalError: The database can't be reached or written.
+        JournalError: The database cannot be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
     open_keys = await entries_of(journal).unended(keys)
@@ -96,28 +103,28 @@ async def run_worker(
     stop: asyncio.Event | None = None,
     on_result: Callable[[BatchResult], object] | None = None,
 ) -> None:
-    """Work off what was submitted, with any number of other workers on other machines, until `stop` is set.
+    """Run submitted items, beside any number of other workers on other machines, until `stop` is set.
 
-    Then, or when cancelled, nothing more is begun, creates under way get up to 10 s for their answers, unfinished
-    chunks are given back to the queue, and it ends within 30 s. What a worker leaves that dies is taken up by the
-    others; at most `max_sending` of its creates become unknown.
+    When `stop` is set or the call is cancelled, no create is started, creates under way have up to 10 s for their
+    responses, and unfinished chunks are given back to the queue; all of this takes at most 30 s. If a worker dies, the
+    others take over its items; at most `max_sending` of its creates become unknown.
 
     Args:
-        session: Where to. It is not closed.
-        journal: An open one on PostgreSQL, not read-only.
-        chunks: How many tasks it works on at once, each of so many keys as were submitted together.
-        max_sending: How many creates are under way at once: what the death of this worker can leave unknown.
-        timeout: Seconds that each item's create and wait may take together, each time; `None` for ever.
-        stalled_after: Seconds without a sign of life after which another worker's tasks are taken from it.
-        polling: Seconds between looks for tasks that nobody told of.
-        stop: Ends the work when set; `None` leaves that to a cancellation.
+        session: The session that creates and watches the jobs. It is not closed.
+        journal: An open journal on PostgreSQL that is not read-only.
+        chunks: The number of tasks of the queue that it works on at once; `submit` decides how many keys a task has.
+        max_sending: The most creates under way at once, which is what the death of this worker can leave unknown.
+        timeout: Seconds for the create and the wait of an item together, in each run of it; `None` sets no limit.
+        stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
+        polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
+        stop: Stops the worker when it is set; `None` if only a cancellation stops it.
         on_result: A plain function that is called with each result.
 
     Raises:
-        InvalidInputError: An argument makes no sense, or the journal is a file.
-        JournalError: The database can't be reached when it begins; later it is waited for.
-        AuthError: 401 or 403: the service refuses the key, and no other project has anything to do.
-        NotSentError: The service's certificate is not trusted, or the proxy refuses.
+        InvalidInputError: An argument is out of bounds, or the journal is a file.
+        JournalError: The database cannot be reached at the start. Later the worker waits for it.
+        AuthError: The service refuses the key with 401 or 403, and no item of another project is left to run.
+        NotSentError: The certificate of the service is not trusted, or the proxy refuses.
         SessionClosedError: The session was closed.
     """
     async with BatchWorker(session, journal, max_sending=max_sending, timeout=timeout, on_result=on_result) as worker:
@@ -132,31 +139,31 @@ async def work_off(
     polling: float = 2.0,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Hand to an open worker what was submitted; as `run_worker`, for those who want to watch the worker meanwhile."""
+    """Run submitted items by an open worker: `run_worker` for callers that read the worker's `stats` meanwhile."""
     checked_count("chunks", chunks)
     checked_seconds("stalled_after", stalled_after)
     checked_seconds("polling", polling)
     connector = QueueConnector(worker.journal.connect_arguments())
     async with _opened(connector) as app:
         sweep = Sweep(app, _TASK, _QUEUE, worker.journal, stalled_after)
-        shift = _WorkerRun(worker, stop or asyncio.Event(), sweep)
-        app.task(name=_TASK, queue=_QUEUE, retry=_Again(), pass_context=True)(shift.run)
+        worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)
+        app.task(name=_TASK, queue=_QUEUE, retry=_UntilEnded(), pass_context=True)(worker_run.run)
         sweeping = asyncio.create_task(sweep.run())
         try:
-            while not shift.stop.is_set():
-                await _work(app, connector, shift, chunks, stalled_after, polling)
+            while not worker_run.stop.is_set():
+                await _work(app, connector, worker_run, chunks, stalled_after, polling)
         finally:
-            await _ended(sweeping, connector)
-    if shift.fault is not None:
-        raise shift.fault
+            await _cancel(sweeping, connector)
+    if worker_run.fault is not None:
+        raise worker_run.fault
 
 
 class _WorkerRun:
-    """One worker's time at work.
+    """One run of a worker, from its start to its stop.
 
     Attributes:
-        stop: Ends it.
-        fault: What ended it and would befall every other item as well; `None` while nothing did.
+        stop: Stops the run when it is set.
+        fault: The error that stopped the run, because every other item would meet it as well; `None` without one.
     """
 
     def __init__(self, worker: BatchWorker, stop: asyncio.Event, sweep: Sweep) -> None:
@@ -166,9 +173,9 @@ class _WorkerRun:
         self._sweep = sweep
 
     async def run(self, context: JobContext, keys: list[str]) -> None:
-        """Work on one chunk; raises when it has to be run again."""
-        assert context.job.id is not None  # noqa: S101 - what was fetched has a number
-        assert context.job.worker_id is not None  # noqa: S101 - it is this worker's
+        """Run the items of one chunk; any error makes the queue run the chunk again."""
+        assert context.job.id is not None  # noqa: S101 - a fetched job has a number
+        assert context.job.worker_id is not None  # noqa: S101 - and is assigned to this worker
         self._sweep.worker_ids.add(context.job.worker_id)
         self._sweep.running.add(context.job.id)
         try:
@@ -193,8 +200,8 @@ class _NotEndedError(Exception):
     """Some items of a chunk have not ended."""
 
 
-class _Again(BaseRetryStrategy):
-    """Runs a chunk again until all of its items have ended: at once when its worker stops, else after a while."""
+class _UntilEnded(BaseRetryStrategy):
+    """Retries a chunk until all of its items have ended: at once if its worker stopped, else after 2 to 16 s."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision:
         if isinstance(exception, asyncio.CancelledError):
@@ -204,13 +211,13 @@ class _Again(BaseRetryStrategy):
 
 @asynccontextmanager
 async def _opened(connector: QueueConnector) -> AsyncIterator[App]:
-    """Connect, and make the queue where there is none."""
+    """Connect, and make the queue if the database has none."""
     app = App(connector=connector)
     try:
         with queue_errors():
-            async with asyncio.timeout(_OPENING):
+            async with asyncio.timeout(_OPENING_SECONDS):
                 await app.open_async()
-                await _lay_out(app)
+                await _make_queue(app)
         yield app
     finally:
         connector.leave()
@@ -218,18 +225,18 @@ async def _opened(connector: QueueConnector) -> AsyncIterator[App]:
             await app.close_async()
 
 
-async def _lay_out(app: App) -> None:
+async def _make_queue(app: App) -> None:
     if await app.check_connection_async():
         return
-    await app.schema_manager.apply_schema_async()  # or somebody else was faster
+    await app.schema_manager.apply_schema_async()  # another process may have been faster: the check decides
     if not await app.check_connection_async():
-        raise JournalError("there is no queue in the database, and none can be made", "read_only")
+        raise JournalError("the database has no queue, and none can be made", "read_only")
 
 
 async def _work(
-    app: App, connector: QueueConnector, shift: _WorkerRun, chunks: int, stalled_after: float, polling: float
+    app: App, connector: QueueConnector, worker_run: _WorkerRun, chunks: int, stalled_after: float, polling: float
 ) -> None:
-    """Run the queue's worker until it is to stop, or until it fails, as it does when the database is gone."""
+    """Run Procrastinate's worker until `stop` is set, or until it fails, as it does when the database is gone."""
     working = asyncio.create_task(
         app.run_worker_async(
             queues=[_QUEUE],
@@ -242,23 +249,23 @@ async def _work(
             stalled_worker_timeout=stalled_after,
         )
     )
-    stopping = asyncio.create_task(shift.stop.wait())
+    stopping = asyncio.create_task(worker_run.stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
         if not working.done():
-            shift.worker.start_closing()
-            await _ended(working, connector)
+            worker_run.worker.start_closing()
+            await _cancel(working, connector)
     if working.done() and not working.cancelled() and (fault := working.exception()) is not None:
-        _logger.warning("the queue is gone, and is tried again: %s", error_text(fault))
-    if not shift.stop.is_set():
+        _logger.warning("the queue was lost; the worker reconnects: %s", error_text(fault))
+    if not worker_run.stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(shift.stop.wait(), _REST)
+            await asyncio.wait_for(worker_run.stop.wait(), _RECONNECT_SECONDS)
 
 
-async def _ended(task: asyncio.Task[None], connector: QueueConnector) -> None:
-    """Cancel a task that uses the queue, and wait for it; a database that does not answer is waited for 5 s."""
+async def _cancel(task: asyncio.Task[None], connector: QueueConnector) -> None:
+    """Cancel a task that uses the queue, and wait for it; its connections are broken if it has not ended after 5 s."""
     task.cancel()
     try:
         await asyncio.wait([task], timeout=_LEAVING_SECONDS)

@@ -280,7 +280,7 @@ async def test_many_begin_at_once(database: str) -> None:
 async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that can't be reached gives a JournalError."""
     monkeypatch.setattr(Journal, "connect_arguments", lambda _: {"host": "127.0.0.1", "port": 1, "dbname": "x"})
-    monkeypatch.setattr("agentjobs_async.engines.procrastinate._OPENING", 0.5)
+    monkeypatch.setattr("agentjobs_async.engines.procrastinate._OPENING_SECONDS", 0.5)
     with pytest.raises(JournalError, match="the queue can't be reached"):
         await submit(items(1), journal=journal)
 
@@ -331,7 +331,7 @@ async def test_a_queue_that_can_not_be_made(journal: Journal, monkeypatch: pytes
 
 
 async def test_a_word_that_was_lost(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the queue could not be told, since the connection broke, is told again, and the chunk is not lost."""
+    """A message that did not reach the queue, since the connection broke, is repeated, and the chunk is not lost."""
     broken = ConnectorException()
     broken.__cause__ = psycopg.OperationalError("the connection broke")
     real, faults = PsycopgConnector.execute_query_async, [broken, broken]
