@@ -1,9 +1,9 @@
-"""What does a claim of a shared journal cost, however many rows the journal has?
+"""What does a claim of a shared journal cost, and does it grow with the rows of the journal?
 
-One owner claims and takes back, over and over, on a real PostgreSQL: milliseconds by the clock until `claim` returns.
+One owner claims a row and releases it, repeatedly, on a real PostgreSQL: milliseconds of wall time of one `claim`.
 
 - free: under `create_rate` and `max_active`, with room;
-- held back: the same, when the rate leaves none, as workers ask every few seconds then;
+- held back: the same without room under the rate, as when workers ask again every few seconds;
 - busy: 1,000 rows are active, 2,000 were sent within the hour, 500 became unknown lately, and there is room.
 """
 

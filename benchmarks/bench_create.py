@@ -21,7 +21,7 @@ PROMPT = "Document the v2 endpoints, and correct what the guide says about them.
 
 
 async def bare(url: str, stack: AsyncExitStack) -> Call:
-    """Post prepared bytes, read the answer whole, and give it to `json.loads`."""
+    """Post prepared bytes, read the whole response, and decode it with `json.loads`."""
     client = await stack.enter_async_context(
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),

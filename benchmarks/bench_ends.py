@@ -1,4 +1,4 @@
-"""How long do very many ends at once hold the event loop, how late is the last of them, and what CPU does each cost?
+"""How long do very many simultaneous ends block the event loop, how late is the last of them, and what CPU does each cost?
 
 Waits with one deadline, each for its own job or all for one; waits of one job that ends, or that a 404 ends for those
 whose grace is over; waits of a tracker that is closed. All are awaited together with `asyncio.wait`. Waking the caller
@@ -26,7 +26,7 @@ ONE = JobRef("docs", "job_0")
 
 
 async def active(ref: JobRef) -> AgentJob:
-    """Read a job that goes on for ever."""
+    """Read a job that never ends."""
     return AgentJob(ref.job_id, ref.project_id, "active")
 
 
@@ -71,12 +71,12 @@ async def bare(count: int, ending: Ending) -> None:
 
 
 async def deadline(count: int, ending: Ending) -> None:
-    """Let each wait for a job of its own time out."""
+    """Return how late the last of `count` waits times out, each for a job of its own."""
     await _timed_out([JobRef("docs", f"job_{number}") for number in range(count)], ending)
 
 
 async def deadline_one_job(count: int, ending: Ending) -> None:
-    """Let all wait for one job, and time out."""
+    """Return how late the last of `count` waits for one job times out."""
     await _timed_out([ONE] * count, ending)
 
 
@@ -84,7 +84,7 @@ async def _timed_out(refs: list[JobRef], ending: Ending) -> None:
     loop = asyncio.get_running_loop()
     clock = loop.time
     async with JobTracker(active, policy=RELAXED) as tracker:
-        end = clock() + T_SECONDS  # the waits are started one after the other, and have one deadline
+        end = clock() + T_SECONDS  # one deadline for all waits, whenever they are started
         waits = [tracker.watch(ref, timeout=end - clock()) for ref in refs]
         loop.call_at(end, ending.begin)
         await asyncio.wait(waits)
@@ -93,7 +93,7 @@ async def _timed_out(refs: list[JobRef], ending: Ending) -> None:
 
 
 async def ends(count: int, ending: Ending) -> None:
-    """Let all wait for one job, which ends."""
+    """Return how late the last of `count` waits for one job learns of its end."""
     clock = asyncio.get_running_loop().time
     end = clock() + T_SECONDS
 
@@ -108,7 +108,7 @@ async def ends(count: int, ending: Ending) -> None:
 
 
 async def missing(count: int, ending: Ending) -> None:
-    """Let half of the waits for one missing job have waited for its whole grace, and half not yet."""
+    """Return how late the last wait for a missing job ends, of the half whose grace is over."""
     clock = asyncio.get_running_loop().time
     polls = [0.0, GRACE_SECONDS + 1]
 
@@ -133,7 +133,7 @@ async def missing(count: int, ending: Ending) -> None:
 
 
 async def closing(count: int, ending: Ending) -> None:
-    """Close a tracker with all of its waits."""
+    """Return the seconds that closing a tracker with `count` waits takes."""
     clock = asyncio.get_running_loop().time
     tracker = JobTracker(active, policy=RELAXED)
     waits = [tracker.watch(JobRef("docs", f"job_{number}")) for number in range(count)]
@@ -161,7 +161,7 @@ SCENARIOS: dict[str, Callable[[int, Ending], Awaitable[None]]] = {
 
 
 async def one(scenario: str, options: Namespace) -> Figures:
-    """Take the measures of one scenario."""
+    """Measure one scenario."""
     count = options.missing if scenario.startswith("404") else options.waits
     ticker: list[Ticker] = []
 

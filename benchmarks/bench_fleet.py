@@ -1,8 +1,8 @@
 """What does watching thousands of jobs over HTTP cost, beside a flat pool of workers that make the same GETs?
 
-5,000 jobs of 4 polls. The pool knows no waiting: 64 workers read the jobs one after the other, as fast as they can. The
-others wait between two polls of a job: with a task for each job and a plain loop or tenacity in it, or with this
-package. All but this package only decode the JSON. CPU per poll of this process; the server is a process of its own.
+5,000 jobs of 4 polls. The pool does not wait: 64 workers read the jobs one after the other, as fast as they can. The
+others wait between two polls of a job: by a task for each job with a plain loop or tenacity in it, or by this package.
+All but this package only decode the JSON. CPU per poll of this process; the server is a process of its own.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def _reader(url: str, stack: AsyncExitStack) -> Callable[[JobRef], Awaitab
 
 
 async def pool(url: str, refs: list[JobRef], options: Namespace, stack: AsyncExitStack) -> Run:
-    """Read all jobs as often as it takes, without waiting."""
+    """Read all jobs until they have ended, without waiting between two reads."""
     get = await _reader(url, stack)
     todo = iter([ref for _ in range(options.polls) for ref in refs])
 
@@ -77,7 +77,7 @@ async def naive(url: str, refs: list[JobRef], options: Namespace, stack: AsyncEx
 
 
 async def tenacity_each(url: str, refs: list[JobRef], options: Namespace, stack: AsyncExitStack) -> Run:
-    """Retry for each job while it is active."""
+    """Retry by tenacity, for each job while it is active."""
     get = await _reader(url, stack)
 
     def wait(ref: JobRef) -> Awaitable[object]:
@@ -100,7 +100,7 @@ async def _session(url: str, options: Namespace, stack: AsyncExitStack) -> Agent
 
 
 async def as_completed(url: str, refs: list[JobRef], options: Namespace, stack: AsyncExitStack) -> Run:
-    """Take the results as they come."""
+    """Iterate over `as_completed`."""
     session = await _session(url, options, stack)
 
     async def run() -> None:
@@ -112,7 +112,7 @@ async def as_completed(url: str, refs: list[JobRef], options: Namespace, stack: 
 
 
 async def watch(url: str, refs: list[JobRef], options: Namespace, stack: AsyncExitStack) -> Run:
-    """Hold one future for each job."""
+    """Await the futures of `watch`, one for each job."""
     session = await _session(url, options, stack)
 
     async def run() -> None:
@@ -123,7 +123,7 @@ async def watch(url: str, refs: list[JobRef], options: Namespace, stack: AsyncEx
 
 
 async def pool_of_get_job(url: str, refs: list[JobRef], options: Namespace, stack: AsyncExitStack) -> Run:
-    """Read as the pool does, but with `get_job`: what is checked and modelled here is the same as below."""
+    """Read as the pool does, but with `get_job`, which checks and models each response."""
     session = await _session(url, options, stack)
     todo = iter([ref for _ in range(options.polls) for ref in refs])
 

@@ -1,7 +1,7 @@
-"""What does one `get_job` cost, beside the cheapest aiohttp GET of the same document that is still in order?
+"""What does one `get_job` cost, beside the cheapest acceptable aiohttp GET of the same document?
 
-In order is: with timeouts, without redirects, the body read whole and given to `json.loads`; no checks, no models. CPU
-of this process, with 1, 50 and 100 requests in flight; the server is a process of its own.
+Acceptable means: with timeouts, without redirects, the whole body read and decoded with `json.loads`; no checks, no
+models. CPU of this process, with 1, 50 and 100 requests in flight; the server is a process of its own.
 """
 
 import json
@@ -20,7 +20,7 @@ KEY = "key-of-this-benchmark"
 
 
 async def cheapest(url: str, stack: AsyncExitStack) -> Call:
-    """Leave out of aiohttp what can be left out: cookies, parsing the address, merging headers."""
+    """Use aiohttp without what it can do without: cookies, parsing the address, merging headers."""
     client = await stack.enter_async_context(
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
@@ -39,7 +39,7 @@ async def cheapest(url: str, stack: AsyncExitStack) -> Call:
 
 
 async def usual(url: str, stack: AsyncExitStack) -> Call:
-    """Use aiohttp as most do."""
+    """Use aiohttp as most programs do."""
     client = await stack.enter_async_context(aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}))
 
     async def get() -> object:

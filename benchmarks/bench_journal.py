@@ -1,10 +1,10 @@
-"""What does the journal of a batch cost per item, and how long does a long one take to go on with?
+"""What does the journal of a batch cost per item, and how long does it take to resume a long one?
 
 Two questions, each measured in processes of their own:
 
-- a batch over jobs in memory, with a journal and as a plain bounded fan-out without one: milliseconds and CPU per item;
-- a journal of so many ended rows, and twenty created ones: seconds and memory until a run of it has ended, without
-  items and with all items given again; the longest time in which the loop used the CPU without a break.
+- a batch over jobs in memory, with a journal, and as a plain bounded fan-out without one: milliseconds and CPU per item;
+- a journal of many ended rows and twenty created ones: seconds and memory until a run of it has ended, without items and
+  with all items passed again; the longest time for which the loop used the CPU without a pause.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ ACTIVE = 20
 
 
 class MemorySession:
-    """Creates jobs in memory that have ended when they are watched."""
+    """Creates jobs in memory that have ended by the time they are watched."""
 
     def __init__(self) -> None:
         self._created = 0
@@ -49,7 +49,7 @@ class MemorySession:
 
 
 def items(count: int) -> Iterator[BatchItem]:
-    """Return so many items, lazily."""
+    """Return `count` items, lazily."""
     return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
 
 
@@ -70,7 +70,7 @@ async def without(count: int) -> None:
 
 
 async def run(path: Path, todo: Iterator[BatchItem]) -> int:
-    """Run a batch on a journal; give how many results there were."""
+    """Run a batch on a journal, and return the number of its results."""
     results = 0
     async with (
         Journal.open(path) as journal,
@@ -93,7 +93,7 @@ async def per_item(candidate: str, count: int) -> Figures:
 
 
 async def prepare(path: Path, count: int) -> None:
-    """Make a journal of ended rows and twenty created ones. It goes past the moves, which would take an hour."""
+    """Make a journal of ended rows and twenty created ones, by SQL: moving each row would take an hour."""
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
@@ -106,7 +106,7 @@ async def prepare(path: Path, count: int) -> None:
 
 
 async def resumed(path: Path, count: int, *, given: bool) -> Figures:
-    """Measure a run that goes on."""
+    """Measure a run that resumes a journal."""
     before = resident_bytes()
     ticker = Ticker(asyncio.get_running_loop())
     started = perf_counter()
@@ -123,7 +123,7 @@ async def resumed(path: Path, count: int, *, given: bool) -> Figures:
 
 
 def one(what: str, *rest: str) -> Figures:
-    """Take one measure, in this process."""
+    """Measure one thing, in this process."""
     if what == "item":
         return asyncio.run(per_item(rest[0], int(rest[1])))
     if what == "prepare":
@@ -133,7 +133,7 @@ def one(what: str, *rest: str) -> Figures:
 
 
 def measure_resuming(sizes: list[int]) -> dict[str, Figures]:
-    """Measure journals of several sizes."""
+    """Measure resuming journals of several sizes."""
     found = {}
     for count in sizes:
         for what in ("resume", "given"):
@@ -148,7 +148,7 @@ def measure_resuming(sizes: list[int]) -> dict[str, Figures]:
 
 
 def main() -> None:
-    """Measure, print the tables, and save the figures where that is asked for."""
+    """Measure, print the tables, and save the figures if an option says so."""
     parser = arguments(__doc__, rounds=5)
     parser.add_argument("--items", type=int, default=500, help="items of a batch (default: %(default)s)")
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 30_000, 100_000], help="rows of a journal")

@@ -1,8 +1,8 @@
-"""How late is a job's end noticed, and how many requests does that take, with which policy?
+"""How late does each policy notice the end of a job, and how many requests does it take?
 
-Pure arithmetic, no sleeping: each job has a duration, each policy a first poll at once and then its own delays. What an
-end is late by is the time from the end to the first poll after it. The last column compares it with the fixed interval
-that makes as many requests per job.
+Pure arithmetic, no sleeping: each job has a duration; each policy polls at once and then after its own delays. The
+lateness is the time from the end of a job to the first poll after it. The last column compares it with that of the
+fixed interval that makes as many requests per job.
 """
 
 import json
@@ -26,7 +26,7 @@ LONGEST = 7_200.0
 
 
 def smithy(state: tenacity.RetryCallState) -> float:
-    """Return what the waiters of Smithy's clients do with their defaults, of 2 s and 120 s.
+    """Return the delay of the waiters in Smithy's clients with their defaults, 2 s and 120 s.
 
     https://smithy.io/2.0/additional-specs/waiters.html#waiter-retries
     """
@@ -53,14 +53,14 @@ WORKLOADS: dict[str, Callable[[random.Random], float]] = {
 
 
 def durations(workload: str, jobs: int) -> list[float]:
-    """Return as many durations in seconds, none over two hours; the same ones every time."""
+    """Return `jobs` durations in seconds, none above two hours, from a fixed seed."""
     dice = random.Random(SEED)  # noqa: S311 - no secret
     return [min(WORKLOADS[workload](dice), LONGEST) for _ in range(jobs)]
 
 
 @frozen
 class Noticed:
-    """What waiting for some jobs came to.
+    """The requests and the lateness of waiting for some jobs.
 
     Attributes:
         requests: Per job, on average.
@@ -74,7 +74,7 @@ class Noticed:
 
 
 def noticed(strategy: Strategy, jobs: Sequence[float]) -> Noticed:
-    """Let each job run by itself, and poll it as the strategy says."""
+    """Return how a strategy notices the ends of jobs that run one by one."""
     random.seed(SEED)
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.start_time, requests, late = 0.0, 0, []
@@ -100,7 +100,7 @@ def equal_interval(requests: float, jobs: Sequence[float]) -> float:
 
 
 def main() -> None:
-    """Reckon, print, save."""
+    """Compute, print, save."""
     parser = arguments(__doc__)
     parser.add_argument("--jobs", type=int, default=5_000)
     parser.add_argument("--svg", type=Path, help="where to save the plot, of the jobs with a median of 3 min")

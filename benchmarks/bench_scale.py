@@ -27,7 +27,7 @@ STATS = 1_000
 
 
 async def at_rest(candidate: str, size: int) -> Figures:
-    """Let all waits poll once; weigh them, time `stats()`, cancel them."""
+    """Measure waits after their first poll: start, memory, `stats()`, and cancelling all."""
     jobs = Jobs(size, 1_000)
     async with AsyncExitStack() as stack:
         wait = await CANDIDATES[candidate](jobs, TIMEOUT / 2, stack)
@@ -47,7 +47,7 @@ async def at_rest(candidate: str, size: int) -> Figures:
 
 
 async def in_motion(candidate: str, size: int, options: Namespace, *, ticking: bool) -> Figures:
-    """Let all waits poll to their ends; give the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
+    """Run all waits to their end; return the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
     jobs = Jobs(size, options.polls)
     gc.collect()
     async with AsyncExitStack() as stack:

@@ -26,11 +26,11 @@ BASE = "naive loop"
 TIMEOUT = 1800.0
 
 Wait = Callable[[JobRef], Awaitable[object]]
-"""Starts the wait for one job, and gives something to await."""
+"""Starts the wait for one job, and returns an awaitable."""
 
 
 async def naive(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Wait as everybody would write it: with a deadline that is looked at between the polls."""
+    """Wait by the obvious loop, which checks the deadline between two polls."""
     get_job, clock = jobs.get_job, asyncio.get_running_loop().time
 
     async def wait(ref: JobRef) -> AgentJob:
@@ -57,7 +57,7 @@ async def tracker_wait(jobs: Jobs, interval: float, stack: AsyncExitStack) -> Wa
 
 
 async def free_wait(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Hold one task for each job, each waiting for itself."""
+    """Hold one task for each job, each with a wait of its own."""
     policy = _policy(interval)
 
     def wait(ref: JobRef) -> Awaitable[AgentJob]:
@@ -183,7 +183,7 @@ def started(wait: Wait, refs: list[JobRef]) -> list[asyncio.Future[Any]]:
 
 
 async def run(candidate: str, options: Namespace, *, ticking: bool) -> Figures:
-    """Run all waits to their end; give the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
+    """Run all waits to their end; return the CPU of one poll, or the pauses of a ticker, which takes CPU itself."""
     jobs = Jobs(options.jobs, options.polls)
     gc.collect()
     async with AsyncExitStack() as stack:
@@ -200,7 +200,7 @@ async def run(candidate: str, options: Namespace, *, ticking: bool) -> Figures:
 
 
 async def polled_once(jobs: Jobs) -> None:
-    """Let each job be read once, and the waits go to sleep."""
+    """Wait until each job has been read once and all waits sleep."""
     while jobs.reads < len(jobs.refs):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
@@ -208,7 +208,7 @@ async def polled_once(jobs: Jobs) -> None:
 
 
 async def cancelled(handles: list[asyncio.Future[Any]]) -> float:
-    """Cancel all waits; give the CPU seconds that this took."""
+    """Cancel all waits, and return the CPU seconds that this took."""
     begin = process_time()
     for handle in handles:
         handle.cancel()
@@ -218,7 +218,7 @@ async def cancelled(handles: list[asyncio.Future[Any]]) -> float:
 
 
 async def memory(candidate: str, options: Namespace, *, traced: bool) -> Figures:
-    """Let all waits poll once, weigh them as they wait, and cancel them all."""
+    """Measure the memory of all waits after their first poll, and the time to cancel them."""
     jobs = Jobs(options.jobs, 1_000)
     async with AsyncExitStack() as stack:
         wait = await CANDIDATES[candidate](jobs, TIMEOUT / 2, stack)
@@ -237,7 +237,7 @@ async def memory(candidate: str, options: Namespace, *, traced: bool) -> Figures
 
 
 async def one(what: str, candidate: str, options: Namespace) -> Figures:
-    """Take one measure of one candidate."""
+    """Measure one candidate."""
     if what in {"cpu", "pauses"}:
         return await run(candidate, options, ticking=what == "pauses")
     return await memory(candidate, options, traced=what == "traced")

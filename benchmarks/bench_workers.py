@@ -2,10 +2,10 @@
 
 Three questions, each measured in processes of their own:
 
-- a batch over HTTP, each job created and polled a few times: milliseconds of CPU per job, all processes of the database
-  and of its server included, and jobs per second with one worker and with two;
-- the same with limits over all workers, which the database keeps;
-- ten thousand created jobs that don't end: seconds until one worker waits for all of them, and KiB for each.
+- a batch over HTTP, each job created and polled a few times: milliseconds of CPU per job, including all processes of
+  the database, and jobs per second with one worker and with two;
+- the same with limits for all workers, which the database enforces;
+- ten thousand created jobs that do not end: seconds until one worker waits for all of them, and KiB for each.
 
 Needs the extra `test`, whose PostgreSQL it uses.
 """
@@ -39,7 +39,7 @@ BASE = "plain runner on SQLite"
 WORKERS = {"1 worker": 1, "2 workers": 2, "1 worker, with limits": 1}
 KEY = "key-of-this-benchmark"
 ACTIVE = 200
-INTERVAL = 0.2
+INTERVAL = 0.2  # seconds between two polls of a job
 POLLS = 3
 OPEN = (State.PLANNED, State.SENDING, State.CREATED)
 
@@ -68,7 +68,7 @@ class PostgreSQL:
         yield address.replace("/postgres?", f"/{name}?").replace("postgresql:", "postgresql+psycopg:")
 
     def cpu(self) -> float:
-        """Return the seconds of CPU of all of its processes, the ended ones too."""
+        """Return the CPU seconds of all its processes, including those that have ended."""
         leader = self._server.get_pid()
         own = Path(f"/proc/{leader}/stat").read_text().rpartition(") ")[2].split()
         ticks = sum(map(int, own[11:15]))
@@ -83,12 +83,12 @@ class PostgreSQL:
 
 
 def items(count: int) -> Iterator[BatchItem]:
-    """Return so many items, lazily."""
+    """Return `count` items, lazily."""
     return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
 
 
 def session(url: str, **settings: Any) -> AgentJobsSession:
-    """Return a session that polls each job every so often."""
+    """Return a session that polls each job every `INTERVAL` seconds."""
     policy = PollPolicy(wait=lambda _: INTERVAL)
     return AgentJobsSession(url, KEY, project_id="docs", policy=policy, **settings)
 
@@ -105,7 +105,7 @@ async def plain(place: str, url: str, count: int) -> None:
 
 
 async def worker(place: str, url: str) -> None:
-    """Work until told to stop."""
+    """Run submitted items until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with session(url) as jobs, Journal.open(place) as journal, BatchWorker(jobs, journal) as batch:
@@ -120,7 +120,7 @@ async def hand_out(place: str, count: int, limits: FleetLimits) -> None:
 
 
 async def all_ended(place: str) -> None:
-    """Wait until nothing is left to be done."""
+    """Wait until every item has ended."""
     async with Journal.open(place, read_only=True) as journal:
         while True:
             counts = await journal.counts()
@@ -154,7 +154,7 @@ async def in_memory(ref: JobRef) -> AgentJob:
 
 
 async def created(place: str, count: int, *, handed_out: bool) -> None:
-    """Make a journal of created rows. It goes past the moves, which would take a while."""
+    """Make a journal of created rows, by SQL: moving each row would take minutes."""
     async with Journal.open(place) as journal:
         await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
@@ -165,7 +165,7 @@ async def created(place: str, count: int, *, handed_out: bool) -> None:
 
 
 async def waits(place: str, count: int, *, by_worker: bool) -> Figures:
-    """Measure how long it takes until all are waited for, and what they hold."""
+    """Measure the time until all jobs are watched, and the memory of each."""
     async with (
         AgentJobsSession("http://127.0.0.1:1", KEY, get_job=in_memory, policy=PollPolicy(wait=lambda _: 60.0)) as jobs,
         Journal.open(place) as journal,
@@ -191,7 +191,7 @@ async def _reached(jobs: AgentJobsSession, count: int, started: float, before: i
 
 
 def one(what: str, *rest: str) -> Figures:
-    """Take one measure, in this process."""
+    """Measure one thing, in this process."""
     started, wall = process_time(), perf_counter()
     match what:
         case "plain":
@@ -209,7 +209,7 @@ def one(what: str, *rest: str) -> Figures:
 
 
 def measure(server: PostgreSQL, name: str, options: Namespace) -> Figures:
-    """Take all measures of one candidate."""
+    """Measure one candidate."""
     count = options.jobs
     with Server(POLLS) as jobs:
         if name == BASE:
@@ -230,7 +230,7 @@ def measure(server: PostgreSQL, name: str, options: Namespace) -> Figures:
 
 
 def main() -> None:
-    """Measure, print the tables, and save the figures where that is asked for."""
+    """Measure, print the tables, and save the figures if an option says so."""
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--jobs", type=int, default=1_000, help="jobs of a batch (default: %(default)s)")
     parser.add_argument("--waits", type=int, default=10_000, help="jobs that are waited for (default: %(default)s)")

@@ -9,11 +9,11 @@ __all__ = ["Jobs"]
 
 
 class Jobs:
-    """`count` jobs, each active for `polls - 1` polls, then completed. All that it gives is made beforehand.
+    """`count` jobs, each active for `polls - 1` polls, then completed. All jobs that it returns are made beforehand.
 
     Attributes:
-        refs: What the waits are started with.
-        reads: How often a job was read so far.
+        refs: The references of the jobs.
+        reads: The number of reads so far.
     """
 
     def __init__(self, count: int, polls: int) -> None:

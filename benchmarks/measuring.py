@@ -1,7 +1,7 @@
-"""What the benchmarks share: interleaved rounds, each in a process of its own; medians and same-run ratios; tables.
+"""The measuring of all benchmarks: interleaved rounds, each in a process of its own; medians and ratios; tables.
 
-The machine is noisy and its absolute times mean nothing. So each candidate is measured once per round, in turn, in
-CPU time of its own process, and compared with the base candidate of the same round.
+Absolute times on a noisy machine mean nothing. So each candidate is measured once per round, in turn, in CPU time of
+its own process, and compared with the base candidate of the same round.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from statistics import median, quantiles
 from time import process_time
 
 Figures = dict[str, float]
-"""What one run of one candidate gave, by the name of the measure."""
+"""The results of one run of one candidate, by the name of the measure."""
 
 
 def arguments(description: str | None, rounds: int | None = None) -> ArgumentParser:
-    """Return a parser with the options that every benchmark has; without `rounds`, nothing is measured in any."""
+    """Return a parser with the options of every benchmark; `rounds` is `None` for one that does not measure in rounds."""
     parser = ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, help="where to save all figures")
     if rounds is None:
@@ -39,7 +39,7 @@ def chosen(candidates: Iterable[str], base: str, options: Namespace) -> list[str
 
 
 def in_own_process(*one: str) -> Figures:
-    """Run this script again, in a process of its own that only takes the measure `one`; give what it printed."""
+    """Run this script in a process of its own that measures only `one`, and return the figures that it printed."""
     command = [sys.executable, *sys.argv, "--one", *one]
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - this very script
     figures: Figures = json.loads(finished.stdout.splitlines()[-1])
@@ -62,7 +62,7 @@ class Rounds:
         print(file=sys.stderr)
 
     def add(self, name: str, figures: Figures) -> None:
-        """Add what one run of a candidate gave."""
+        """Add the results of one run of a candidate."""
         for what, value in figures.items():
             self._figures.setdefault(name, {}).setdefault(what, []).append(value)
 
@@ -76,7 +76,7 @@ class Rounds:
         return median(own / max(other, 1e-12) for own, other in pairs)
 
     def save(self, path: Path | None, **conditions: object) -> None:
-        """Save everything as JSON, when there is a `path`."""
+        """Save all figures as JSON, unless `path` is `None`."""
         if path is not None:
             document = {"python": python_version(), **conditions, "base": self._base, "figures": self._figures}
             path.write_text(json.dumps(document, indent=1) + "\n")
@@ -86,7 +86,7 @@ Call = Callable[[], Awaitable[object]]
 
 
 async def cpu_of(call: Call, in_flight: int, calls: int) -> float:
-    """Make so many calls, `in_flight` at a time; give the CPU seconds of one."""
+    """Make `calls` calls, `in_flight` at a time, and return the CPU seconds of one."""
 
     async def worker() -> None:
         for _ in range(calls // in_flight):
@@ -121,7 +121,7 @@ def resident_bytes() -> int:
 
 
 class Ticker:
-    """Ticks every 10 ms, and notes how late the loop called it, and how much CPU was used since the last tick."""
+    """Ticks every 10 ms; records how late the loop called it, and the CPU used since the last tick."""
 
     EVERY = 0.01
 

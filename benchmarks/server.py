@@ -1,7 +1,7 @@
-"""A server in a process of its own, whose answers are little more than prepared bytes, so that it is no bottleneck.
+"""A server in a process of its own; its responses are nearly prepared bytes, so that it is no bottleneck.
 
-`GET .../job/ID` gives the job ID: active for as many polls as the server was told, then completed. `POST` gives a new
-job.
+`GET .../job/ID` returns the job ID: active until the poll whose number the server was started with, then completed.
+`POST` returns a new job.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Calls of one server compared in many short turns, so that a machine's noise meets all candidates alike."""
+"""Comparison of calls to one server in many short turns, so that noise affects all candidates alike."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from server import Server
 __all__ = ["compare"]
 
 Candidates = dict[str, Callable[[str, AsyncExitStack], Awaitable[Call]]]
-"""Makers of calls, by their names: each gets the server's address, and a stack for what it opens."""
+"""Functions that make a call, by name; each is passed the server's address, and a stack for what it opens."""
 
 
 def compare(
@@ -51,9 +51,9 @@ async def _one(candidates: Candidates, base: str, levels: Sequence[int], request
 
 
 async def _in_turns(candidates: dict[str, Call], base: str, levels: Sequence[int], calls: int, turns: int) -> Figures:
-    """Measure all candidates in this process, in many short turns, so that noise meets all of them alike.
+    """Measure all candidates in this process, in many short turns.
 
-    Gives, for each candidate and each number of calls in flight, the ratio to the base and the seconds of one call.
+    Returns, for each candidate and each number of calls in flight, the ratio to the base and the seconds of one call.
     """
     figures: Figures = {}
     for in_flight in levels:
@@ -70,7 +70,7 @@ async def _in_turns(candidates: dict[str, Call], base: str, levels: Sequence[int
 
 
 def _report(title: str, base: str, names: Sequence[str], levels: Sequence[int], rounds: Rounds) -> None:
-    """Print what `in_turns` gave in some rounds."""
+    """Print the figures of all rounds."""
     print_table(
         f"{title}, as multiples of: {base}",
         ["", *(f"{level} in flight" for level in levels)],
