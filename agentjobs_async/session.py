@@ -39,7 +39,7 @@ from agentjobs_async.telemetry import Hook
 
 __all__ = ["AgentJobsSession"]
 
-_MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then will hardly do so
+_MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then hardly ever will
 _NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
 _CLOSED: Final = "the session was closed meanwhile"
 

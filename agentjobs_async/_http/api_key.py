@@ -27,12 +27,12 @@ class ApiKey:
             never quotes it.
     """
 
-    __slots__ = ("_hides", "_reveal")
+    __slots__ = ("_masker", "_reveal")
 
     def __init__(self, key: object) -> None:
         text = _checked(key)
         self._reveal: Callable[[], str] = lambda: text
-        self._hides = _Hiding(text) if len(text) >= _MIN_MASKED_LENGTH else None
+        self._masker = _Masker(text) if len(text) >= _MIN_MASKED_LENGTH else None
 
     def authorization(self) -> str:
         """Return the value of the Authorization header."""
@@ -40,11 +40,11 @@ class ApiKey:
 
     def mask(self, text: str) -> str:
         """Return `text` with the key, plain, percent-encoded, JSON-escaped or in base64, replaced by `***`."""
-        return text if self._hides is None else self._hides.mask(text)
+        return text if self._masker is None else self._masker.mask(text)
 
     def may_be_in(self, body: bytes) -> bool:
         """Return whether `body` may hold the key in one of these forms. The test is cheap; only `False` is certain."""
-        return self._hides is not None and self._hides.may_be_in(body)
+        return self._masker is not None and self._masker.may_be_in(body)
 
     def __repr__(self) -> str:
         return f"ApiKey({MASK})"
@@ -53,7 +53,7 @@ class ApiKey:
         raise TypeError("an API key is never pickled or copied; pass the key itself to the new session")
 
 
-class _Hiding:
+class _Masker:
     """The forms of one key. The pattern is held in a closure as well: its repr would quote the key."""
 
     __slots__ = ("_forms", "_substitute")

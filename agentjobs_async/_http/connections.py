@@ -17,7 +17,7 @@ from agentjobs_async._http.name_lookup import Names
 from agentjobs_async._http.progress import Progress
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["Pool", "Resolver", "asked_once", "create_under_way"]
+__all__ = ["Pool", "Resolver", "create_under_way", "without_resending"]
 
 _PRIVATE: Final = {
     aiohttp.TCPConnector: ("_close", "_create_connection", "_release"),
@@ -104,8 +104,8 @@ class Pool(aiohttp.TCPConnector):
         self.open: set[Connection] = set()
         self._factory: Any = self._made
 
-    def break_off(self) -> None:
-        """Close the pool and break off all of its connections, within this call; each is told within a few turns."""
+    def abort(self) -> None:
+        """Close the pool and abort all of its connections, within this call; each learns of it within a few turns."""
         self._close()
         for connection in tuple(self.open):
             connection.abort()
@@ -143,7 +143,7 @@ class Pool(aiohttp.TCPConnector):
 
 
 class Resolver(AbstractResolver):
-    """The interface through which aiohttp asks `Names`."""
+    """The interface through which aiohttp looks names up in `Names`."""
 
     def __init__(self) -> None:
         self._names = Names()
@@ -161,7 +161,7 @@ class Resolver(AbstractResolver):
         """Do nothing: look-ups run in daemon threads, which end by themselves."""
 
 
-def asked_once(client: aiohttp.ClientSession) -> dict[str, Any]:
+def without_resending(client: aiohttp.ClientSession) -> dict[str, Any]:
     """Keep aiohttp from sending a GET a second time by itself when a connection breaks.
 
     Returns:
@@ -171,11 +171,11 @@ def asked_once(client: aiohttp.ClientSession) -> dict[str, Any]:
     if getattr(client, "_retry_connection", None) is True:
         client._retry_connection = False  # noqa: SLF001 - there is no public switch (test_connections pins this one)
         return {}
-    return {"middlewares": (_once,)}
+    return {"middlewares": (_send_once,)}
 
 
-async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Replace the errors after which aiohttp sends again by one after which it does not."""
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Replace the errors after which aiohttp sends the request again by one after which it does not."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

@@ -1,4 +1,4 @@
-"""Retry-After headers, in seconds."""
+"""The meaning of two header fields: Retry-After, in seconds, and Content-Encoding."""
 
 import re
 import zlib
@@ -20,21 +20,21 @@ def retry_after(values: Iterable[str], date: str | None, now: float) -> float | 
     By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. From a date, `date` is subtracted, the
     response's own Date header, so that skewed clocks cancel out; without one, `now`, in seconds since the epoch.
     """
-    wishes = [retry_after for value in values if (retry_after := _wish(value.strip(" \t"), date, now)) is not None]
-    return max(wishes, default=None)
+    delays = [retry_after for value in values if (retry_after := _seconds(value.strip(" \t"), date, now)) is not None]
+    return max(delays, default=None)
 
 
-def _wish(value: str, date: str | None, now: float) -> float | None:
+def _seconds(value: str, date: str | None, now: float) -> float | None:
     if _SECONDS.fullmatch(value):
         return max(float(value), 0.0)
-    target = _moment(value)
+    target = _timestamp(value)
     if target is None:
         return None
-    origin = _moment(date) if date is not None else None
+    origin = _timestamp(date) if date is not None else None
     return max(target - (now if origin is None else origin), 0.0)
 
 
-def _moment(text: str) -> float | None:
+def _timestamp(text: str) -> float | None:
     if not text.isascii():
         return None
     try:
@@ -45,7 +45,11 @@ def _moment(text: str) -> float | None:
         return None
 
 
-_WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}  # some servers send deflate without a head
+_WINDOW_BITS: Final = {
+    "gzip": (31,),
+    "x-gzip": (31,),
+    "deflate": (15, -15),
+}  # some servers leave the zlib header out
 
 
 def inflated(body: bytes, coding: str, limit: int) -> bytes:

@@ -46,12 +46,12 @@ class Names:
             self._ask(key, loop)
         found = await asyncio.shield(self._asked[key])
         if isinstance(found, Exception):
-            raise _raisable(found)
+            raise _copied(found)
         return found
 
     def _ask(self, key: Key, loop: asyncio.AbstractEventLoop) -> None:
         def ask() -> None:
-            found = _looked_up(*key)
+            found = _look_up(*key)
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._take, key, found, loop)
 
@@ -64,23 +64,23 @@ class Names:
         self._asked.pop(key).set_result(found)
 
 
-def _looked_up(host: str, family: int) -> Found:
-    """Ask the system, in a thread. An error is returned, not raised: each caller gets a copy of it."""
+def _look_up(host: str, family: int) -> Found:
+    """Look the name up, in a thread. An error is returned, not raised: each caller gets a copy of it."""
     try:
         flags = 0 if host == "localhost" else _OF_THIS_MACHINE  # localhost resolves without a network as well
         found = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=flags)
-        return [(kind, _in_figures(address)) for kind, _, _, _, address in found]
+        return [(kind, _numeric(address)) for kind, _, _, _, address in found]
     except Exception as error:  # noqa: BLE001 - a name that can't be encoded raises ValueError, for instance
         return error
 
 
-def _in_figures(address: tuple[str | int | bytes, ...]) -> str:
+def _numeric(address: tuple[str | int | bytes, ...]) -> str:
     """Return the numeric address, with its zone if it is a link-local one of IPv6."""
     zone = address[3] if len(address) > 3 else 0  # noqa: PLR2004 - IPv6: host, port, flow, zone
     return socket.getnameinfo(address, _NUMERIC)[0] if zone else str(address[0])  # type: ignore[arg-type]  # as above
 
 
-def _raisable(error: Exception) -> OSError:
+def _copied(error: Exception) -> OSError:
     """Return a copy of `error`: one that several tasks raise would collect the frames of them all."""
     return (
         socket.gaierror(*error.args) if isinstance(error, OSError) else socket.gaierror(socket.EAI_NONAME, str(error))

@@ -104,7 +104,7 @@ class ResponseDecoder:
 
     def read(self, response: Response, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
         """Return the job that the response to a read of `ref` shows, or the error; errors are returned, not raised."""
-        retry_after = _wish(response.headers)
+        retry_after = _retry_after(response.headers)
         if not _is_success(response.status) or response.status in _WITHOUT_DOCUMENT:
             return self._refusal(response)
         try:
@@ -133,7 +133,7 @@ class ResponseDecoder:
             defect = error.message
         else:
             return job
-        return CreateOutcomeUnknownError(defect, "response", response.status, _wish(response.headers))
+        return CreateOutcomeUnknownError(defect, "response", response.status, _retry_after(response.headers))
 
     def _may_have_started(self, status: int) -> bool:
         unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself
@@ -158,14 +158,14 @@ class ResponseDecoder:
         return inflated(response.body, coding, self.max_document_bytes)
 
     def _refusal(self, response: Response) -> ResponseError | ProtocolError:
-        status, retry_after = response.status, _wish(response.headers)
+        status, retry_after = response.status, _retry_after(response.headers)
         if not 300 <= status < 600:  # noqa: PLR2004 - the classes of HTTP itself
             return ProtocolError("unexpected_status", f"HTTP {status}", retry_after)
         kind = _BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
-        said = self._redirect(response.headers) if status < 400 else self._said(response)  # noqa: PLR2004 - as above
+        excerpt = self._redirect(response.headers) if status < 400 else self._explanation(response)  # noqa: PLR2004 - as above
         named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
         request_id = None if named is None else one_line(self.key.mask(named), _SHOWN_BYTES)
-        return kind(status, request_id, retry_after, one_line(self.key.mask(said)))
+        return kind(status, request_id, retry_after, one_line(self.key.mask(excerpt)))
 
     def _redirect(self, headers: Headers) -> str:
         """Return a text that names the origin of a redirect's target, and no more of it: the rest may hold secrets."""
@@ -180,7 +180,7 @@ class ResponseDecoder:
             return "a redirect within the same origin or to nowhere, not followed"
         return f"a redirect to {target.scheme or 'the same scheme'}://{host}{port}, not followed"
 
-    def _said(self, response: Response) -> str:
+    def _explanation(self, response: Response) -> str:
         """Return the message of an error document; the beginning of the body if it has none."""
         try:
             body = self._decoded(response)
@@ -197,7 +197,7 @@ def _is_success(status: int) -> bool:
     return 200 <= status < 300  # noqa: PLR2004 - the class of HTTP itself
 
 
-def _wish(headers: Headers) -> float | None:
+def _retry_after(headers: Headers) -> float | None:
     values = headers.getall("Retry-After", ())
     return retry_after(values, headers.get("Date"), time()) if values else None
 

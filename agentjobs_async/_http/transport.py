@@ -1,7 +1,7 @@
 """One request over a socket, and what each of its faults means.
 
-Knows aiohttp's client, as `_connections` does, and nobody else. An answer or a fault is given as a value: aiohttp's
-exceptions, and the frames they came through, hold the request's headers and with them the key.
+This module and `connections` are the only ones that import aiohttp's client. A response or a fault is returned as a
+value: aiohttp's exceptions, and the frames that they came through, hold the request's headers and with them the key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from yarl import URL
 
 from agentjobs_async._cancel_scope import wait_until_left
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.connections import Pool, Resolver, asked_once, create_under_way
+from agentjobs_async._http.connections import Pool, Resolver, create_under_way, without_resending
 from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._text import one_line
@@ -45,8 +45,8 @@ class HttpTimeouts:
     """How long one exchange may take, in seconds.
 
     Attributes:
-        connect: To a ready connection: name lookup, TCP and TLS together.
-        request: For one read of a job as a whole. A create has its own timeout instead.
+        connect: For one connection: name lookup, TCP and TLS together.
+        request: For one read of a job as a whole. A create is bounded by its own timeout instead.
 
     Raises:
         InvalidInputError: A setting is not a finite number above 0.
@@ -87,16 +87,16 @@ class Transport:
         self._opened: dict[aiohttp.ClientSession, Pool] = {}
 
     def open(self) -> None:
-        """Make the pools, in the running loop; no I/O yet. Idempotent; comes before `read` and `create`.
+        """Make the pools in the running loop, without any I/O. Idempotent; to be called before `read` and `create`.
 
         Raises:
-            InvalidInputError: This version of aiohttp lacks what is needed.
+            InvalidInputError: This version of aiohttp lacks a private name that is needed.
         """
         if not self._opened:
             names = Resolver()
             self._reads = self._client(Pool(names))
             self._creates = self._client(Pool(names, force_close=True))
-            self._read_options |= asked_once(self._reads)
+            self._read_options |= without_resending(self._reads)
 
     def _client(self, pool: Pool) -> aiohttp.ClientSession:
         client = aiohttp.ClientSession(
@@ -109,7 +109,7 @@ class Transport:
         return client
 
     async def read(self, url: URL) -> Response | AgentJobsError:
-        """Return the answer to one GET."""
+        """Return the response to one GET, or the error of the exchange."""
         try:
             return await self._received(
                 await self._reads.get(
@@ -123,10 +123,10 @@ class Transport:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
             return self._fault(error, url, may_have_left=True)
-        raise _bare(interrupted)
+        raise _without_frames(interrupted)
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
-        """Return the answer to one POST of JSON over a fresh connection; the caller bounds its time."""
+        """Return the response to one POST of JSON over a fresh connection, or the error; the caller bounds its time."""
         progress.start_try()
         token = create_under_way.set(progress)
         try:
@@ -146,7 +146,7 @@ class Transport:
             return self._fault(error, url, may_have_left=progress.may_have_left)
         finally:
             create_under_way.reset(token)
-        raise _bare(interrupted)
+        raise _without_frames(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
         head = Response(response.status, response.headers, b"")
@@ -172,18 +172,18 @@ class Transport:
         return Response(response.status, response.headers, body, whole)
 
     def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
-        words = one_line(self._key.mask(self._words(error)), _SHOWN_BYTES)
+        text = one_line(self._key.mask(self._description(error)), _SHOWN_BYTES)
         if isinstance(error.__cause__, WithheldError):
-            return NotSentError("nothing was sent: before_send said no", "withheld")
+            return NotSentError("nothing was sent: before_send did not allow it", "withheld")
         reason = _not_sent_reason(error)
         if reason is not None or not may_have_left:
-            return NotSentError(f"nothing was sent to {url.host}: {words}", reason or "connect")
+            return NotSentError(f"nothing was sent to {url.host}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-            return ProtocolError("http", words)
-        return TransportError(f"the exchange broke: {words}")
+            return ProtocolError("http", text)
+        return TransportError(f"the exchange broke: {text}")
 
-    def _words(self, error: Exception) -> str:
-        """Say what happened, without what aiohttp knows of the request."""
+    def _description(self, error: Exception) -> str:
+        """Return what happened as text, without what aiohttp knows of the request."""
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return f"broken HTTP: {error.message}"
         if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -201,18 +201,18 @@ class Transport:
         for client, pool in self._opened.items():
             client.detach()
             with suppress(RuntimeError):  # the loop is closed: its sockets can no longer be closed in order
-                pool.break_off() if loop.is_closed() else loop.call_soon_threadsafe(pool.break_off)
+                pool.abort() if loop.is_closed() else loop.call_soon_threadsafe(pool.abort)
 
     async def aclose(self) -> None:
-        """Break off all connections; idempotent. That is done before the first turn of the loop: cancel it at will."""
+        """Abort all connections. Idempotent. They are aborted before the first await, so that cancelling is safe."""
         for client, pool in self._opened.items():
             client.detach()
-            pool.break_off()
+            pool.abort()
         await wait_until_left(lambda: any(pool.open for pool in self._opened.values()))
 
 
 async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:
-    """Read up to `limit` bytes; tell whether that was all."""
+    """Return at most `limit` bytes of the body, and whether that is all of it."""
     body = await content.readany()
     if content.at_eof() and len(body) <= limit:
         return body, True
@@ -234,13 +234,13 @@ _NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def _not_sent_reason(error: Exception) -> str | None:
-    """Name what kept the connection from being made; `None` when that is not what happened."""
+    """Return the `NotSentError.reason` why there was no connection; `None` if `error` has another cause."""
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
         return "refused"
     return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)
 
 
-def _bare(interrupted: asyncio.CancelledError) -> asyncio.CancelledError:
+def _without_frames(interrupted: asyncio.CancelledError) -> asyncio.CancelledError:
     """Return a cancellation without the frames that it came through: they hold the request's headers."""
     interrupted.__cause__ = interrupted.__context__ = None
     return interrupted.with_traceback(None)

@@ -132,8 +132,8 @@ def test_not_in_fields() -> None:
     with pytest.raises(TypeError):
         vars(key)
     assert "Marma" not in repr(attrs.asdict(Holder(key)))
-    hiding = key._hides
-    for owner in (key, hiding):
+    masker = key._masker
+    for owner in (key, masker):
         for name in type(owner).__slots__ if owner is not None else ():
             assert "Marma" not in repr(getattr(owner, name))
 

@@ -86,13 +86,13 @@ async def test_breaking_off() -> None:
         (connection,) = pool.open
         assert connection.idle
         client.detach()
-        pool.break_off()
+        pool.abort()
         assert connection.transport is None
         lost = connection.closed
         assert lost is not None
         await lost
         assert pool.open == set()
-        pool.break_off()
+        pool.abort()
 
 
 async def test_names_serve_creates_and_reads(monkeypatch: pytest.MonkeyPatch) -> None:
