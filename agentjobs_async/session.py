@@ -272,7 +272,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             await self._service.aclose()
 
     def __del__(self) -> None:
-        if hasattr(self, "_hooks") and (loop := self._binding.unclosed(self)) is not None:
+        if hasattr(self, "_hooks") and self._service.is_open and (loop := self._binding.unclosed(self)) is not None:
             self._service.abandon(loop)
 
     def __repr__(self) -> str:

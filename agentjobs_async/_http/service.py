@@ -42,6 +42,11 @@ class Service:
         self._transport = transport
         self._decoder = decoder
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has made the connection pools; also after they were closed."""
+        return self._transport.is_open
+
     def open(self) -> None:
         """Make the connection pools in the running loop, without any I/O. Idempotent."""
         self._transport.open()

@@ -86,6 +86,11 @@ class Transport:
         self._creates: aiohttp.ClientSession
         self._opened: dict[aiohttp.ClientSession, Pool] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` has made the pools; also after they were closed."""
+        return bool(self._opened)
+
     def open(self) -> None:
         """Make the pools in the running loop, without any I/O. Idempotent; to be called before `read` and `create`.
 
@@ -194,7 +199,7 @@ class Transport:
         return str(cause) or type(cause).__name__
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Break off all connections of a transport that is deleted without `aclose`, from whichever thread deletes it.
+        """Abort all connections of a transport that is deleted without `aclose`, from whichever thread deletes it.
 
         aiohttp then issues no warnings of its own.
         """
