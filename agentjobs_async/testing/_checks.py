@@ -24,7 +24,15 @@ def number(
     above: bool = False,
     kinds: type | tuple[type, ...] = (int, float),
 ) -> Validator:
-    """Return a validator of numbers from `least` (excluded if `above`) to `most`; `words` say so in its error."""
+    """Return a validator of numbers from `least`, itself excluded if `above`, to `most`.
+
+    Args:
+        words: The bounds in words, for the error.
+        least: The lower bound.
+        most: The upper bound, included.
+        above: Whether `least` itself is refused.
+        kinds: The accepted types.
+    """
 
     def check(_instance: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
         if not is_number(value, kinds) or not least <= value <= most or (above and value == least):

@@ -62,7 +62,7 @@ Handle = Callable[[Exchange], Awaitable[bool]]
 
 
 class _Sent(web.StreamResponse):
-    """Stands for an answer that the handler has already written."""
+    """Represents a response that the handler has already written, so that aiohttp writes none."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _Handler(web.RequestHandler):
         """Answer invalid HTTP with 400 and one log line, without the error's text: it quotes headers, also the key."""
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
-        _LOGGER.warning("a request from %s is no HTTP: %s", request.remote, type(exc).__name__)
+        _LOGGER.warning("a request from %s is not HTTP: %s", request.remote, type(exc).__name__)
         answer = web.json_response({"error": "this is no HTTP request"}, status=status)
         answer.force_close()
         return answer
@@ -149,7 +149,7 @@ class _Server(web.Server):
         self.open: dict[Any, _Connection] = {}
 
     def __call__(self) -> web.RequestHandler:
-        # No lingering: whole bodies have been read by then, and a broken one never ends.
+        # No lingering: by then each body has been read as a whole, and a broken one never ends.
         return _Handler(self, loop=asyncio.get_running_loop(), access_log=None, lingering_time=0)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:

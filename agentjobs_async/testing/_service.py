@@ -1,4 +1,4 @@
-"""The service without faults: its answer to each request, and the jobs it has."""
+"""The service without faults: its jobs, and its answer to each request."""
 
 import json
 import math
@@ -106,7 +106,7 @@ class EmulatedService:
 
     def __init__(self, *, api_key: str, script_of: ScriptOf, rate_limit: RateLimit | None, speed: float) -> None:
         self._authorization = f"Bearer {api_key}"
-        self._life_of = script_of
+        self._script_of = script_of
         self._window = RateWindow(rate_limit) if rate_limit else None
         self._speed = speed
         self.jobs: dict[str, StartedJob] = {}
@@ -146,7 +146,7 @@ class EmulatedService:
         return Answer(201, {**self.document(job, request.at), "status": "active", "prLink": None, "archivedAt": None})
 
     def _new_job(self, project_id: str, prompt: str, now: float, wall: datetime) -> StartedJob:
-        script = self._life_of(project_id, prompt)
+        script = self._script_of(project_id, prompt)
         self.numbered += 1
         return StartedJob(
             job_id=script.job_id or f"job_{self.numbered:06d}",

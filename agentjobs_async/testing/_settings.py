@@ -47,7 +47,7 @@ def plan_of(faults: object) -> FaultPlan:
     """Return the plan of the setting `faults`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The setting is no fault plan.
     """
     try:
         return FaultPlan.of(faults)

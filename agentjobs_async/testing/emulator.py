@@ -256,10 +256,10 @@ class Emulator:
         )
 
     async def _refuse_when_due(self, keep: asyncio.Transport | None = None) -> None:
-        # A refusal that is under way takes those that follow it itself.
+        # While one refusal lasts, its own task takes the refusals that follow it in the plan.
         fault = None if self._listener.refusing else self._plans.take_refusal()
         if fault is not None:
-            # The answer of `keep` goes out once the listener is closed; the refusal itself lasts longer.
+            # The response on `keep` is sent once the listener is closed; the refusal itself lasts longer.
             refused = asyncio.Event()
             self._listener.spawn(self._refuse(fault, keep, refused))
             await refused.wait()

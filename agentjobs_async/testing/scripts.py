@@ -18,7 +18,7 @@ _SECONDS = number("a number of seconds from 0 on", 0)
 _SHARE = number("a share from 0 to 1", 0, 1)
 
 
-def _check_stages(_life: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+def _check_stages(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     """Raise an error unless the value is pairs of second and status in rising order."""
     try:
         starts = [start for start, status in value if isinstance(status, str)]
@@ -29,7 +29,7 @@ def _check_stages(_life: object, attribute: "attrs.Attribute[Any]", value: Any) 
         raise ValueError(f"'{attribute.name}' must be pairs of second and status, in rising order, not {value!r:.100}")
 
 
-def _check_id(_life: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+def _check_id(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if not (value is None or (isinstance(value, str) and value)):
         raise ValueError(f"'{attribute.name}' must be a text, or None, not {value!r:.100}")
 

@@ -132,8 +132,8 @@ async def test_unknown_fields() -> None:
 @pytest.mark.parametrize("outcome", ["completed", "archived", "failed"])
 async def test_ends(outcome: Any, waiting: Waiting) -> None:
     """`failed` is a result, not an exception; only `raise_for_status` makes it one."""
-    life = JobScript(duration=3, outcome=outcome)
-    async with Emulator(script=life) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
+    script = JobScript(duration=3, outcome=outcome)
+    async with Emulator(script=script) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
         job = await wait(await session.create_job("Fix it"))
     assert (job.status, job.is_terminal, job.succeeded) == (outcome, True, outcome == "completed")
     assert (job.pr_link is not None) == (outcome == "completed")

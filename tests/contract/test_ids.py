@@ -65,8 +65,8 @@ REFUSED: Final = (
 @pytest.mark.parametrize("name", AWKWARD, ids=lambda name: ascii(name)[:30])
 async def test_ids_stay_in_their_place(name: str) -> None:
     """Whatever an id holds, it is one segment of the path, and the service reads it as it was given."""
-    life = JobScript(duration=0, job_id=name)
-    async with Emulator(script=life) as emulator, emulator.session(project_id=name) as session:
+    script = JobScript(duration=0, job_id=name)
+    async with Emulator(script=script) as emulator, emulator.session(project_id=name) as session:
         created = await session.create_job("Fix it")
         assert (created.id, created.project_id) == (name, name)
         assert (await session.wait_for_job(created.ref)).succeeded

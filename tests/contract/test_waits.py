@@ -203,9 +203,9 @@ def _json(status: str) -> str:
 @pytest.mark.parametrize(("grace", "hidden", "found"), [(30.0, 20.0, True), (30.0, 40.0, False), (0.0, 1.0, False)])
 async def test_not_visible_yet(grace: float, hidden: float, found: bool, waiting: Waiting) -> None:  # noqa: FBT001 - a column of the table
     """A 404 within the grace is a job not visible yet; after it, it is not there."""
-    life = JobScript(duration=0, visible_after=hidden)
+    script = JobScript(duration=0, visible_after=hidden)
     async with (
-        Emulator(script=life) as emulator,
+        Emulator(script=script) as emulator,
         waiting(emulator, policy=every(2, not_found_grace=grace)) as (session, wait),
     ):
         created = await session.create_job("Fix it")

@@ -134,8 +134,8 @@ async def test_updates_of_a_closed_tracker() -> None:
 
 async def test_updates_over_http() -> None:
     """Over HTTP, a web page's view of a job: each stage once."""
-    life = JobScript(duration=60, stages=((20, "planning"), (40, "reviewing")))
-    async with Emulator(script=life) as emulator, emulator.session(project_id="docs", policy=every(3)) as session:
+    script = JobScript(duration=60, stages=((20, "planning"), (40, "reviewing")))
+    async with Emulator(script=script) as emulator, emulator.session(project_id="docs", policy=every(3)) as session:
         created = await session.create_job("Fix it")
         async with session.updates(created.id) as changes:
             assert [job.status async for job in changes] == ["active", "planning", "reviewing", "completed"]

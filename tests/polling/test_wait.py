@@ -451,8 +451,8 @@ async def test_on_update_that_cannot_be_called(wrong: Any) -> None:
 async def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
     """An unknown status is no end, is kept as text, and each is warned about once."""
     seen: list[AgentJob] = []
-    life = JobScript(duration=100, stages=((10, "reviewing\x1b"), (50, "merging")))
-    async with Emulator(script=life) as emulator, emulator.session(project_id="docs", policy=every(5)) as session:
+    script = JobScript(duration=100, stages=((10, "reviewing\x1b"), (50, "merging")))
+    async with Emulator(script=script) as emulator, emulator.session(project_id="docs", policy=every(5)) as session:
         assert (await session.run_job("Fix it", on_update=seen.append)).succeeded
     assert [found.status for found in seen] == ["active", "reviewing\x1b", "merging", "completed"]
     records = [record for record in caplog.records if record.levelno == logging.WARNING]

@@ -179,7 +179,7 @@ async def test_broken_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> 
         writer.close()
     assert echo.exchanges == []
     (record,) = [record for record in caplog.records if record.levelno >= logging.INFO]
-    assert record.getMessage().startswith("a request from 127.0.0.1 is no HTTP: ")
+    assert record.getMessage().startswith("a request from 127.0.0.1 is not HTTP: ")
     assert all(record.exc_info is None for record in caplog.records)
     assert "emk_secret" not in caplog.text
 

@@ -13,8 +13,8 @@ from agentjobs_async.testing.scripts import ScriptTable
 )
 def test_stages(age: float, status: str) -> None:
     """A job shows its stages in their order and then its outcome."""
-    life = JobScript(duration=3, outcome="failed", stages=((1, "paused"), (2, "active")))
-    assert life.status_at(age) == status
+    script = JobScript(duration=3, outcome="failed", stages=((1, "paused"), (2, "active")))
+    assert script.status_at(age) == status
 
 
 def test_random_scripts_repeat() -> None:
@@ -27,10 +27,12 @@ def test_random_scripts_keep_their_bounds() -> None:
     """Random scripts last from the shortest to the longest, and end in the given shares."""
     scripts = RandomScripts(shortest=1, longest=2, failed=0.2, archived=0.3, unchanged=0.5)
     drawn = [scripts("docs", str(number)) for number in range(2000)]
-    assert all(1 <= life.duration <= 2 for life in drawn)
-    shares = [sum(life.outcome == outcome for life in drawn) / 2000 for outcome in ("failed", "archived", "completed")]
+    assert all(1 <= script.duration <= 2 for script in drawn)
+    shares = [
+        sum(script.outcome == outcome for script in drawn) / 2000 for outcome in ("failed", "archived", "completed")
+    ]
     assert shares == pytest.approx([0.2, 0.3, 0.5], abs=0.05)
-    assert sum(life.pull_request for life in drawn) / 2000 == pytest.approx(0.5, abs=0.05)
+    assert sum(script.pull_request for script in drawn) / 2000 == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(

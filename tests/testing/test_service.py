@@ -14,8 +14,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
 
 
-def service(life: JobScript = JobScript(), limit: RateLimit | None = None, speed: float = 1.0) -> EmulatedService:  # noqa: B008 - a frozen value
-    return EmulatedService(api_key="k", script_of=lambda _project_id, _prompt: life, rate_limit=limit, speed=speed)
+def service(script: JobScript = JobScript(), limit: RateLimit | None = None, speed: float = 1.0) -> EmulatedService:  # noqa: B008 - a frozen value
+    return EmulatedService(api_key="k", script_of=lambda _project_id, _prompt: script, rate_limit=limit, speed=speed)
 
 
 def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: float = 0.0) -> ReceivedRequest:
@@ -84,15 +84,15 @@ def test_new_job() -> None:
     )
 
 
-def after(life: JobScript, seconds: float, speed: float = 1.0) -> Any:
+def after(script: JobScript, seconds: float, speed: float = 1.0) -> Any:
     """Return the answer to a read `seconds` after a create."""
-    emulated = service(life, speed=speed)
+    emulated = service(script, speed=speed)
     job_id = emulated.answer(CREATE, NOW).document["id"]
     return emulated.answer(request(target=f"{JOBS}/{job_id}", at=seconds), NOW)
 
 
 @pytest.mark.parametrize(
-    ("life", "seconds", "shown"),
+    ("script", "seconds", "shown"),
     [
         (JobScript(duration=5), 4.9, ("active", None, None)),
         (JobScript(duration=5), 5, ("completed", "https://code.example/acme/docs/pull/job_000001", None)),
@@ -101,9 +101,9 @@ def after(life: JobScript, seconds: float, speed: float = 1.0) -> Any:
         (JobScript(duration=5, outcome="archived"), 5, ("archived", None, "2026-01-01T00:00:05.000Z")),
     ],
 )
-def test_life(life: JobScript, seconds: float, shown: tuple[str | None, ...]) -> None:
+def test_script(script: JobScript, seconds: float, shown: tuple[str | None, ...]) -> None:
     """A read shows the job as its script says for that moment."""
-    document = after(life, seconds).document
+    document = after(script, seconds).document
     assert (document["status"], document["prLink"], document["archivedAt"]) == shown
 
 
@@ -114,8 +114,8 @@ def test_speed() -> None:
 
 def test_not_visible_yet() -> None:
     """A job may be invisible for a while after its creation."""
-    life = JobScript(visible_after=2)
-    assert [after(life, seconds).status for seconds in (1.9, 2)] == [404, 200]
+    script = JobScript(visible_after=2)
+    assert [after(script, seconds).status for seconds in (1.9, 2)] == [404, 200]
 
 
 @pytest.mark.parametrize("target", ["/v2/agent/web/job/job_000001", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"])

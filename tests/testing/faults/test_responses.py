@@ -19,7 +19,7 @@ JOB = {"id": "job_1", "status": "active", "source": {"repository": "acme/docs", 
 GOOD = Answer(201, JOB)
 
 
-def spoiled(text: str, answer: Answer = GOOD) -> Message:
+def faulted(text: str, answer: Answer = GOOD) -> Message:
     return apply_fault(answer, Fault.parse(text), NOW, WORDS)
 
 
@@ -29,7 +29,7 @@ def values(message: Message, name: str) -> list[str]:
 
 def test_good_answer() -> None:
     """Without a fault an answer is sent as JSON, with its length and date."""
-    message = spoiled("ok", Answer(429, {"error": "no"}, (("Retry-After", "3"),)))
+    message = faulted("ok", Answer(429, {"error": "no"}, (("Retry-After", "3"),)))
     assert message == Message(
         429,
         (
@@ -59,7 +59,7 @@ def test_good_answer() -> None:
 )
 def test_statuses_and_documents(text: str, status: int, document: dict[str, Any]) -> None:
     """A fault replaces the status, the document, or some fields."""
-    message = spoiled(text)
+    message = faulted(text)
     assert (message.status, json.loads(message.body)) == (status, document)
     assert values(message, "Content-Length") == [str(len(message.body))]
 
@@ -67,13 +67,13 @@ def test_statuses_and_documents(text: str, status: int, document: dict[str, Any]
 @pytest.mark.parametrize(("text", "lengths"), [("204", []), ("103", []), ("101", []), ("205", ["0"]), ("304", ["0"])])
 def test_statuses_without_body(text: str, lengths: list[str]) -> None:
     """A status that allows no body gets none."""
-    message = spoiled(text)
+    message = faulted(text)
     assert (message.body, values(message, "Content-Length")) == (b"", lengths)
 
 
 def test_a_status_drops_the_headers_of_the_answer() -> None:
     """A fault that sets the status drops the headers of the service's own answer."""
-    assert values(spoiled("500", Answer(429, {}, (("Retry-After", "3"),))), "Retry-After") == []
+    assert values(faulted("500", Answer(429, {}, (("Retry-After", "3"),))), "Retry-After") == []
 
 
 @pytest.mark.parametrize(
@@ -81,37 +81,37 @@ def test_a_status_drops_the_headers_of_the_answer() -> None:
 )
 def test_redirects(text: str, places: list[str]) -> None:
     """A redirect leads to the foreign origin, or to its `location`."""
-    assert values(spoiled(text), "Location") == places
+    assert values(faulted(text), "Location") == places
 
 
 def test_retry_after_as_given() -> None:
     """Each `retry-after` is sent as a header, unchanged."""
-    assert values(spoiled('429 retry-after=2 retry-after="very soon"'), "Retry-After") == ["2", "very soon"]
+    assert values(faulted('429 retry-after=2 retry-after="very soon"'), "Retry-After") == ["2", "very soon"]
 
 
 @pytest.mark.parametrize(("skew", "date"), [("", 0), ("date=+3600", 3600), ("date=-60", -60)])
 def test_retry_after_as_a_date(skew: str, date: int) -> None:
     """A Retry-After date is counted from the answer's own Date, even a wrong one."""
-    message = spoiled(f"503 retry-after=date+30 {skew}")
+    message = faulted(f"503 retry-after=date+30 {skew}")
     dates = [parsedate_to_datetime(values(message, name)[0]) for name in ("Date", "Retry-After")]
     assert [(moment - NOW).total_seconds() for moment in dates] == [date, date + 30]
 
 
 def test_no_date() -> None:
     """Without a Date a Retry-After date is counted from the wall clock."""
-    message = spoiled("503 retry-after=date-30 date=none")
+    message = faulted("503 retry-after=date-30 date=none")
     assert values(message, "Date") == []
     assert values(message, "Retry-After") == ["Wed, 31 Dec 2025 23:59:30 GMT"]
 
 
 def test_free_headers() -> None:
     """Any other header is sent unchanged."""
-    assert values(spoiled('ok header.X-A="1 2" header.X-B='), "X-A") == ["1 2"]
+    assert values(faulted('ok header.X-A="1 2" header.X-B='), "X-A") == ["1 2"]
 
 
 def test_same_free_header_twice() -> None:
     """A repeated header is sent twice, each with its own value."""
-    assert values(spoiled("ok header.X=1 header.X=2"), "X") == ["1", "2"]
+    assert values(faulted("ok header.X=1 header.X=2"), "X") == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_same_free_header_twice() -> None:
 )
 def test_content_headers(text: str, content: str, encoding: list[str]) -> None:
     """The headers claim the type and encoding of the fault."""
-    message = spoiled(text)
+    message = faulted(text)
     assert (values(message, "Content-Type"), values(message, "Content-Encoding")) == ([content], encoding)
 
 
 def test_padded_and_bombs_have_their_size() -> None:
     """The size of a padded body is an option; the compressed bomb stays small."""
-    assert len(spoiled("padded bytes=5000").body) == 5000
-    assert len(spoiled("padded").body) == 2_097_152
-    assert len(spoiled("gzip:bomb").body) < 300_000
+    assert len(faulted("padded bytes=5000").body) == 5000
+    assert len(faulted("padded").body) == 2_097_152
+    assert len(faulted("gzip:bomb").body) < 300_000
 
 
 def test_placeholders() -> None:
     """The key appears in a document and in a header in each of its forms."""
-    message = spoiled("document a={key} b={key:base64} c={key:percent} d={base} e={foreign}/x header.X={key}")
+    message = faulted("document a={key} b={key:base64} c={key:percent} d={base} e={foreign}/x header.X={key}")
     document = json.loads(message.body)
     assert (document["a"], document["d"], document["e"]) == ("emk_1", "http://base", "http://foreign/x")
     assert (base64.b64decode(document["b"]), unquote(document["c"])) == (b"emk_1", "emk_1")
@@ -148,7 +148,7 @@ def test_placeholders() -> None:
 
 def test_key_in_json_escapes() -> None:
     """The JSON form of the key consists of escapes, which a decoder reads as the key."""
-    body = spoiled("500 error={key:json}").body
+    body = faulted("500 error={key:json}").body
     assert b"emk_1" not in body
     assert json.loads(body) == {"error": "emk_1"}
 
