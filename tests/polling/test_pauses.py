@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs_async import JobRef
-from agentjobs_async._polling.pauses import Pauses
+from agentjobs_async._polling.pauses import Pauses, RememberedPauses
 
 A, B = JobRef("docs", "a"), JobRef("docs", "b")
 ELSEWHERE = JobRef("elsewhere", "a")
@@ -91,3 +91,12 @@ def test_backlog(*, first: bool, seconds: float, over: float, count: int) -> Non
     for start in range(10):
         within = sum(start <= 10 * at / over < start + 1 for at in released)
         assert abs(within - count / 10) <= 2
+
+
+def test_remembered_pause() -> None:
+    """The pause of a job is remembered until the next wait takes it, and no longer than it lasts."""
+    remembered = RememberedPauses()
+    remembered.remember(A, 10.0, 1.0)
+    assert [remembered.take(ref, 5.0) for ref in (B, A, A)] == [5.0, 10.0, 5.0]
+    remembered.remember(A, 10.0, 1.0)
+    assert remembered.take(A, 12.0) == 12.0

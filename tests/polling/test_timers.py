@@ -116,6 +116,17 @@ def test_few_are_not_swept() -> None:
     assert (table._size, table._stale) == (0, 0)
 
 
+def test_clear() -> None:
+    """A cleared table holds nothing, and takes items as before."""
+    table = TimerBuckets[int](always)
+    for item in range(10):
+        table.add(item, 1.0 + item, 1)
+    table.clear()
+    assert (table.first(), table.take_due(100), table._size, table._stale) == (None, [], 0, 0)
+    assert table.add(1, 2.0, 1) == 200
+    assert table.take_due(2.0) == [1]
+
+
 @pytest.mark.looptime
 async def test_timers() -> None:
     """The earliest time of each callback wins, and cancelled ones are not called."""
