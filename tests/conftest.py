@@ -1,4 +1,4 @@
-"""What several of the test files need."""
+"""Fixtures and settings of all tests."""
 
 import asyncio
 import ssl
@@ -13,7 +13,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tests.postgresql import Server
 
-# looptime asks for the loop even of a test without one, and Python 3.11 would make one then, which nobody closes.
+# looptime asks for the loop even of a test without one, and Python 3.11 would then make one, which is never closed.
 asyncio.set_event_loop(None)
 
 
@@ -39,7 +39,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
-    """A certificate authority that nobody trusts by default."""
+    """A certificate authority that is not trusted by default."""
     return trustme.CA()
 
 
