@@ -7,13 +7,13 @@ Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `post
 from agentjobs_async._extras import extra_named
 
 with extra_named("agentjobs_async.batch"):
-    from agentjobs_async.batch._item_tasks import ActiveItem
     from agentjobs_async.batch._store.rows import JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
     from agentjobs_async.batch.journal import Journal
     from agentjobs_async.batch.limits import FleetLimits, Rate
-    from agentjobs_async.batch.runner import Batch, BatchStats, run_batch
+    from agentjobs_async.batch.runner import Batch, run_batch
     from agentjobs_async.batch.states import State
+    from agentjobs_async.batch.stats import ActiveItem, BatchStats
     from agentjobs_async.batch.worker import BatchWorker
 
 __all__ = [

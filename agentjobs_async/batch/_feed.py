@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._backlog import Backlog
-from agentjobs_async.batch._item_run import ItemRun
+from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.batch._source import Items, PlannedRows, earlier, new
 from agentjobs_async.batch._store.rows import JournalRow
@@ -60,6 +60,7 @@ class Feed:
         self._is_silent = False
         self._waits_for_room = False
         self._moved: set[asyncio.Event] = set()
+        self._context.slots.on_change = self.on_change
 
     def on_change(self) -> None:
         """Begin what has room by now. To be called when a slot is taken or given back, or an item ends."""
@@ -188,7 +189,7 @@ class Feed:
         return any(self._may_begin(self._project(project)) for project in self._planned.projects())
 
     def _is_enough(self) -> bool:
-        return self._context.halted.is_set() or (self._limit is not None and self._begun >= self._limit)
+        return self._item_tasks.phase >= Phase.NO_CREATES or (self._limit is not None and self._begun >= self._limit)
 
     def _ready(self) -> int:
         """Count the items that would take a slot at once if one more were given back.

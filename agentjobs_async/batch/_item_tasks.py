@@ -1,48 +1,46 @@
-"""The items under way in one run, each in a task of its own."""
+"""The items under way in one run, each in a task of its own, and how the run ends."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
+from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import frozen
-
-from agentjobs_async import AgentJobsError, JobRef
-from agentjobs_async.batch._item_run import ItemRun, RunContext
+from agentjobs_async import AgentJobsError, JobRef, JournalError
+from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
+from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["GRACE", "ActiveItem", "ItemTasks"]
+__all__ = ["GRACE_SECONDS", "ItemTasks"]
 
-GRACE: Final = 10.0
-_SETTLING_SECONDS: Final = 3.0  # for the journal to take what is known in the end, when it answers slowly or not at all
-_CANCELLED_SECONDS: Final = 0.5  # the same when nothing is waited for: cancelling leaves soon
-
-
-@frozen
-class ActiveItem:
-    """An item that a run is busy with.
-
-    Attributes:
-        state: planned (it waits for its create), sending or created.
-        age: Seconds since it is in this state.
-        ref: Its job; `None` before that is known.
-    """
-
-    key: str
-    state: State
-    age: float
-    ref: JobRef | None
+GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
+_SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
+_CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
 
 
 class ItemTasks:
-    """The courses of items, by their tasks."""
+    """The items of a run by their tasks, and the only owner of the run's end.
+
+    A run ends by phases (`Phase`), which it goes through in one direction: `advance` cancels what a phase cancels,
+    and `close` goes through the last two of them. What became of creates that are cut off is unknown, and recorded so.
+
+    Attributes:
+        context: What all items have in common.
+        phase: How far the run has ended.
+        faults: What ends the run, in the order in which it came.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
+        self.phase = Phase.RUNNING
+        self.faults: list[Exception] = []
         self._runs: dict[asyncio.Task[None], ItemRun] = {}
+        self._helpers: dict[asyncio.Task[None], Phase] = {}
+        self._outcomes: Counter[Outcome] = Counter()
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -50,36 +48,143 @@ class ItemTasks:
     def begin(
         self,
         row: JournalRow,
-        run: Callable[[ItemRun], Coroutine[Any, Any, None]],
+        work: Callable[[ItemRun], Coroutine[Any, Any, None]],
         caller_context: Context | None = None,
     ) -> asyncio.Task[None]:
         """Start an item that is planned or created, in a copy of `caller_context` or the current context."""
         item = ItemRun.of(row, self.context)
-        task = asyncio.create_task(run(item), context=None if caller_context is None else caller_context.copy())
+        item.phase = self.phase
+        task = asyncio.create_task(work(item), context=None if caller_context is None else caller_context.copy())
         self._runs[task] = item
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def start_helper(self, work: Coroutine[Any, Any, None], cancelled_from: Phase) -> asyncio.Task[None]:
+        """Start a task of the run that is no item, and that the phase `cancelled_from` cancels."""
+        task = asyncio.create_task(work)
+        self._helpers[task] = cancelled_from
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         del self._runs[task]
         if not task.cancelled():
-            task.exception()  # of many that fail, callers get one; nobody is to hear that the others were not retrieved
+            task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
+
+    def count(self, result: BatchResult) -> None:
+        """Count a result."""
+        self._outcomes[result.outcome] += 1
+
+    def count_of(self, outcomes: Iterable[Outcome]) -> int:
+        """Return how many results had one of these outcomes."""
+        return sum(self._outcomes[outcome] for outcome in outcomes)
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()
         return [
             ActiveItem(item.row.key, item.state, now - item.since, item.ref if isinstance(item.ref, JobRef) else None)
-            for item in self._runs.values()
-            if not item.over
+            for item in self._under_way()
         ]
 
-    def states(self) -> Counter[State]:
-        """Count the items under way by their states."""
-        return Counter(item.state for item in self._runs.values() if not item.over)
+    def stats(self, *, stopped: bool = False) -> BatchStats:
+        """Return a snapshot."""
+        states = Counter(item.state for item in self._under_way())
+        return BatchStats(
+            waiting=states[State.PLANNED],
+            active=states[State.SENDING] + states[State.CREATED],
+            next_create=self._next_create(),
+            outcomes=MappingProxyType(dict(self._outcomes)),
+            stopped=stopped,
+            paused_by=self.context.throttles.paused_by(self._waiting_projects()),
+        )
 
-    def next_create(self) -> float | None:
-        """Return the seconds until the next create may go; `None` when that depends on one that is under way."""
+    def projects(self) -> set[str | None]:
+        """Return the projects of the items under way."""
+        return {item.slot.project for item in self._under_way()}
+
+    async def ended(self) -> None:
+        """Wait until all items that have begun so far have ended."""
+        if self._runs:
+            await asyncio.wait(list(self._runs))
+
+    def fail(self, error: Exception) -> None:
+        """End the run with an error, once creates under way have had their answers."""
+        self.faults.append(error)
+        self.advance(Phase.ANSWERS_ONLY)
+
+    def advance(self, phase: Phase, tasks: Iterable[asyncio.Task[None]] | None = None) -> None:
+        """Advance the items of `tasks`, or all and the run itself, to a phase; an earlier one changes nothing.
+
+        The calling task is never cancelled by this: a helper may find that the run is over.
+        """
+        if tasks is None:
+            self.phase = max(self.phase, phase)
+            current = asyncio.current_task()
+            for helper, cancelled_from in self._helpers.items():
+                if cancelled_from <= phase and helper is not current:
+                    helper.cancel()
+        for task in list(self._runs) if tasks is None else tasks:
+            if (item := self._runs.get(task)) is not None:
+                item.phase = max(item.phase, phase)
+                if item.cancelled_from <= phase:
+                    task.cancel()
+
+    async def close(self, grace: float = GRACE_SECONDS) -> JournalError | None:
+        """End the run: wait for `grace` seconds for the answers of creates under way, then cut what is left.
+
+        The journal gets 3 s more to record the outcomes, or half a second where `grace` is 0. Return the error that
+        names the jobs which the journal does not have, unless a caller has got all of them already.
+        """
+        self.context.slots.close()
+        self.advance(Phase.LEFT)
+        sending = [task for task, item in self._runs.items() if item.state is State.SENDING]
+        try:
+            if sending:
+                await asyncio.wait(sending, timeout=grace)
+        finally:
+            try:
+                await self._cut(_SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
+            finally:
+                await self.context.unrecorded.close()
+        return self.context.unrecorded.untold(self._journal_fault())
+
+    def first_fault(self) -> Exception | None:
+        """Return what ended the run; where the journal does not have some jobs, an error of it that names them."""
+        fault = self._journal_fault()
+        if fault is not None and self.context.unrecorded:
+            return self.context.unrecorded.error(fault)
+        return self.faults[0] if self.faults else None
+
+    def _journal_fault(self) -> JournalError | None:
+        return next((fault for fault in self.faults if isinstance(fault, JournalError)), None)
+
+    async def _cut(self, settling_seconds: float) -> None:
+        """Cancel what is left, and record that the creates which this cuts off are unknown.
+
+        A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's.
+        """
+        sending = [item for item in self._runs.values() if item.state is State.SENDING]  # before it is cancelled
+        left = [*self._runs, *self._helpers]
+        self.advance(Phase.CUT)
+        if left:
+            await asyncio.wait(left)
+        error = AgentJobsError("the run was left before the answer came")
+        entries = self.context.entries
+        unknown = (
+            entries.mark_unknown(item.row.key, error, claim=item.claim) for item in sending if item.claim is not None
+        )
+        # A row that stays `sending` becomes unknown once its owner is gone.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settling_seconds):
+                await asyncio.gather(*unknown, entries.flush(), return_exceptions=True)
+
+    def _under_way(self) -> list[ItemRun]:
+        return [item for item in self._runs.values() if not item.over]
+
+    def _waiting_projects(self) -> set[str | None]:
+        return {item.slot.project for item in self._under_way() if item.state is State.PLANNED}
+
+    def _next_create(self) -> float | None:
         due = [self._next_create_of(project) for project in self._waiting_projects()]
         known = [at for at in due or [self._next_create_of(self.context.session.project_id)] if at is not None]
         return max(min(known) - asyncio.get_running_loop().time(), 0.0) if known else None
@@ -87,80 +192,3 @@ class ItemTasks:
     def _next_create_of(self, project: str | None) -> float | None:
         at = self.context.throttles.next_at(project)
         return None if at is None else max(at, self.context.slots.next_free_at(project) or at)
-
-    def paused_by(self) -> Exception | None:
-        """Return why creates of items that wait are held back; `None` when nothing but a rate does so."""
-        return self.context.throttles.paused_by(self._waiting_projects())
-
-    def _waiting_projects(self) -> set[str | None]:
-        return {item.slot.project for item in self._runs.values() if item.state is State.PLANNED and not item.over}
-
-    def projects(self) -> set[str | None]:
-        """Return the projects of the items under way."""
-        return {item.slot.project for item in self._runs.values() if not item.over}
-
-    async def ended(self) -> None:
-        """Wait until all that has begun so far has ended."""
-        if self._runs:
-            await asyncio.wait(list(self._runs))
-
-    def halt(self) -> None:
-        """Stop sending: cancel the items that wait for their create."""
-        self.context.halted.set()
-        current = asyncio.current_task()
-        for task, item in self._runs.items():
-            if item.state is State.PLANNED and not item.over and task is not current:
-                task.cancel()
-
-    def fail(self) -> None:
-        """Stop sending, and end the waits. Creates under way go on to their responses, and no further."""
-        self.context.closing.set()
-        self.halt()
-        current = asyncio.current_task()
-        self.leave([task for task, item in self._runs.items() if not item.over and task is not current])
-
-    def leave(self, tasks: Iterable[asyncio.Task[None]]) -> None:
-        """Cancel these items, except creates under way, which go on to their responses, and no further."""
-        for task in tasks:
-            item = self._runs.get(task)
-            if item is not None:
-                item.leaving = True
-                if item.state is not State.SENDING:
-                    task.cancel()
-
-    async def drain(self, *others: asyncio.Task[None], grace: float = GRACE) -> None:
-        """Wait for `grace` seconds for the answers of creates under way, and cancel the rest and the tasks of `others`.
-
-        The journal gets 3 s more to take what is known, or half a second where `grace` is 0.
-        """
-        self.context.closing.set()
-        self.halt()
-        sending = [task for task, item in self._runs.items() if item.state is State.SENDING]
-        self.leave(list(self._runs))
-        try:
-            if sending:
-                await asyncio.wait(sending, timeout=grace)
-        finally:
-            try:
-                await self._cut(others, _SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
-            finally:
-                await self.context.unrecorded.close()
-
-    async def _cut(self, others: Iterable[asyncio.Task[None]], patience: float) -> None:
-        """Cancel what is left, and keep that nobody knows what became of the creates that this cuts off.
-
-        A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's.
-        """
-        sending = [item for item in self._runs.values() if item.state is State.SENDING]
-        left = [*self._runs, *others]
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-        error = AgentJobsError("the run was left before the answer came")
-        claimed = [item for item in sending if item.claim is not None]
-        lost = (self.context.entries.mark_unknown(item.row.key, error, claim=item.claim) for item in claimed)
-        # A row that stays `sending` becomes unknown when its owner has gone.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                await asyncio.gather(*lost, self.context.entries.flush(), return_exceptions=True)

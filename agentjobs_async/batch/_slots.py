@@ -42,11 +42,14 @@ class Slots:
     Args:
         count: The number of slots; `None` for no bound.
         on_change: Called after every change, except when an item enters.
+
+    Attributes:
+        on_change: As given; it may be replaced.
     """
 
     def __init__(self, count: int | None, on_change: Callable[[], None] = lambda: None) -> None:
         self._count = MAX_COUNT if count is None else count
-        self._on_change = on_change
+        self.on_change = on_change
         self._taken = 0
         self._waiting: Counter[str | None] = Counter()
         # By project. The order of the keys is the order of turns: a project that was served moves to the end.
@@ -100,7 +103,7 @@ class Slots:
             return
         if has_job or (slot.project not in self._queues and self.free(slot.project) > 0):
             self._take(slot)
-            self._on_change()
+            self.on_change()
             return
         waiter = (slot, asyncio.get_running_loop().create_future())
         self._queues.setdefault(slot.project, deque()).append(waiter)
@@ -168,7 +171,7 @@ class Slots:
                     ):  # it was cancelled in this turn of the loop, and has not removed itself yet
                         self._take(slot)
                         waiter.set_result(None)
-        self._on_change()
+        self.on_change()
 
     def _take(self, slot: Slot) -> None:
         slot.taken = True

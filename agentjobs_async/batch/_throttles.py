@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
-from agentjobs_async import AuthError, CreateOutcomeUnknownError
+from agentjobs_async import CreateOutcomeUnknownError
 from agentjobs_async.batch._throttle import CreateThrottle
 from agentjobs_async.batch.limits import Rate
 
@@ -78,7 +78,7 @@ class CreateThrottles:
     def __init__(self, rate: Rate | None, *, refused_for: float) -> None:
         self.common = CreateThrottle(rate if rate is not None and rate.scope == "all" else None)
         self.succeeded = False
-        self.refusal: AuthError | None = None
+        self.refusal: Exception | None = None
         self._rate = rate if rate is not None and rate.scope == "project" else None
         self._refused_for = refused_for
         self._paces: dict[str | None, CreateThrottle] = {}
@@ -131,7 +131,7 @@ class CreateThrottles:
                 error,
             )
 
-    def refuse(self, permit: Permit, error: AuthError) -> None:
+    def refuse(self, permit: Permit, error: Exception) -> None:
         """Hold the creates of a project back, whose key the service refuses."""
         permit.spend()
         self.refusal = self.refusal or error

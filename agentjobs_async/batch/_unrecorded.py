@@ -1,4 +1,4 @@
-"""Ids in hand that the journal may not have yet: none is dropped, however a run is left."""
+"""Jobs that were created and that the journal may not have yet: no id is dropped, however a run is left."""
 
 import asyncio
 import logging
@@ -24,10 +24,10 @@ class Unrecorded:
         self._recording: set[asyncio.Task[None]] = set()
 
     async def record(self, key: str, ref: JobRef, recording: Coroutine[Any, Any, None]) -> None:
-        """Await `recording`, which writes down the id; it goes on when this call is cancelled.
+        """Await `recording`, which records the id; it goes on when this call is cancelled.
 
         Raises:
-            JournalError: The id could not be written down. It is in the log.
+            JournalError: The id could not be recorded. It is in the log.
         """
         self._refs[key] = ref
         task = asyncio.get_running_loop().create_task(recording)
@@ -36,38 +36,35 @@ class Unrecorded:
         await asyncio.shield(task)
 
     def __len__(self) -> int:
-        """Return how many ids could not be written down; those that are just being written are not among them."""
+        """Return how many ids could not be recorded; those that are being recorded now are not among them."""
         return len(self._logged)
 
-    @property
-    def all_raised(self) -> bool:
-        """Whether a caller has got every id that could not be written down."""
-        return self._raised >= self._logged
-
     def error(self, fault: JournalError | None) -> JournalError:
-        """Return an error that names all ids that could not be written down, after the words of `fault`."""
+        """Return an error that names all ids that could not be recorded, after the message of `fault`."""
         message = "journal: the run was left before it had these jobs" if fault is None else fault.message
         reason = "io" if fault is None else fault.reason
         refs = {key: self._refs[key] for key in self._refs if key in self._logged}
         return JournalError(f"{message}; {_listed(refs)}", reason, tuple(refs.values()))
 
-    def raised(self, fault: JournalError | None) -> JournalError:
-        """Return the same, for a caller who gets it now."""
+    def untold(self, fault: JournalError | None) -> JournalError | None:
+        """Return `error(fault)`, for a caller that gets it now; `None` when callers have got all of these ids."""
+        if self._raised >= self._logged:
+            return None
         error = self.error(fault)
         self.mark_raised(error)
         return error
 
     def mark_raised(self, error: JournalError) -> None:
-        """Remember that a caller gets the ids that an error names."""
+        """Record that a caller gets the ids that an error names."""
         self._raised |= {key for key, ref in self._refs.items() if ref in error.unrecorded}
 
     async def close(self) -> None:
-        """Cut what is still being written, and log every id that is left and was not logged. Call it as last of all."""
+        """Cancel what is still being recorded, and log every id that is left and not in the log. Call it last."""
         try:
-            if self._recording:  # what has just been written is noticed within some turns of the loop
+            if self._recording:  # a commit that has just ended is noticed within some turns of the loop
                 await asyncio.wait(self._recording, timeout=_TURNS_SECONDS)
         finally:
-            # Also when this call is cancelled: that must not make an id vanish.
+            # Also when this call is cancelled: no id may vanish.
             left = set(self._recording)
             for task in left:
                 task.cancel()
@@ -85,11 +82,11 @@ class Unrecorded:
         else:
             self._log(str(error), {key: self._refs[key]})
 
-    def _log(self, words: str, refs: Mapping[str, JobRef]) -> None:
+    def _log(self, message: str, refs: Mapping[str, JobRef]) -> None:
         new = {key: ref for key, ref in refs.items() if key not in self._logged}
         self._logged |= new.keys()
         if new:
-            _logger.critical("%s; %s", words, _listed(new))
+            _logger.critical("%s; %s", message, _listed(new))
 
 
 def _listed(refs: Mapping[str, JobRef]) -> str:

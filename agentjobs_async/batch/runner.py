@@ -1,51 +1,27 @@
-"""The batch: many items on one session, whose fates a journal keeps."""
+"""The batch: many items on one session, with a journal of what became of each."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from math import inf
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Final, Self
-
-from attrs import frozen
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._feed import Feed
-from agentjobs_async.batch._item_run import ItemRun, RunContext
-from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
+from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
+from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal, entries_of
 from agentjobs_async.batch.limits import Limits, Rate
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["Batch", "BatchStats", "run_batch"]
+__all__ = ["Batch", "run_batch"]
 
 _FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
-
-
-@frozen
-class BatchStats:
-    """A run at one moment.
-
-    Attributes:
-        waiting: How many items wait for their create.
-        active: How many jobs are waited for or just created.
-        next_create: Seconds until the next create may go; `None` when that depends on one that is under way.
-        outcomes: How many items ended in each way in this run.
-        stopped: Whether nothing more is begun because `max_failures` was reached.
-        paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, or what
-            left creates unknown; `None` when nothing but a rate does so.
-    """
-
-    waiting: int
-    active: int
-    next_create: float | None
-    outcomes: Mapping[Outcome, int]
-    stopped: bool
-    paused_by: Exception | None = None
 
 
 def run_batch(
@@ -123,8 +99,8 @@ def _check(session: object, items: object, journal: object) -> None:
 class Batch(AsyncIterator[BatchResult]):
     """The results of a run as they come; an async context manager that is its own iterator.
 
-    The iteration raises what ends the whole run: a `JournalError`, a `SessionClosedError`, then an `AuthError` when
-    nothing else is left than projects whose creates are refused, and what the items' own iterator raises, last of all.
+    The iteration raises what ends the whole run: a `JournalError` or a `SessionClosedError`; an `AuthError` when only
+    projects are left whose creates the server refuses; and, last of all, what the iterator of the items raises.
     """
 
     def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, limits: Limits) -> None:
@@ -133,38 +109,30 @@ class Batch(AsyncIterator[BatchResult]):
         self._journal = journal
         self._limits = limits
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue(limits.max_active)
-        self._outcomes: Counter[Outcome] = Counter()
-        self._faults: list[Exception] = []
+        self._item_tasks: ItemTasks | None = None
         self._over = False
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        if self._tasks or self._over:
+        if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         entries_of(self._journal).mask(self._session.mask)
-        slots = Slots(self._limits.max_active, self._on_change)
+        slots = Slots(self._limits.max_active)
         for project, age in await self._unknown_ages():
             slots.keep(project or self._session.project_id, self._limits.unknown_for - age)
-        self._item_tasks = ItemTasks(
-            RunContext(
-                self._session,
-                entries_of(self._journal),
-                await self._throttles(),
-                slots,
-                asyncio.Semaphore(self._limits.max_sending),
-                self._limits.timeout,
-                self._limits.unknown_for,
-                asyncio.Event(),
-                asyncio.Event(),
-            )
+        context = RunContext(
+            self._session,
+            entries_of(self._journal),
+            await self._throttles(),
+            slots,
+            asyncio.Semaphore(self._limits.max_sending),
+            self._limits.timeout,
+            self._limits.unknown_for,
         )
-        self._feed = Feed(self._item_tasks, self._items, self._limits.limit, self._run, self._give)
-        reading = asyncio.create_task(self._feed.read(self._journal.take_interrupted()))
-        self._tasks = [reading, asyncio.create_task(self._end_results(reading))]
+        item_tasks = self._item_tasks = ItemTasks(context)
+        self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
+        feeding = item_tasks.start_helper(self._feed.read(self._journal.take_interrupted()), Phase.NO_CREATES)
+        _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
         return self
-
-    def _on_change(self) -> None:
-        self._feed.on_change()
 
     async def _unknown_ages(self) -> list[tuple[str | None, float]]:
         seconds, most = self._limits.unknown_for, self._limits.max_active
@@ -183,18 +151,16 @@ class Batch(AsyncIterator[BatchResult]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._leave(0.0 if cancelled else GRACE)
-        fault = self._unrecorded_fault()
-        if fault is None or fault is error:
-            return
-        if error is None:
+        fault = await self._leave(0.0 if cancelled else GRACE_SECONDS)
+        if fault is not None and error is None:
             raise fault
-        error.add_note(str(fault))
+        if fault is not None and error is not None:
+            error.add_note(str(fault))
 
     async def __anext__(self) -> BatchResult:
         if self._over:
             raise StopAsyncIteration
-        self._check_runs()
+        item_tasks = self._running
         result = await self._results.get()
         if isinstance(result, BatchResult):
             return result
@@ -203,126 +169,87 @@ class Batch(AsyncIterator[BatchResult]):
         if result is None:
             raise StopAsyncIteration
         if isinstance(result, JournalError):
-            self._item_tasks.context.unrecorded.mark_raised(result)
+            item_tasks.context.unrecorded.mark_raised(result)
         raise result
 
     async def aclose(self) -> None:
-        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to another run.
+        """Start no more items, wait up to 10 s for the answers of creates under way, and leave the rest to another run.
 
         Raises:
-            JournalError: The journal could not take jobs that were created, and the iteration has not told of them.
+            JournalError: The journal could not record jobs that were created, and the iteration has not raised it.
         """
-        await self._leave(GRACE)
-        if (fault := self._unrecorded_fault()) is not None:
+        if (fault := await self._leave(GRACE_SECONDS)) is not None:
             raise fault
 
-    async def _leave(self, grace: float) -> None:
+    async def _leave(self, grace: float) -> JournalError | None:
         self._over = True
+        # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
+        # at the end to make room for the mark that ends the iteration of a reader in another task.
         self._drop_results()
-        if self._tasks:
-            self._item_tasks.context.slots.close()
-            await self._item_tasks.drain(*self._tasks, grace=grace)
+        fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
         self._drop_results()
-        self._results.put_nowait(None)  # a reader in another task may be waiting
+        self._results.put_nowait(None)
+        return fault
 
     def stats(self) -> BatchStats:
         """Return a snapshot.
 
         Raises:
-            InvalidInputError: It does not run yet.
+            InvalidInputError: The batch does not run yet.
         """
-        self._check_runs()
-        states = self._item_tasks.states()
-        return BatchStats(
-            waiting=states[State.PLANNED],
-            active=states[State.SENDING] + states[State.CREATED],
-            next_create=self._item_tasks.next_create(),
-            outcomes=MappingProxyType(dict(self._outcomes)),
-            stopped=self._failed_enough,
-            paused_by=self._item_tasks.paused_by(),
-        )
+        return self._running.stats(stopped=self._failed_enough)
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first.
 
         Raises:
-            InvalidInputError: It does not run yet.
+            InvalidInputError: The batch does not run yet.
         """
-        self._check_runs()
-        return self._item_tasks.active()
+        return self._running.active()
 
-    def _check_runs(self) -> None:
-        if not self._tasks:
+    @property
+    def _running(self) -> ItemTasks:
+        if self._item_tasks is None:
             raise InvalidInputError("the batch does not run: use it as async with run_batch(...) as results")
+        return self._item_tasks
 
     @property
     def _failed_enough(self) -> bool:
         most = self._limits.max_failures
-        return most is not None and sum(self._outcomes[outcome] for outcome in _FAILURES) >= most
+        return most is not None and self._running.count_of(_FAILURES) >= most
 
-    async def _end_results(self, reading: asyncio.Task[None]) -> None:
-        """End the results when all that was begun has ended and nothing more begins; the source's fault comes last."""
-        await self._feed.ended(reading)
-        if not reading.done():
-            self._halt()  # nothing is left but what the service refuses
-            await asyncio.wait([reading])
-        fault = self._fault_of(reading)
+    async def _end_results(self, item_tasks: ItemTasks, feeding: asyncio.Task[None]) -> None:
+        """End the results when all items have ended and no more begin; the error of the source comes last."""
+        await self._feed.ended(feeding)
+        if not feeding.done():
+            item_tasks.advance(Phase.NO_CREATES)  # only what the server refuses is left
+            await asyncio.wait([feeding])
+        fault: BaseException | None = None
+        if not feeding.cancelled():
+            fault = feeding.exception()
+        elif item_tasks.phase is Phase.RUNNING:
+            fault = AgentJobsError("the items ended early: their iterator was cancelled")
         if isinstance(fault, JournalError):
-            self._fail(fault)
-        await self._item_tasks.ended()
-        await self._results.put(self._whole_fault() or self._item_tasks.context.throttles.refusal or fault)
-
-    def _fault_of(self, beginning: asyncio.Task[None]) -> BaseException | None:
-        if not beginning.cancelled():
-            return beginning.exception()
-        if self._item_tasks.context.halted.is_set():
-            return None
-        return AgentJobsError("the items ended early: their iterator was cancelled")
-
-    def _whole_fault(self) -> Exception | None:
-        """Return the first fault of an item; a fault of the journal names all jobs that it does not have."""
-        unrecorded = self._item_tasks.context.unrecorded
-        journal_first = sorted(self._faults, key=lambda fault: not isinstance(fault, JournalError))
-        faults = journal_first if unrecorded else self._faults
-        first = faults[0] if faults else None
-        return unrecorded.error(first) if unrecorded and isinstance(first, JournalError) else first
-
-    def _unrecorded_fault(self) -> JournalError | None:
-        """Return the error that names the jobs which the journal does not have, unless a caller has got it already."""
-        if not self._tasks or self._item_tasks.context.unrecorded.all_raised:
-            return None
-        fault = next((fault for fault in self._faults if isinstance(fault, JournalError)), None)
-        return self._item_tasks.context.unrecorded.raised(fault)
+            item_tasks.fail(fault)
+        await item_tasks.ended()
+        await self._results.put(item_tasks.first_fault() or item_tasks.context.throttles.refusal or fault)
 
     async def _run(self, item: ItemRun) -> None:
         try:
-            result = await item.run()
+            result = await run_item(item)
             if result is not None:
-                await self._give(result)
+                await self._deliver(result)
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
-            self._fail(error)
+            self._running.fail(error)
         finally:
             item.leave_slot()
 
-    async def _give(self, result: BatchResult) -> None:
-        self._outcomes[result.outcome] += 1
+    async def _deliver(self, result: BatchResult) -> None:
+        self._running.count(result)
         if self._failed_enough:
-            self._halt()
+            self._running.advance(Phase.NO_CREATES)
         await self._results.put(result)
 
-    def _fail(self, error: Exception) -> None:
-        """End the run with an error, which comes out when creates under way have had their answers."""
-        self._faults.append(error)
-        self._halt()
-        self._item_tasks.fail()
-
-    def _halt(self) -> None:
-        """Begin nothing more, and let go what waits for its create."""
-        self._item_tasks.halt()
-        if self._tasks[0] is not asyncio.current_task():
-            self._tasks[0].cancel()
-
     def _drop_results(self) -> None:
-        """Make room, so that nobody waits for a reader who has left; the journal has them all."""
         while not self._results.empty():
             self._results.get_nowait()

@@ -2,21 +2,22 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
-from types import MappingProxyType, TracebackType
+from math import inf
+from types import TracebackType
 from typing import Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async.batch._item_run import ItemRun, RunContext
-from agentjobs_async.batch._item_tasks import GRACE, ActiveItem, ItemTasks
+from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
+from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._throttles import CreateThrottles
-from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal, entries_of
 from agentjobs_async.batch.limits import Limits
-from agentjobs_async.batch.runner import BatchStats
 from agentjobs_async.batch.states import State
+from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["BatchWorker"]
 
@@ -58,27 +59,22 @@ class BatchWorker:
         self._session = session
         self.journal = journal
         self._on_result = on_result
-        self._outcomes: Counter[Outcome] = Counter()
         self._item_tasks: ItemTasks | None = None
-        self._closing_at: float | None = None
+        self._close_by = inf  # loop time
 
     async def __aenter__(self) -> Self:
-        limits, entries = self._limits, entries_of(self.journal)
-        entries.mask(self._session.mask)
-        throttles = CreateThrottles(None, refused_for=_REFUSED_SECONDS)
-        max_sending = asyncio.Semaphore(limits.max_sending)
-        context = RunContext(
-            self._session,
-            entries,
-            throttles,
-            Slots(None),
-            max_sending,
-            limits.timeout,
-            unknown_for=0.0,
-            halted=asyncio.Event(),
-            closing=asyncio.Event(),
+        entries_of(self.journal).mask(self._session.mask)
+        self._item_tasks = ItemTasks(
+            RunContext(
+                self._session,
+                entries_of(self.journal),
+                CreateThrottles(None, refused_for=_REFUSED_SECONDS),
+                Slots(None),
+                asyncio.Semaphore(self._limits.max_sending),
+                self._limits.timeout,
+                unknown_for=0.0,
+            )
         )
-        self._item_tasks = ItemTasks(context)
         return self
 
     async def __aexit__(
@@ -93,26 +89,23 @@ class BatchWorker:
 
     def start_closing(self) -> None:
         """Count the 10 s of `aclose` from now: for an engine that has something else to end first."""
-        if self._closing_at is None:
-            self._closing_at = asyncio.get_running_loop().time()
+        self._close_by = min(self._close_by, asyncio.get_running_loop().time() + GRACE_SECONDS)
 
     async def aclose(self) -> None:
-        """Begin nothing more, wait up to 10 s for answers of creates under way, and leave the rest to others.
+        """Start no more items, wait up to 10 s for the answers of creates under way, and leave the rest to others.
 
         A database that does not answer gets 3 s more. The 10 s count from `start_closing` if that was called before.
 
         Raises:
-            JournalError: The journal could not take jobs that were created; it names them, and the log does.
+            JournalError: The journal could not record jobs that were created; it names them, and so does the log.
         """
         if self._item_tasks is None:
             return
         self.start_closing()
-        assert self._closing_at is not None  # noqa: S101 - that is what the line above is for
-        gone_by = asyncio.get_running_loop().time() - self._closing_at
-        await self._item_tasks.drain(grace=max(GRACE - gone_by, _LEAST_GRACE_SECONDS))
-        unrecorded = self._item_tasks.context.unrecorded
-        if not unrecorded.all_raised:
-            raise unrecorded.raised(None)
+        grace = self._close_by - asyncio.get_running_loop().time()
+        fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
+        if fault is not None:
+            raise fault
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Bring the items of some hundred keys to their ends, and give the keys of those which have not ended.
@@ -133,39 +126,30 @@ class BatchWorker:
         """
         item_tasks = self._open
         rows = await entries_of(self.journal).get_many(keys)
-        to_do = [key for key, row in rows.items() if row.state in _TO_DO]
+        to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
-            await entries_of(self.journal).follow(to_do)
-        begun = [item_tasks.begin(row, self._run) for row in rows.values() if row.state in _TO_DO]
+            await entries_of(self.journal).follow([row.key for row in to_do])
+        begun = [item_tasks.begin(row, self._run) for row in to_do]
         try:
             if begun:
                 await asyncio.wait(begun)
         except asyncio.CancelledError:
-            item_tasks.leave(begun)
+            item_tasks.advance(Phase.LEFT, begun)
             raise
         for task in begun:
             if not task.cancelled() and (fault := task.exception()) is not None:
-                raise self._named(fault)
-        if await self._is_refused_altogether():
-            item_tasks.halt()
-            assert item_tasks.context.throttles.refusal is not None  # noqa: S101 - that is what was asked
-            raise item_tasks.context.throttles.refusal
+                raise self._with_unrecorded(fault)
+        if (refusal := await self._refusal_of_all()) is not None:
+            item_tasks.advance(Phase.NO_CREATES)
+            raise refusal
         return await entries_of(self.journal).unended(keys)
 
     def stats(self) -> BatchStats:
         """Return a snapshot."""
-        states = Counter[State]() if self._item_tasks is None else self._item_tasks.states()
-        return BatchStats(
-            waiting=states[State.PLANNED],
-            active=states[State.SENDING] + states[State.CREATED],
-            next_create=None if self._item_tasks is None else self._item_tasks.next_create(),
-            outcomes=MappingProxyType(dict(self._outcomes)),
-            stopped=False,
-            paused_by=None if self._item_tasks is None else self._item_tasks.paused_by(),
-        )
+        return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats()
 
     def active(self) -> list[ActiveItem]:
-        """Return the items under way."""
+        """Return the items under way, the oldest first."""
         return [] if self._item_tasks is None else self._item_tasks.active()
 
     @property
@@ -174,36 +158,38 @@ class BatchWorker:
             raise InvalidInputError("the worker is not open: use it inside of async with BatchWorker(...)")
         return self._item_tasks
 
-    async def _is_refused_altogether(self) -> bool:
-        """Return whether the service has refused the key, and nothing else could go; once only."""
-        throttles, halted = self._open.context.throttles, self._open.context.halted
-        if throttles.refusal is None or throttles.succeeded or halted.is_set():
-            return False
+    async def _refusal_of_all(self) -> Exception | None:
+        """Return why the server refuses the key where nothing else could go, once; `None` otherwise."""
+        item_tasks, throttles = self._open, self._open.context.throttles
+        if throttles.refusal is None or throttles.succeeded:
+            return None
         entries = entries_of(self.journal)
         planned = [project for project, _ in await entries.planned_projects(await entries.last_number())]
-        others = {project or self._session.project_id for project in planned} | self._open.projects()
-        return not halted.is_set() and all(throttles.is_refused(project) for project in others)
+        others = {project or self._session.project_id for project in planned} | item_tasks.projects()
+        # After the queries: another set may have raised it meanwhile.
+        if item_tasks.phase is Phase.RUNNING and all(throttles.is_refused(project) for project in others):
+            return throttles.refusal
+        return None
 
-    def _named(self, fault: BaseException) -> BaseException:
-        """Return `fault`; one of the journal names all jobs that it does not have."""
-        unrecorded = self._open.context.unrecorded
-        if not isinstance(fault, JournalError) or unrecorded.all_raised:
+    def _with_unrecorded(self, fault: BaseException) -> BaseException:
+        """Return `fault`; if it is one of the journal, one that names all jobs which the journal does not have."""
+        if not isinstance(fault, JournalError):
             return fault
-        return unrecorded.raised(fault)
+        return self._open.context.unrecorded.untold(fault) or fault
 
     async def _run(self, item: ItemRun) -> None:
         try:
-            result = await item.run()
+            result = await run_item(item)
         except JournalError:
             raise
         except AgentJobsError:
-            self._open.halt()  # every other item would meet the same
+            self._open.advance(Phase.NO_CREATES)  # every other item would meet the same error
             raise
         finally:
             item.leave_slot()
         if result is None:
             return
-        self._outcomes[result.outcome] += 1
+        self._open.count(result)
         if self._on_result is not None:
             try:
                 self._on_result(result)

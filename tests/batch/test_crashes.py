@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentjobs_async import AgentJob, AgentJobsError
-from agentjobs_async.batch import Journal, State
-from agentjobs_async.batch import _item_run as course
+from agentjobs_async.batch import Journal, State, _create_failures
 from agentjobs_async.batch._store.writer import Database
 from tests.batch.stage import FakeSession, items, not_sent, rejected, rows_of, run, unknown
 
@@ -70,7 +69,7 @@ class Crashes(RuleBasedStateMachine):
         self.machine = Machine()
         self.crashes = 0
         self.faults = 0
-        self.pause, course._FIRST_PAUSE = course._FIRST_PAUSE, 0.0  # type: ignore[misc]  # no test sleeps
+        self.pause, _create_failures._FIRST_PAUSE_SECONDS = _create_failures._FIRST_PAUSE_SECONDS, 0.0  # type: ignore[misc]  # no test sleeps
 
     def teardown(self) -> None:
         if not hasattr(self, "directory"):
@@ -82,7 +81,7 @@ class Crashes(RuleBasedStateMachine):
             State.SENDING,
             State.CREATED,
         }
-        course._FIRST_PAUSE = self.pause  # type: ignore[misc]  # no test sleeps
+        _create_failures._FIRST_PAUSE_SECONDS = self.pause  # type: ignore[misc]  # no test sleeps
         shutil.rmtree(self.directory)
 
     def go(self, steps: float) -> None:

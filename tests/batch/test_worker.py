@@ -142,7 +142,7 @@ async def test_a_claim_that_is_cut_off(database: str, monkeypatch: pytest.Monkey
         async with BatchWorker(FakeSession().session, one) as worker:
             running = asyncio.ensure_future(worker.run(["k0"]))
             await asked.wait()
-            await worker._open.drain(grace=0.0)
+            await worker._open.close(grace=0.0)
         await asyncio.wait([running])
         assert states(await two.rows()) == {"k0": "sending"}
 

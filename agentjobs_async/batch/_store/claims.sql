@@ -51,16 +51,12 @@ BEGIN
                     AND updated_at > kept_after AND updated_at < kept_before
                 LIMIT limits.max_active
         ) AS unknown;
-        kept_by_others := 0;
-        -- Otherwise there is no room in any case; and those of this project that are skipped here are fewer than that.
-        IF kept < limits.max_active THEN
-            SELECT count(*) INTO kept_by_others FROM (
-                SELECT FROM agentjobs_entries
-                    WHERE state = 'unknown' AND coalesce(project_id, '') <> its_project
-                        AND updated_at > kept_after AND updated_at < kept_before
-                    LIMIT limits.max_active / 2
-            ) AS unknown;
-        END IF;
+        -- All projects together, of which no more is counted than what can decide.
+        SELECT greatest(count(*) - kept, 0) INTO kept_by_others FROM (
+            SELECT FROM agentjobs_entries
+                WHERE state = 'unknown' AND updated_at > kept_after AND updated_at < kept_before
+                LIMIT kept + limits.max_active / 2
+        ) AS unknown;
         IF counted + kept + kept_by_others >= limits.max_active THEN
             wait := retry;
             -- Another project, for which all that is kept counts as half of the limit at most, may have room.

@@ -1,0 +1,235 @@
+"""The create of one item: sent at most once, and never without a durable claim."""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from agentjobs_async import AgentJob, JournalError
+from agentjobs_async.batch._create_failures import Failure, classify, pause_after
+from agentjobs_async.batch._item_run import ItemRun, Phase
+from agentjobs_async.batch._store.entries import Lease, NoRoom
+from agentjobs_async.batch._throttles import Permit
+from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.states import State
+
+__all__ = ["Created", "Ended", "ItemCreate"]
+
+_LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
+_LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
+_LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
+_LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+@frozen
+class Created:
+    """The create gave a job, whose id is in the journal."""
+
+    job: AgentJob
+
+
+@frozen
+class Ended:
+    """The item ends in this run: with a result, or with `None` where another owner or a later run goes on with it."""
+
+    result: BatchResult | None
+
+
+@frozen
+class _Again:
+    """The item is planned, and its create is to be sent later."""
+
+
+_AGAIN: Final = _Again()
+
+
+@define(eq=False)
+class ItemCreate:
+    """The create of an item, tried until it is answered for good or the item is to go no further."""
+
+    item: ItemRun
+    _lease: Lease | None = field(default=None, init=False)
+
+    async def run(self) -> Created | Ended:
+        """Send the create, as often as it is proven that no agent was started.
+
+        Raises:
+            JournalError: The journal can't be written. A job id that it could not take is logged.
+            NotSentError: The server's certificate is not trusted, or the proxy refuses.
+            SessionClosedError: The session was closed.
+        """
+        while self.item.phase < Phase.NO_CREATES:
+            sent = await self._send()
+            if not isinstance(sent, _Again):
+                return sent
+        return Ended(None)
+
+    async def _send(self) -> Created | Ended | _Again:
+        """Try to send the create once.
+
+        This is the order of a create in a batch; no step may change places:
+
+        1. The throttle of the project, then a slot of `max_active`: an item that waits for its project holds nothing
+           that an item of another project needs, neither a slot nor a part of a rate for all.
+        2. The throttle of all projects.
+        3. A slot of `max_sending`. It comes last of what is waited for and is held until the outcome is durable, since
+           it bounds what one crash leaves unknown.
+        4. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
+        5. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
+           this owner's: all of the above takes time. The session asks for the latter again before the first byte.
+        6. The create. Its answer reaches the throttles before any other create can go.
+        7. The durable outcome. Only then slots and permits are given back.
+        """
+        permit = await self.item.context.throttles.take(self.item.slot.project)
+        if permit is None:
+            return Ended(None)
+        try:
+            await self.item.context.slots.take(self.item.slot)
+            await permit.take_common()
+            async with self.item.context.max_sending:
+                return await self._claim_and_create(permit) if self._may_go(permit) else _AGAIN
+        finally:
+            permit.refund()
+            if self.item.state is State.PLANNED:
+                self.item.context.slots.put_back(self.item.slot)
+
+    async def _claim_and_create(self, permit: Permit) -> Created | Ended | _Again:
+        # While the state is `sending`, nothing but `Phase.CUT` cancels this item: its answer would be lost.
+        self.item.set_state(State.SENDING)
+        self.item.claim = None  # an earlier one says nothing about what is asked for now
+        lease = self._lease = self.item.context.entries.lease()
+        claimed = await self.item.context.entries.claim(self.item.row.key, self.item.project_id)
+        if not isinstance(claimed, str):
+            self.item.set_state(State.PLANNED)
+            return Ended(None) if claimed is None else self._defer(claimed)
+        self.item.claim = claimed
+        if not self._may_go(permit):
+            await self._plan_again(None)
+            return _AGAIN
+        if lease is not None and not lease.holds():
+            return await self._claimed_too_late()
+        answer = await self._create(permit)
+        if isinstance(answer, AgentJob):
+            await self._record_job(answer)
+            return Created(answer)
+        return await self._record_failure(answer)
+
+    def _may_go(self, permit: Permit) -> bool:
+        return permit.is_current and self.item.phase is Phase.RUNNING
+
+    async def _claimed_too_late(self) -> _Again:
+        """Release a claim whose owner may have been taken for dead since it was asked for; it is asked for anew."""
+        _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
+        await self._plan_again(None)
+        return self._defer(_LATE)
+
+    def _defer(self, room: NoRoom) -> _Again:
+        """Defer creates of this project, or all, until there may be room, or the limits may have been raised."""
+        throttles = self.item.context.throttles
+        throttle = throttles.common if room.project_id is None else throttles.of(self.item.slot.project)
+        throttle.defer(min(room.wait, _LONGEST_DEFERRAL_SECONDS))
+        return _AGAIN
+
+    async def _create(self, permit: Permit) -> AgentJob | Exception:
+        """Create the job, or return the error; the throttles get either of them at once."""
+        started = _now()
+        try:
+            job = await self.item.context.session.create_job(
+                self.item.row.prompt,
+                project_id=self.item.project_id,
+                timeout=min(max(self.item.left_seconds, _LEAST_SECONDS), _LONGEST_CREATE_SECONDS),
+                retry=False,  # here a 429, or a dead network, holds creates back
+                **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.holds}),
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
+            failure = classify(error)
+            if failure is not Failure.LIMITED:  # what the server asks for costs the item none of its time
+                self.item.spent_seconds += _now() - started
+            self._hold_back(permit, failure, error)
+            return error
+        finally:
+            permit.spend()  # cancelled: the server may have counted it
+        self.item.spent_seconds += _now() - started
+        self.item.context.throttles.accept(permit)
+        return job
+
+    def _hold_back(self, permit: Permit, failure: Failure, error: Exception) -> None:
+        """Hold other creates back after one that failed."""
+        throttles, pause = self.item.context.throttles, pause_after(error, self.item.failures)
+        match failure:
+            case Failure.UNKNOWN:
+                throttles.mark_unknown(permit, error)
+            case Failure.REJECTED:
+                throttles.mark_definite(permit)
+            case Failure.UNAUTHORIZED:
+                throttles.refuse(permit, error)
+            case Failure.LIMITED:
+                throttles.mark_definite(permit, counts=False)
+                throttles.pause(permit.project, pause, error)
+            case Failure.NOT_SENT:
+                permit.refund()
+                throttles.pause_all(pause, error)
+            case Failure.INVALID | Failure.WITHHELD | Failure.FATAL:
+                permit.refund()
+
+    async def _record_job(self, job: AgentJob) -> None:
+        """Record the id, to the end even when this item is cancelled."""
+        await self.item.context.unrecorded.record(self.item.row.key, job.ref, self._mark_created(job))
+        self.item.ref = job.ref
+        self.item.set_state(State.CREATED)
+
+    async def _mark_created(self, job: AgentJob) -> None:
+        entries, key = self.item.context.entries, self.item.row.key
+        if await entries.mark_created(key, job.ref):
+            return
+        if (await entries.get_many([key]))[key].job_id != job.id:  # it has the id where a commit was repeated
+            raise JournalError("journal: another owner changed the row meanwhile", "locked")
+
+    async def _record_failure(self, error: Exception) -> Ended | _Again:
+        """Record a create that gave no job, and decide whether it is sent again."""
+        match classify(error):
+            case Failure.UNKNOWN:
+                await self.item.context.entries.mark_unknown(self.item.row.key, error, claim=self.item.claim)
+                self.item.set_state(State.UNKNOWN)
+                return self._end(Outcome.UNKNOWN, error)
+            case Failure.REJECTED:
+                await self.item.context.entries.mark_rejected(self.item.row.key, error, claim=self.item.claim)
+                self.item.set_state(State.REJECTED)
+                return self._end(Outcome.REJECTED, error)
+            case Failure.WITHHELD:
+                return await self._claimed_too_late()
+            case failure:
+                await self._plan_again(error)
+                return await self._postpone(failure, error)
+
+    async def _postpone(self, failure: Failure, error: Exception) -> Ended | _Again:
+        """Decide about an item that is planned again: later, or not in this run."""
+        pause = pause_after(error, self.item.failures)
+        self.item.failures += 1
+        match failure:
+            case Failure.FATAL:
+                raise error
+            case Failure.UNAUTHORIZED:
+                return Ended(None)
+            case Failure.INVALID:
+                return self._end(Outcome.REJECTED, error)
+            case Failure.LIMITED:
+                await self.item.context.entries.pause(pause, self.item.slot.project)
+                return _AGAIN
+            case _:
+                self.item.spent_seconds += pause
+                return _AGAIN if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
+
+    async def _plan_again(self, error: Exception | None) -> None:
+        await self.item.context.entries.release_claim(self.item.row.key, error, claim=self.item.claim)
+        self.item.set_state(State.PLANNED)
+
+    def _end(self, outcome: Outcome, error: Exception) -> Ended:
+        return Ended(self.item.result(outcome, error))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
