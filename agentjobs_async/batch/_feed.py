@@ -163,6 +163,7 @@ class Feed:
             if row is not None:
                 self._begin(row)
             else:
+                self._tell()  # a project may have had its last row, which is what the reading of new items waits for
                 await self._until(lambda: not self._planned or self._planned_may_begin())
 
     async def _until(self, condition: Callable[[], bool]) -> None:

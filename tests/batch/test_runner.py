@@ -968,3 +968,22 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     (result,) = await run(session, (), journal)
     assert result.job is not None
     assert result.job.project_id == "docs"
+
+
+@pytest.mark.looptime
+async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New items are begun as well when all planned ones end before it is known that these were the last ones."""
+    await file_journal.add(items(2))
+    entries = entries_of(file_journal)
+    real = entries.page
+
+    async def page(after: int, **which: Any) -> list[JournalRow]:
+        found = await real(after, **which)
+        if which.get("state") is State.PLANNED and not found:
+            await asyncio.sleep(100)  # longer than all items take
+        return found
+
+    monkeypatch.setattr(entries, "page", page)
+    async with asyncio.timeout(1000):
+        results = await run(FakeSession(), items(4), file_journal)
+    assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
