@@ -97,7 +97,7 @@ class Crashes(RuleBasedStateMachine):
     async def batch(self) -> None:
         CrashingDatabase.machine = self.machine
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("agentjobs_async.batch.journal.Database", CrashingDatabase)
+            patch.setattr("agentjobs_async.batch._store.opened.Database", CrashingDatabase)
             patch.setattr("agentjobs_async.batch._throttle._FIRST_PROBE_SECONDS", 0.0)  # no test sleeps
             async with Journal.open(self.path) as journal:
                 await run(self.machine, items(ITEMS), journal, max_active=5, max_sending=GATE, unknown_for=0)
