@@ -165,6 +165,7 @@ class Feed:
             else:
                 self._tell()  # a project may have had its last row, which is what the reading of new items waits for
                 await self._until(lambda: not self._planned or self._planned_may_begin())
+        self._tell()  # reading waits until no planned row may begin: that the last page was empty, no item's end tells
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         moved = asyncio.Event()

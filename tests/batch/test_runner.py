@@ -52,6 +52,14 @@ async def test_all_completed(journal: Journal) -> None:
     assert all(row.job_id and row.pr_link and row.project_id == "docs" and row.error is None for row in rows)
 
 
+async def test_planned_rows_fill_every_slot(file_journal: Journal) -> None:
+    """A run of rows that were planned before ends although its last row took the last slot."""
+    await file_journal.add(items(3))
+    async with asyncio.timeout(600):
+        results = await run(FakeSession(1.0), (), file_journal, max_active=1)
+    assert outcomes(results) == dict.fromkeys(["k0", "k1", "k2"], "completed")
+
+
 async def test_each_its_own_fate(journal: Journal) -> None:
     """Rejected, unknown, failed, archived and unreadable items disturb nobody, and rows say why."""
     session = FakeSession()
