@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["MissingExtraError", "extra_named"]
 
 _EXTRAS: Final = {
-    **dict.fromkeys(("click", "rich"), "cli"),
+    **dict.fromkeys(("click", "platformdirs", "rich"), "cli"),
     **dict.fromkeys(("aiosqlite", "filelock", "sqlalchemy"), "batch"),
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
 }

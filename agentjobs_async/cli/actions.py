@@ -1,112 +1,143 @@
-"""What each command does, as a coroutine that gives the exit code."""
+"""The commands that need no journal: `create`, `get` and `wait`."""
 
+import asyncio
 import json
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Final
 
-from attrs import frozen
+from attrs import evolve
 
-from agentjobs_async import AgentJob, HttpTimeouts, JobSource
-from agentjobs_async.cli._output.hints import show_leftovers
-from agentjobs_async.cli._output.reports import JsonReport, PlainReport, Report, job_document
-from agentjobs_async.cli._output.screen import styled_status
-from agentjobs_async.cli.outcomes import ExitCode, Result, exit_code
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    AuthError,
+    HttpTimeouts,
+    JobRef,
+    JobSource,
+    NotFoundError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.cli._output.hints import show_jobs
+from agentjobs_async.cli._output.screen import Styled, shortened, styled_status
+from agentjobs_async.cli.documents import Change, job_document
+from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
+from agentjobs_async.cli.options import Options
+from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.runner import Runner, SilenceHook, TroubleHook
-from agentjobs_async.cli.service import Service
 
-__all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Options", "create_job", "get_job", "run_prompts", "wait_for_jobs"]
-
-DEFAULT_ACTIVE: Final = 20
-DEFAULT_TIMEOUT: Final = 1800.0
-"""Seconds that each job of `run` and `wait` may take."""
+__all__ = ["create_job", "get_job", "wait_for_jobs"]
 
 
-@frozen
-class Options:
-    """What several commands have in common.
-
-    Attributes:
-        service: Where to.
-        timeout: Seconds; `None` for ever.
-        machine: Whether a machine reads the output.
-    """
-
-    service: Service
-    timeout: float | None
-    machine: bool
-
-    def report(self, context: Context) -> Report:
-        """Return what tells of the command's progress."""
-        return JsonReport(context.screen) if self.machine else PlainReport(context.screen)
-
-    def wait_options(self) -> list[str] | None:
-        """Return the options of an `agentjobs wait` for the same service; `None` when the service ends with us."""
-        if self.service.emulated:
-            return None
-        patience = "none" if self.timeout is None else repr(self.timeout).removesuffix(".0")
-        timeout = [] if self.timeout == DEFAULT_TIMEOUT else ["--timeout", patience]
-        return [*self.service.options(), *timeout, *["--json"] * self.machine]
-
-
-async def run_prompts(context: Context, order: Options, prompts: Sequence[str], max_active: int) -> int:
-    """Create a job for each prompt and wait for all of them."""
-    report = order.report(context)
-    service = order.service.creating()
-    hooks = [TroubleHook(report), _silence_hook(context, order)]
-    async with service.session(context.screen.notice, hooks=hooks) as session:
-        results = await Runner(session, report, context.interruption, order.timeout).run(prompts, max_active)
-        return _summed_up(context, order, report, results)
-
-
-async def wait_for_jobs(context: Context, order: Options, jobs: Sequence[str]) -> int:
+async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str]) -> int:
     """Wait for all jobs; one named twice is waited for once."""
-    report = order.report(context)
-    refs = list(dict.fromkeys(map(order.service.ref, jobs)))
-    async with order.service.session(context.screen.notice, hooks=[TroubleHook(report)]) as session:
-        results = await Runner(session, report, context.interruption, order.timeout).wait(refs)
-        return _summed_up(context, order, report, results)
+    refs = list(dict.fromkeys(map(options.service.ref, jobs)))
+    waits = _Waits(context, options, refs)
+    service, screen = options.service, context.screen
+    async with service.session(screen.notice, hooks=[waits.changes]) as session, screen.live_view(waits.lines):
+        await context.interruption.run_until_stop(waits.run(session), session.aclose)
+    return waits.summed_up()
 
 
-async def create_job(context: Context, order: Options, prompt: str) -> int:
+class _Waits:
+    """The waits for several jobs; the failure of one leaves the others alone."""
+
+    def __init__(self, context: Context, options: Options, refs: Sequence[JobRef]) -> None:
+        self._context = context
+        self._options = options
+        self._report = options.report(context.screen)
+        self._numbers = {ref: number for number, ref in enumerate(refs, 1)}
+        self._results: dict[JobRef, Result] = {}
+        self._errors: dict[JobRef, Exception] = {}
+        self._started = time.monotonic()
+        self.changes = JobChanges(self._change)
+
+    async def run(self, session: AgentJobsSession) -> None:
+        """Wait for all jobs at once."""
+        await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
+
+    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+        """Return the live view: one line."""
+        del height
+        seconds = int(time.monotonic() - self._started)
+        ended = f"{len(self._results)} of {len(self._numbers)} ended"
+        yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
+
+    def summed_up(self) -> int:
+        """Show all results and the jobs that continue, and return the exit code."""
+        screen, stopped_with = self._context.screen, self._context.interruption.exit_code
+        results = sorted(self._results.values(), key=lambda result: result.number or 0)
+        outcomes = Counter(result.outcome for result in results)
+        refused = next((error for error in self._errors.values() if isinstance(error, AuthError)), None)
+        code = exit_code(outcomes, refused) if stopped_with is None else stopped_with
+        self._report.all_results(results)
+        self._report.summary(outcomes, code)
+        if stopped_with is not None:
+            screen.notice("Stopped waiting.")
+        show_jobs(screen, [ref for ref in self._numbers if self._continues(ref)], self._options.wait_options())
+        return code
+
+    def _change(self, change: Change) -> None:
+        self._report.change(evolve(change, number=self._numbers[change.ref]))
+
+    async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
+        error: Exception | None = None
+        try:
+            await session.wait_for_job(ref, timeout=self._options.timeout)
+        except Exception as caught:  # noqa: BLE001 - whatever one job's wait raises, the others go on
+            error = self._errors[ref] = caught
+        self._results[ref] = self._result(ref, error)
+        if not isinstance(error, SessionClosedError):  # a wait that was only stopped is among all results
+            self._report.end(self._results[ref])
+
+    def _result(self, ref: JobRef, error: Exception | None) -> Result:
+        job = self.changes.last_job(ref)
+        open_outcome = Outcome.TIMED_OUT if isinstance(error, WaitTimeoutError) else Outcome.UNFINISHED
+        return Result(
+            self._numbers[ref],
+            Outcome(job.status) if job is not None and job.is_terminal else open_outcome,
+            ref=ref,
+            status=None if job is None else job.status,
+            pr_link=None if job is None else job.pr_link,
+            error=None if error is None else described(error),
+        )
+
+    def _continues(self, ref: JobRef) -> bool:
+        return self._results[ref].is_open and not isinstance(self._errors.get(ref), NotFoundError)
+
+
+async def create_job(context: Context, options: Options, prompt: str) -> int:
     """Create one job and write its token."""
-    service = order.service.creating()
-    async with service.session(context.screen.notice, hooks=[_silence_hook(context, order)]) as session:
-        creating = session.create_job(prompt, timeout=order.timeout or inf)
+    service = options.service.creating()
+    async with service.session(context.screen.notice, hooks=[_silence_hook(context, options)]) as session:
+        creating = session.create_job(prompt, timeout=options.timeout or inf)
         job = await context.interruption.run_until_stop(creating, session.aclose)
     token = job.ref.to_token()
-    context.screen.raw_line(json.dumps(job_document(job)) if order.machine else token)
+    context.screen.raw_line(json.dumps(job_document(job)) if options.as_json else token)
     if context.interruption.exit_code is not None:
         context.screen.notice(f"The job was created: {token}")
     return ExitCode.COMPLETED
 
 
-async def get_job(context: Context, order: Options, job: str) -> int:
+async def get_job(context: Context, options: Options, job: str) -> int:
     """Read one job and write what it is like."""
-    seconds = order.timeout or inf
-    ref = order.service.ref(job)
+    seconds = options.timeout or inf
+    ref = options.service.ref(job)
     timeouts = HttpTimeouts(connect=min(seconds, HttpTimeouts().connect), request=seconds)
-    async with order.service.session(context.screen.notice, timeouts=timeouts) as session:
+    async with options.service.session(context.screen.notice, timeouts=timeouts) as session:
         found = await context.interruption.run_until_stop(session.get_job(ref), session.aclose)
-    if order.machine:
+    if options.as_json:
         context.screen.raw_line(json.dumps(job_document(found)))
     else:
         _show(context, found)
     return ExitCode.COMPLETED
 
 
-def _silence_hook(context: Context, order: Options) -> SilenceHook:
-    words = f"No answer from {order.service.base_url} so far; still trying."
+def _silence_hook(context: Context, options: Options) -> SilenceHook:
+    words = f"No answer from {options.service.base_url} so far; still trying."
     return SilenceHook(lambda: context.screen.notice(words))
-
-
-def _summed_up(context: Context, order: Options, report: Report, results: Sequence[Result]) -> int:
-    stopped_with = context.interruption.exit_code
-    code = exit_code(results) if stopped_with is None else stopped_with
-    report.summed_up(results, code)
-    show_leftovers(context.screen, results, order.wait_options(), stopped=stopped_with is not None)
-    return code
 
 
 def _show(context: Context, job: AgentJob) -> None:

@@ -1,186 +1,157 @@
-"""The end of a batch: how its journal stands, what is unknown, which jobs go on, and the command that goes on."""
+"""The end of a batch: its counts, what is unknown, which jobs continue, and the command that resumes."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, JournalRow, Rate, State
-from agentjobs_async.cli._output.hints import resume_command, wait_command
+from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
+from agentjobs_async.cli._output.progress import RunDisplay
+from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli._output.screen import shortened
-from agentjobs_async.cli.actions import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Options
-from agentjobs_async.cli.documents import summary_event
-from agentjobs_async.cli.in_hand import JobsInHand
-from agentjobs_async.cli.outcomes import ExitCode, exit_code_of
+from agentjobs_async.cli.batch_options import BatchOptions
+from agentjobs_async.cli.item_results import outcomes_of, row_result
+from agentjobs_async.cli.open_jobs import OpenJobs
+from agentjobs_async.cli.outcomes import Outcome, exit_code
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal, rate_text
+from agentjobs_async.cli.tasks import Refusal
 
-__all__ = ["BatchOptions", "Ending", "exit_code_of_counts", "tally"]
+__all__ = ["Ending", "tally"]
 
-_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED, State.UNKNOWN)
 _RESUMED: Final = (State.PLANNED, State.SENDING, State.CREATED)
-_SHOWN: Final = 60
-_MOST_UNSURE: Final = 20
+_PROMPT_COLUMNS: Final = 60
+_MOST_UNKNOWN: Final = 20  # lines
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
 
 
 @frozen
-class BatchOptions:
-    """What `run` and `resume` are told, beside what all commands are.
+class Ending:
+    """What a run shows at its end, in whatever way it ends.
 
     Attributes:
-        order: The service, the timeout of each item, and whether a machine reads the output.
-        journal: The file.
-        out: The file that gets each result as a line of JSON; `None` for none.
+        context: The screen, and whether a signal stopped the run.
+        options: The options of the run, its journal included.
+        journal: The open journal.
+        jobs: The open jobs of this run.
+        report: What showed the run.
+        display: Has the results whose time was up.
+        is_own: Whether the journal is the run's own, which is shown as a table, and removed when all has ended.
     """
 
-    order: Options
-    journal: str
-    max_active: int
-    create_rate: Rate | None
-    retry_failed: bool
-    limit: int | None
-    max_failures: int | None
-    out: str | None
+    context: Context
+    options: BatchOptions
+    journal: Journal
+    jobs: OpenJobs
+    report: Report
+    display: RunDisplay
+    is_own: bool
 
-    def options(self) -> list[str]:
-        """Return the options with which another command goes on in the same way; those with defaults are left out."""
-        service, timeout = self.order.service, self.order.timeout
-        settings = {
-            "--project": service.project_id,
-            "--max-active": None if self.max_active == DEFAULT_ACTIVE else self.max_active,
-            "--create-rate": None if self.create_rate is None else rate_text(self.create_rate),
-            "--timeout": None if timeout == DEFAULT_TIMEOUT else "none" if timeout is None else f"{timeout:g}",
-            "--max-failures": self.max_failures,
-            "--out": self.out,
-        }
-        given = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
-        return [*service.options(), *given, *["--json"] * self.order.machine]
+    async def show(self, refusals: Sequence[Refusal], fault: Exception | None) -> int:
+        """Show what the journal holds, and return the exit code.
 
-    def settings(self, journal: Journal) -> dict[str, Any]:
-        """Return the arguments of `run_batch`."""
-        return {
-            "journal": journal,
-            "max_active": self.max_active,
-            "create_rate": self.create_rate,
-            "timeout": self.order.timeout,
-            "max_failures": self.max_failures,
-            "limit": self.limit,
-        }
-
-
-class Ending:
-    """What is said when a run ends, in whatever way.
-
-    Args:
-        context: Where to, and whether the run was stopped.
-        order: What the run was told.
-        journal: An open one.
-        in_hand: The jobs of this run.
-    """
-
-    def __init__(self, context: Context, order: BatchOptions, journal: Journal, in_hand: JobsInHand) -> None:
-        self._screen = context.screen
-        self._interruption = context.interruption
-        self._order = order
-        self._journal = journal
-        self._in_hand = in_hand
-
-    async def summed_up(self, refusals: Sequence[Refusal], fault: Exception | None) -> int:
-        """Show how the journal stands, and return the exit code.
+        Args:
+            refusals: The tasks that were refused before they were planned.
+            fault: What ended the run early; `None` for nothing.
 
         Raises:
-            Exception: `fault`, when all is told.
+            Exception: `fault`, after all is shown.
         """
-        counts = await self._sum_up()
-        code = exit_code_of_counts(counts) if fault is None else exit_code_of(fault)
-        code = ExitCode.FAILED if refusals and code == ExitCode.COMPLETED else code
-        if self._order.order.machine:
-            stopped_with = self._interruption.exit_code
-            shown = summary_event(counts or {}, refusals, code if stopped_with is None else stopped_with)
-            self._screen.raw_line(json.dumps(shown))
+        counts = await self._show_journal()
+        outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
+        outcomes[Outcome.REJECTED] += len(refusals)
+        open_anyway = [Outcome.UNFINISHED] if counts is None else []
+        code = exit_code([*open_anyway, *+outcomes], fault)
+        stopped_with = self.context.interruption.exit_code
+        self.report.summary(outcomes, code if stopped_with is None else stopped_with)
         if fault is not None:
             raise fault
         return code
 
     def last_words(self) -> None:
-        """Tell, before a second signal ends the process, the jobs that no journal has."""
-        for ref in self._in_hand.unrecorded if self._journal.is_in_place else self._in_hand.all:
-            self._screen.write_unbuffered(f"{ref.to_token()} was created, and the journal may not have it: keep this.")
+        """Show, before a second signal ends the process, what no other place tells."""
+        for ref in self.jobs.unrecorded if self.journal.is_in_place else self.jobs.all:
+            self.context.screen.write_unbuffered(
+                f"{ref.to_token()} was created, and the journal may not have it: keep this."
+            )
+        if self._outlives_the_command and self.journal.is_in_place:
+            self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
-    async def _sum_up(self) -> Mapping[State, int] | None:
-        """Show all but the summary; return the journal's counts, `None` where it can't be read."""
+    async def _show_journal(self) -> Mapping[State, int] | None:
+        """Show all but the summary; return the counts of the journal, `None` if it can't be read."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                counts = await self._journal.counts()
-                unknown = await self._journal.unknown()
+                counts = await self.journal.counts()
+                unknown = await self.journal.unknown()
         except (JournalError, TimeoutError):
-            self._tell_jobs(self._in_hand.all, "The journal can't be read")
-            if self._journal.is_in_place:
-                self._offer("When the journal can be read again, go on with:")
+            self._show_jobs(self.jobs.all, "The journal can't be read")
+            if self.journal.is_in_place:
+                self._offer("When the journal can be read again, resume with:")
             return None
-        self._screen.notice(tally(counts))
+        await self._show_results(counts)
         self._show_unknown(unknown)
-        if not self._journal.is_in_place:
-            self._tell_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
+        if not self.journal.is_in_place:
+            self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
-            if self._order.order.service.emulated and counts[State.CREATED]:
-                self._tell_emulated()
-            self._offer("Go on with:")
+            self._show_way_on(counts)
         return counts
 
+    async def _show_results(self, counts: Mapping[State, int]) -> None:
+        if not self.is_own:
+            self.context.screen.notice(tally(counts))
+            return
+        timed_out = self.display.timed_out
+        results = [timed_out.get(row.key) or row_result(row) async for row in self.journal.rows()]
+        self.report.all_results(results)
+
+    def _show_way_on(self, counts: Mapping[State, int]) -> None:
+        if self.options.shared.service.emulated and counts[State.CREATED]:
+            show_emulator_ends(self.context.screen)
+        if not self.is_own:
+            self._offer("Resume with:")
+        elif self._outlives_the_command:
+            self._offer("Resume with this; the same run again would create all of them again:")
+
+    @property
+    def _outlives_the_command(self) -> bool:
+        """Whether the journal is the run's own and can be resumed: an emulator's jobs end with the command."""
+        return self.is_own and not self.options.shared.service.emulated
+
     def _offer(self, words: str) -> None:
-        self._screen.notice(words)
-        self._screen.command(f"  {resume_command(self._journal.address, self._order.options())}")
+        self.context.screen.notice(words)
+        self.context.screen.command(f"  {self._resume_command()}")
+
+    def _resume_command(self) -> str:
+        return resume_command(self.journal.address, self.options.to_resume())
 
     def _show_unknown(self, rows: Sequence[JournalRow]) -> None:
+        notice = self.context.screen.notice
         if rows:
-            self._screen.notice("May have started an agent, and nobody can tell; look, then use agentjobs resolve:")
-        for row in rows[:_MOST_UNSURE]:
-            self._screen.notice(f"  {row.key}: {shortened(row.prompt, _SHOWN)}")
-        if len(rows) > _MOST_UNSURE:
-            self._screen.notice(f"  … and {len(rows) - _MOST_UNSURE} more: agentjobs status tells all")
-
-    def _tell_emulated(self) -> None:
-        words = "The emulator ends with this command, and its jobs with it; a real service's jobs would go on."
-        self._screen.notice(words)
+            notice("May have started an agent; look at the project, then use agentjobs resolve KEY --journal:")
+        for row in rows[:_MOST_UNKNOWN]:
+            notice(f"  {row.key}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
+        if len(rows) > _MOST_UNKNOWN:
+            notice(f"  … and {len(rows) - _MOST_UNKNOWN} more: agentjobs status shows all")
 
     async def _known_jobs(self) -> list[JobRef]:
-        """Return the jobs that go on: those in hand, and those that a removed file still tells of while it is open."""
-        refs = dict.fromkeys(self._in_hand.all)
+        """Return the jobs that continue: those of this run, and those that a removed file still has."""
+        refs = dict.fromkeys(self.jobs.all)
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                async for row in self._journal.rows(State.CREATED):
+                async for row in self.journal.rows(State.CREATED):
                     if row.project_id is not None and row.job_id is not None:
                         refs[JobRef(row.project_id, row.job_id)] = None
         except (JournalError, TimeoutError):
             pass
         return list(refs)
 
-    def _tell_jobs(self, refs: Sequence[JobRef], words: str) -> None:
-        """Show which jobs go on, and how to wait for them without a journal."""
-        options = self._order.order.wait_options()
-        if not refs:
-            self._screen.notice(f"{words}.")
-        elif options is None:
-            self._screen.notice(f"{words}.")
-            self._tell_emulated()
-        else:
-            goes = "1 job goes" if len(refs) == 1 else f"{len(refs)} jobs go"
-            self._screen.notice(f"{words}; {goes} on remotely. Keep the ids; wait for them with:")
-            self._screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
-
-
-def exit_code_of_counts(counts: Mapping[State, int] | None) -> ExitCode:
-    """Return the code for a journal as a whole; `None` is one that can't be read."""
-    if counts is None or any(counts[state] for state in _OPEN):
-        return ExitCode.UNFINISHED
-    ended = sum(counts.values())
-    return ExitCode.COMPLETED if counts[State.COMPLETED] == ended else ExitCode.FAILED
+    def _show_jobs(self, refs: Sequence[JobRef], reason: str) -> None:
+        """Show why the journal is of no use, which jobs continue, and how to wait for them without it."""
+        self.context.screen.notice(f"{reason}.")
+        show_jobs(self.context.screen, refs, self.options.shared.wait_options(), keep_ids=True)
 
 
 def tally(counts: Mapping[State, int]) -> str:

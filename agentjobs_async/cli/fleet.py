@@ -1,35 +1,33 @@
-"""What the commands do that share a journal with other machines, as coroutines that give the exit code."""
+"""The commands of many machines that share a journal: `submit` and `worker`."""
 
 import asyncio
-import json
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 import attrs
 from attrs import frozen
 
-from agentjobs_async import InvalidInputError
+from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
-from agentjobs_async.cli._output.live import PollCounts
 from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
-from agentjobs_async.cli.actions import Options
-from agentjobs_async.cli.job_events import JobEvents
+from agentjobs_async.cli.batches import item_report
+from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
 from agentjobs_async.engines.procrastinate import defer, submit, work_off
 
-__all__ = ["SubmitOrder", "WorkerOrder", "hand_out", "submit_tasks", "work"]
+__all__ = ["SubmitOptions", "WorkerOptions", "hand_out", "submit_tasks", "work"]
 
 
 @frozen
-class SubmitOrder:
-    """What `submit` is told.
+class SubmitOptions:
+    """The options of `submit`.
 
     Attributes:
-        journal: The address.
+        journal: The URL of the journal.
         chunk: How many keys one task of the queue carries.
         limits: The limits of all workers that change.
     """
@@ -40,30 +38,30 @@ class SubmitOrder:
 
 
 @frozen
-class WorkerOrder:
-    """What `worker` is told, beside what all commands are.
+class WorkerOptions:
+    """The options of `worker`.
 
     Attributes:
-        order: The service, the timeout of each item, and whether a machine reads the output.
-        journal: The address.
-        chunks: How many tasks of the queue it works on at once.
-        max_sending: How many creates are under way at once.
+        shared: Those that other commands have too; the timeout is that of each item.
+        journal: The URL of the journal.
+        chunks: How many tasks of the queue are worked on at once.
+        max_sending: How many creates are in flight at once.
         out: The file that gets each result as a line of JSON; `None` for none.
     """
 
-    order: Options
+    shared: Options
     journal: str
     chunks: int
     max_sending: int
     out: str | None
 
 
-async def submit_tasks(context: Context, order: SubmitOrder, tasks: Tasks) -> int:
+async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -> int:
     """Plan the tasks and hand them to the workers."""
-    async with _shared(order.journal) as journal:
-        if order.limits:
-            await journal.set_limits(attrs.evolve(await journal.limits(), **order.limits))
-        refused = await submit(tasks.items, journal=journal, chunk=order.chunk)
+    async with _shared(options.journal) as journal:
+        if options.limits:
+            await journal.set_limits(attrs.evolve(await journal.limits(), **options.limits))
+        refused = await submit(tasks.items, journal=journal, chunk=options.chunk)
         limits = await journal.limits()
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
     for refusal in refusals:
@@ -72,57 +70,60 @@ async def submit_tasks(context: Context, order: SubmitOrder, tasks: Tasks) -> in
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 
 
-async def work(context: Context, order: WorkerOrder) -> int:
-    """Work off what is submitted, until somebody asks to stop."""
-    polls = PollCounts()
-    stop = asyncio.Event()
-
-    async def stopping() -> None:
-        stop.set()
-
-    with ExitStack() as stack:
-        stack.enter_context(UnrecordedIds(context.screen).shown())
-        out = None if order.out is None else stack.enter_context(Out.opened(order.out))
-        events = JobEvents(lambda document: context.screen.raw_line(json.dumps(document)))
-        hooks = [polls, *[events] * order.order.machine]
-        async with (
-            order.order.service.session(context.screen.notice, hooks=hooks) as session,
-            _shared(order.journal) as journal,
-        ):
-            limits = await journal.limits()
-            told_to = events if order.order.machine else None
-            display = RunDisplay(context.screen, journal, polls, out, limits.create_rate, told_to)
-            results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
-            context.screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
-            worker = BatchWorker(
-                session,
-                journal,
-                max_sending=order.max_sending,
-                timeout=order.order.timeout,
-                on_result=results.put_nowait,
-            )
-            async with worker, display.shown(worker):
-                telling = asyncio.create_task(_tell(results, display, worker))
-                telling.add_done_callback(lambda _: stop.set())  # a file for results that can't be written ends it
-                try:
-                    await context.interruption.run_until_stop(
-                        work_off(worker, chunks=order.chunks, stop=stop), stopping
-                    )
-                finally:
-                    results.put_nowait(None)
-                    await asyncio.wait([telling])
-                telling.result()
+async def work(context: Context, options: WorkerOptions) -> int:
+    """Work off what is submitted, until a signal stops the worker."""
+    async with AsyncExitStack() as stack:
+        screen = context.screen
+        stack.enter_context(UnrecordedIds(screen).shown())
+        out = None if options.out is None else stack.enter_context(Out.opened(options.out))
+        journal = await stack.enter_async_context(_shared(options.journal))
+        limits = await journal.limits()
+        display = RunDisplay(screen, item_report(screen, options.shared), out, limits.create_rate)
+        session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
+        screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
+        await _work_off(context, options, session, journal, display)
     context.screen.notice("Stopped; what has not ended was given back.")
     return ExitCode.COMPLETED
 
 
-async def _tell(results: asyncio.Queue[BatchResult | None], display: RunDisplay, worker: BatchWorker) -> None:
+async def _work_off(
+    context: Context, options: WorkerOptions, session: AgentJobsSession, journal: Journal, display: RunDisplay
+) -> None:
+    """Run the worker and show its results; a file of results that cannot be written stops it."""
+    stop = asyncio.Event()
+    results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
+    worker = BatchWorker(
+        session,
+        journal,
+        max_sending=options.max_sending,
+        timeout=options.shared.timeout,
+        on_result=results.put_nowait,
+    )
+
+    async def stopping() -> None:
+        stop.set()
+
+    async with worker, display.shown(worker, journal):
+        showing = asyncio.create_task(_show_each(results, display, worker, journal))
+        showing.add_done_callback(lambda _: stop.set())
+        try:
+            working = work_off(worker, chunks=options.chunks, stop=stop)
+            await context.interruption.run_until_stop(working, stopping)
+        finally:
+            results.put_nowait(None)
+            await asyncio.wait([showing])
+        showing.result()
+
+
+async def _show_each(
+    results: asyncio.Queue[BatchResult | None], display: RunDisplay, worker: BatchWorker, journal: Journal
+) -> None:
     while (result := await results.get()) is not None:
-        await display.show_result(result, worker)
+        await display.show_result(result, worker, journal)
 
 
 async def hand_out(journal: Journal, key: str) -> None:
-    """Hand a row to the workers that was settled."""
+    """Hand a settled row to the workers."""
     await defer([key], journal=journal)
 
 

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO, Final, Self
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.cli.documents import identity, row_event
+from agentjobs_async.cli.documents import identity, result_document
+from agentjobs_async.cli.item_results import row_result
 
 __all__ = ["Out"]
 
@@ -97,7 +98,7 @@ class Out:
             return
         for state in _ENDS:
             async for row in journal.rows(state):
-                self.write_once(row_event(row))
+                self.write_once(result_document(row_result(row)))
 
     @asynccontextmanager
     async def filled_at_a_fault(self, journal: Journal) -> AsyncIterator[None]:

@@ -1,30 +1,27 @@
-"""How each job of a command ended, and the exit code that all of them make."""
+"""How each prompt, task or job of a command ended, and the exit code that follows."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from enum import IntEnum, StrEnum
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import (
-    AgentJob,
     AgentJobsError,
     AuthError,
     CreateOutcome,
     InvalidInputError,
     JobRef,
-    NotFoundError,
     SessionClosedError,
-    WaitTimeoutError,
 )
 from agentjobs_async._text import one_line
 
-__all__ = ["ExitCode", "Outcome", "Result", "described", "exit_code", "exit_code_of"]
+__all__ = ["ExitCode", "Outcome", "Result", "described", "exit_code"]
 
 
 class ExitCode(IntEnum):
-    """What a command ends with. A signal gives 128 and its number, a reader of the output who left 141."""
+    """The exit codes of all commands. A signal gives 128 plus its number; 141 means that the reader has left."""
 
     COMPLETED = 0
     FAILED = 1
@@ -41,15 +38,15 @@ class Outcome(StrEnum):
     FAILED = "failed"
     ARCHIVED = "archived"
     REJECTED = "rejected"
-    """The service refused the create: no agent was started."""
+    """The create was refused, by the server or before anything was sent: no agent was started."""
     NOT_SENT = "not_sent"
     """Nothing was sent: no agent was started."""
     UNKNOWN = "unknown"
-    """An agent may have been started, and nobody can tell."""
+    """The create was sent and not answered: an agent may have been started."""
     TIMED_OUT = "timed_out"
-    """The wait's time ran out; the job goes on."""
+    """The time for the job was up; the job itself continues."""
     UNFINISHED = "unfinished"
-    """The wait ended in another way; the job goes on, as far as known."""
+    """The wait ended in another way; as far as known, the job itself continues."""
 
     @property
     def shown(self) -> str:
@@ -67,84 +64,68 @@ _OPTIONS: Final = {
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 
-_GOES_ON = frozenset({Outcome.TIMED_OUT, Outcome.UNFINISHED})
-_OPEN = _GOES_ON | {Outcome.UNKNOWN, Outcome.NOT_SENT}
+_OPEN: Final = frozenset({Outcome.NOT_SENT, Outcome.UNKNOWN, Outcome.TIMED_OUT, Outcome.UNFINISHED})
 
 
 @frozen
 class Result:
-    """What became of one prompt, or of one job that was waited for.
+    """How one prompt, task or job ended: what every line, table and file of results is made of.
 
     Attributes:
-        number: Its place among the prompts or jobs, from 1.
-        prompt: `None` when the job was not created by this command.
+        number: Its place among the prompts, tasks or jobs, from 1; `None` for a task that was refused before it was
+            planned.
+        outcome: How it ended.
+        key: The key of its item; `None` for a job that was only waited for, and for a refused task without a key.
+        prompt: `None` for a job that was only waited for, and for a refused task.
         ref: `None` when no job is known.
-        job: What the last good answer showed; `None` without one.
-        error: What ended it; `None` with a job that has ended, and for what was never begun.
+        status: The last known status of the job; `None` without one.
+        pr_link: The pull request of the job; `None` without one.
+        error: Why there is no ended job, as one line; `None` when there is one, or when nothing was sent yet.
     """
 
-    number: int
-    prompt: str | None
+    number: int | None
+    outcome: Outcome
+    key: str | None = None
+    prompt: str | None = None
     ref: JobRef | None = None
-    job: AgentJob | None = None
-    error: Exception | None = None
+    status: str | None = None
+    pr_link: str | None = None
+    error: str | None = None
 
     @property
-    def outcome(self) -> Outcome:
-        """How it ended."""
-        if self.job is not None and self.job.is_terminal:
-            return Outcome(self.job.status)
-        if self.ref is not None:
-            return Outcome.TIMED_OUT if isinstance(self.error, WaitTimeoutError) else Outcome.UNFINISHED
-        if self.error is None:
-            return Outcome.NOT_SENT
-        outcome = self.error.outcome if isinstance(self.error, AgentJobsError) else None
-        return Outcome(outcome or CreateOutcome.UNKNOWN)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether waiting for the job again makes sense."""
-        return self.outcome in _GOES_ON and not isinstance(self.error, NotFoundError)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it ended only because the command did, or was never begun."""
-        if isinstance(self.error, SessionClosedError):
-            return True
-        return self.error is None and self.outcome in _OPEN
-
-    @property
-    def pr_link(self) -> str | None:
-        """The pull request of the job, if there is one."""
-        return None if self.job is None else self.job.pr_link
+    def is_open(self) -> bool:
+        """Whether it has not ended for good: it can be resumed, or has to be resolved."""
+        return self.outcome in _OPEN
 
 
-def exit_code(results: Iterable[Result]) -> ExitCode:
-    """Return the code for all results: a refused key counts most, then what is open, then what failed."""
-    ended = tuple(results)
-    outcomes = {result.outcome for result in ended}
-    if any(isinstance(result.error, AuthError) for result in ended):
-        return ExitCode.AUTHENTICATION
-    if outcomes & _OPEN:
-        return ExitCode.UNFINISHED
-    return ExitCode.FAILED if outcomes - {Outcome.COMPLETED} else ExitCode.COMPLETED
+def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None) -> ExitCode:
+    """Return the exit code of a command.
 
-
-def exit_code_of(error: Exception) -> ExitCode:
-    """Return the code for an error that ended a whole command."""
-    if isinstance(error, InvalidInputError):
-        return ExitCode.USAGE
+    Args:
+        outcomes: The outcomes that occurred.
+        error: What ended the command, or the error of a job that decides before all outcomes: a refused API key counts
+            most, then wrong usage; any other error counts as an outcome. `None` without one.
+    """
     if isinstance(error, AuthError):
         return ExitCode.AUTHENTICATION
+    if isinstance(error, InvalidInputError):
+        return ExitCode.USAGE
+    occurred = {*outcomes, *([] if error is None else [_outcome_of(error)])}
+    if occurred & _OPEN:
+        return ExitCode.UNFINISHED
+    return ExitCode.FAILED if occurred - {Outcome.COMPLETED} else ExitCode.COMPLETED
+
+
+def _outcome_of(error: Exception) -> Outcome:
     rejected = isinstance(error, AgentJobsError) and error.outcome is CreateOutcome.REJECTED
-    return ExitCode.FAILED if rejected else ExitCode.UNFINISHED
+    return Outcome.REJECTED if rejected else Outcome.UNFINISHED
 
 
-def described(error: Exception) -> str:
-    """Return an error as one line that leaves its job unnamed: what it is shown beside names it.
+def described(error: BaseException) -> str:
+    """Return an error as one line that does not name its job: the line that shows it does.
 
-    The library's names of settings become the command line's options. Here a session is closed only because the
-    command is told to stop.
+    The library's names of settings become the command line's options. A session of the command line is closed only by a
+    signal.
     """
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"

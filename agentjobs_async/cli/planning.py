@@ -13,11 +13,17 @@ _AT_ONCE: Final = 500  # one commit; half a second at the most until it can be s
 _QUIET_SECONDS: Final = 5.0  # a log gets no more lines than these
 
 
-async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem]) -> Refusals:
-    """Plan all items and return the refused ones; shows its progress on a terminal, else in a line every 5 s.
+async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem], *, keeps: bool) -> Refusals:
+    """Plan all items and return the refused ones; show the progress, in a log every 5 s.
+
+    Args:
+        screen: The screen to write to.
+        journal: The open journal.
+        items: The items to plan.
+        keeps: Whether the journal outlives a signal that stops the planning.
 
     Raises:
-        CancelledError: It was stopped, and has said how far it came.
+        CancelledError: A signal stopped it; the screen shows how many items are planned.
     """
     progress = _Progress(screen, len(items))
     refused: Refusals = []
@@ -27,9 +33,8 @@ async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem]) 
                 refused += await journal.add(items[at : at + _AT_ONCE])
                 progress.came_to(min(at + _AT_ONCE, len(items)))
     except asyncio.CancelledError:
-        screen.notice(
-            f"Nothing was sent; at least {progress.words}. The same command again plans the rest and goes on."
-        )
+        planned_so_far = f"; at least {progress.words}. The same command again plans the rest and goes on"
+        screen.notice(f"Nothing was sent{planned_so_far * keeps}.")
         raise
     return refused
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -12,10 +13,11 @@ from typing import Any, Final, Self, TypeVar
 from attrs import frozen
 
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli._output.streams import leave
-from agentjobs_async.cli.outcomes import ExitCode, described, exit_code_of
+from agentjobs_async.cli._output.streams import guarded, leave
+from agentjobs_async.cli.outcomes import ExitCode, described, exit_code
+from agentjobs_async.cli.wrapping import fitted
 
-__all__ = ["Context", "Interruption", "run_action"]
+__all__ = ["Context", "Interruption", "run_action", "show_error"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -121,6 +123,13 @@ class Context:
     interruption: Interruption
 
 
+def show_error(text: str) -> None:
+    """Write to standard error without a screen, before or after all actions; it may be closed, or on a full disk."""
+    stream = guarded(sys.stderr)
+    stream.write(f"{fitted(text, stream)}\n")
+    stream.flush()
+
+
 def run_action(action: Callable[[Context], Awaitable[int]]) -> int:
     """Run `action` on a loop of its own and give the exit code."""
     return asyncio.run(_run_action(action))
@@ -140,7 +149,7 @@ async def _run_action(action: Callable[[Context], Awaitable[int]]) -> int:
                 screen.notice("Stopped.")
         except Exception as error:  # noqa: BLE001 - a command's user gets one line, whatever it is
             screen.notice(("Error: ", "bold red"), described(error))
-            code = exit_code_of(error)
+            code = exit_code(error=error)
         if interruption.exit_code is None:
             return code
     if threading.active_count() > 1:

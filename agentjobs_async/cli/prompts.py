@@ -11,25 +11,18 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 
-__all__ = ["checked_prompts", "numbered_prompts", "prompts_of"]
+__all__ = ["checked_prompts", "numbered_prompts"]
 
 _LINE_END: Final = re.compile("\r\n|\r|\n")
 
 
-def prompts_of(arguments: Sequence[str], file: str | None) -> list[str]:
-    """Return all prompts: the arguments, then the lines of the file that aren't blank. `-` is standard input.
-
-    Raises:
-        InvalidInputError: There is none, one of them can't be sent, or the file can't be read as UTF-8.
-    """
-    return [line for _, line in numbered_prompts(arguments, file)]
-
-
 def numbered_prompts(arguments: Sequence[str], file: str | None) -> list[tuple[int, str]]:
-    """Return what `prompts_of` returns, each with its place among the arguments or its line in the file, from 1.
+    """Return the arguments, then the lines of the file that are not blank; each with its number, from 1.
+
+    The number is the place among the arguments, or the line in the file. `-` is standard input.
 
     Raises:
-        InvalidInputError: As `prompts_of` does.
+        InvalidInputError: There is no prompt, an argument cannot be sent, or the file cannot be read as UTF-8.
     """
     prompts = [*enumerate(checked_prompts(arguments), 1), *([] if file is None else _lines(file))]
     if not prompts:
@@ -38,10 +31,10 @@ def numbered_prompts(arguments: Sequence[str], file: str | None) -> list[tuple[i
 
 
 def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
-    """Return `prompts`.
+    """Return `prompts` unchanged.
 
     Raises:
-        InvalidInputError: One is blank, or `-`, or was not given as valid text.
+        InvalidInputError: One is blank, is `-`, or is not valid text.
     """
     for number, prompt in enumerate(prompts, 1):
         if prompt == "-":

@@ -11,7 +11,6 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchItem, Rate
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.prompts import numbered_prompts
 
 __all__ = ["Refusal", "Tasks", "limits_of", "rate_of", "rate_text", "tasks_of", "tell_refusal"]
 
@@ -49,17 +48,17 @@ class Tasks:
     refusals: tuple[Refusal, ...]
 
 
-def tasks_of(prompts: Sequence[str], file: str | None) -> Tasks:
-    """Return the tasks of prompts and of a file: JSON Lines with `key`, `prompt` and `project`, or a prompt per line.
+def tasks_of(lines: Sequence[tuple[int, str]], *, may_be_json: bool) -> Tasks:
+    """Return the tasks of numbered lines: JSON Lines with `key`, `prompt` and `project`, or one prompt per line.
 
-    A file is JSON Lines when its first line begins with a brace. Where there is no key, it is the place: 1 for the
-    first task. Of two tasks with one key the second is refused. What has no key is refused by its line in the file.
+    They are JSON Lines if the first one begins with a brace. The default key is the place: 1 for the first task. Of two
+    tasks with one key the second is refused. A refused line without a key is named by its number.
 
-    Raises:
-        InvalidInputError: There is none, or the file can't be read.
+    Args:
+        lines: The lines, each with its number in the file or among the arguments.
+        may_be_json: Whether they may be JSON Lines; an argument is always a prompt.
     """
-    lines = numbered_prompts(prompts, file)
-    as_json = not prompts and lines[0][1].lstrip().startswith("{")
+    as_json = may_be_json and lines[0][1].lstrip().startswith("{")
     items: dict[str, BatchItem] = {}
     refusals: list[Refusal] = []
     for place, (number, line) in enumerate(lines, 1):

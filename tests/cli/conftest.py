@@ -1,8 +1,17 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cli.stage import EmulatorThread
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where runs keep journals of their own; children inherit it. No test writes to the home directory."""
+    place = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    return place / "agentjobs"
 
 
 @pytest.fixture

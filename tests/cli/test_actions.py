@@ -190,8 +190,8 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     assert [line.split()[1] for line in table[1:]] == ["completed", "failed", "unknown", "rejected", "completed"]
     assert "\n2 completed, 1 failed, 1 rejected, 1 unknown\n" in written.out
     assert "prompt 3 unknown: an agent may have been started" in written.out
-    assert "1 create may have started an agent" in written.err
-    assert "\n  prompt 3: c\n" in written.err
+    assert "May have started an agent; look at the project" in written.err
+    assert "\n  3: c\n" in written.err
 
 
 def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> None:
@@ -212,10 +212,11 @@ def test_run_as_json(service: EmulatorThread, capsys: Captured) -> None:
         "event": "created",
         "job": "docs/job_000001",
         "number": 1,
+        "key": "1",
         "prompt": "Größe\x1b",
         "status": "active",
     }
-    assert status == {"event": "status", "job": "docs/job_000001", "number": 1, "status": "completed"}
+    assert status == {"event": "status", "job": "docs/job_000001", "number": 1, "key": "1", "status": "completed"}
     assert ended["outcome"] == "completed"
     assert ended["pr_link"] is None
     assert ended["error"] is None
@@ -228,7 +229,8 @@ def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.Mo
     assert main(["run", "--max-active", "1", "a", "b", "c"]) == 3
     written = capsys.readouterr()
     assert len(service.emulator.requests) == 1
-    assert "2 prompts were not sent." in written.err
+    assert "3 not sent" in written.out
+    assert " resume " in written.err
     assert "wrong-key" not in written.out + written.err
 
 

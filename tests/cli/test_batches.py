@@ -90,7 +90,7 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.C
 def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A limited run ends as unfinished and prints the command that goes on; resume goes on."""
     assert run(tasks, db, "--limit", "1") == 4
-    assert re.search(r"Go on with:\n  .* resume --journal \S+run.db --base-url \S+ ", capsys.readouterr().err)
+    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", capsys.readouterr().err)
     assert main(["resume", "--journal", db, "--create-rate", "none"]) == 0
     assert len(service.emulator.agents_started) == 3
 
@@ -198,7 +198,7 @@ def test_unknown_and_resolved(
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     assert "1 completed, 2 unknown" in told
-    assert "then use agentjobs resolve:\n  k0: p0\n  k1: p1\n" in told
+    assert "then use agentjobs resolve KEY --journal:\n  k0: p0\n  k1: p1\n" in told
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
     assert main(["resolve", "k1", "--journal", db, "--send-again"]) == 0
@@ -219,7 +219,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: pytest.CaptureFi
     """Of very many that are unknown the first are listed, and how many more there are."""
     asyncio.run(make_unknown(db, 25))
     assert main(["resume", "--journal", db]) == 4
-    assert "  … and 5 more: agentjobs status tells all" in capsys.readouterr().err
+    assert "  … and 5 more: agentjobs status shows all" in capsys.readouterr().err
     assert not service.emulator.requests
 
 
@@ -285,9 +285,7 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "x", "--limit", "1"], "--limit needs --journal FILE"),
-        (["run", "x", "--dry-run"], "--dry-run needs --journal FILE"),
-        (["run", "--file", "tasks.jsonl"], "they need --journal FILE"),
+        (["resume"], "give the journal: agentjobs resume FILE"),
         (["run", "x", "--journal", "a.db", "--create-rate", "soon"], "--create-rate: soon is neither"),
         (["resume", "--journal", "none.db"], "--journal: there is no none.db"),
         (["status", "--journal", "none.db"], "--journal: there is no none.db"),
@@ -340,7 +338,7 @@ def test_signals(service: EmulatorThread, tasks: Path, db: str, number: signal.S
         service.wait_for_requests(4)
         child.send(number)
         assert child.ended() == code
-    assert "resume --journal" in child.stderr
+    assert " resume " in child.stderr
     assert "Traceback" not in child.stderr
     assert service.emulator.agents_started.total() == 2
     service.live(duration=0)
@@ -395,7 +393,7 @@ def test_live_view_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) 
         child.until("PULL REQUEST").until("created").until("2 active").send(signal.SIGINT)
         assert child.ended() == 130
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
-    assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or "resume --journal" in plain
+    assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or " resume " in plain
 
 
 @pytest.mark.parametrize("crashed", [False, True])

@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli import commands
+from agentjobs_async.cli._commands import batches
 from tests.cli.stage import Child, EmulatorThread
 
 COMMANDS = ["run", "resume", "status", "resolve", "create", "get", "wait", "emulator"]
@@ -76,7 +77,7 @@ def test_interrupted_while_reading_prompts(monkeypatch: pytest.MonkeyPatch) -> N
         del arguments
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "prompts_of", interrupted)
+    monkeypatch.setattr(batches, "numbered_prompts", interrupted)
     assert main(["run", "--file", "-"]) == 130
 
 

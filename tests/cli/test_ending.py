@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import AgentJob, JobCreated, JobPolled, JobRef, JournalError, NotFoundError, WaitEnded, WaitStarted
+from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.cli.in_hand import JobsInHand
 from tests.cli.stage import Child, EmulatorThread
 from tests.cli.test_batches import db_has_jobs
 
 pytestmark = pytest.mark.slow
-
-REF = JobRef("docs", "job_1")
 
 
 @pytest.fixture
@@ -51,7 +48,7 @@ def test_the_journal_is_removed(service: EmulatorThread, db: Path, replaced: boo
             db.write_text("something else")
         child.send(signal.SIGINT)
         assert child.ended() == 130
-    assert "The journal was moved, removed or replaced; 2 jobs go on remotely. Keep the ids; wait" in child.stderr
+    assert "The journal was moved, removed or replaced.\n2 jobs continue remotely. Keep the ids; wait" in child.stderr
     assert "resume" not in child.stderr
     command = child.stderr.splitlines()[-1].split()
     assert command[-2:] == ["docs/job_000001", "docs/job_000002"]
@@ -70,7 +67,7 @@ def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) 
         child.until('"created"').until("job_000002")
         remove(db)
         assert child.ended() == 4
-    assert "moved, removed or replaced; 1 job goes on remotely" in child.stderr
+    assert "moved, removed or replaced.\n1 job continues remotely" in child.stderr
     assert " docs/job_000002\n" in child.stderr
     assert "nothing more is sent" in child.stderr.splitlines()[-1]
     assert json.loads(child.stdout.splitlines()[-1])["exit_code"] == 4
@@ -129,8 +126,8 @@ def test_a_journal_that_can_not_be_read(
     monkeypatch.setattr(Entries, "mark_created", broken)
     assert main(["run", "a", "--journal", str(db)]) == 4
     told = capsys.readouterr().err
-    assert "The journal can't be read; 1 job goes on remotely." in told
-    assert "When the journal can be read again, go on with:" in told
+    assert "The journal can't be read.\n1 job continues remotely." in told
+    assert "When the journal can be read again, resume with:" in told
     assert "Error: no room; the job of '1' is docs/job_000001" in told.splitlines()[-1]
     assert service.emulator.agents_started.total() == 1
 
@@ -150,20 +147,3 @@ def test_in_place(db: Path) -> None:
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]
-
-
-def test_jobs_in_hand() -> None:
-    """A job is in hand from its create on, recorded once it is waited for, until it is seen to end or to be gone."""
-    jobs, job = JobsInHand(), AgentJob("job_1", "docs", "active")
-    jobs(JobCreated(job, 0.1))
-    assert (jobs.all, jobs.unrecorded) == ([REF], [REF])
-    jobs(WaitStarted(REF))
-    jobs(JobPolled(job, 1))
-    assert (jobs.all, jobs.unrecorded) == ([REF], [])
-    jobs(WaitEnded(REF, None, TimeoutError(), 1, 1.0))
-    assert jobs.all == [REF]
-    jobs(WaitEnded(REF, None, NotFoundError(410), 1, 1.0))
-    assert jobs.all == []
-    jobs(WaitStarted(REF))
-    jobs(JobPolled(AgentJob("job_1", "docs", "failed"), 1))
-    assert jobs.all == []

@@ -96,7 +96,7 @@ def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: 
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
     assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4
     told = capsys.readouterr().err
-    assert "resume --journal 'postgresql+psycopg://postgres@" in told
+    assert " resume 'postgresql+psycopg://postgres@" in told
     assert SECRET not in told
     assert main(["resume", "--journal", url]) == 0
     assert main(["run", "--file", str(tasks), "--journal", url, "--dry-run"]) == 0

@@ -13,20 +13,20 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_run_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
-    """A signal stops a run: it says that the jobs go on, prints the command that goes on, and exits by the signal."""
+    """A signal stops a run: it shows what continues, prints the command that resumes, and exits by the signal."""
     service.live(duration=3600)
     with Child("run", "a", "b", env=service.environment) as child:
         child.until("job_000001 created").until("job_000002 created").send(number)
         assert child.ended() == code
-    assert "Stopped watching.\n2 jobs go on remotely; take up the wait again with:\n" in child.stderr
-    options = f"--base-url {service.emulator.base_url}"
-    assert re.search(rf" -m agentjobs_async wait {options} docs/job_000001 docs/job_000002\n$", child.stderr)
+    assert "Resume with this; the same run again would create all of them again:\n" in child.stderr
+    options = f"--base-url {service.emulator.base_url} --project docs"
+    assert re.search(rf" -m agentjobs_async resume \S+\.db {options}\n$", child.stderr)
     assert "2 unfinished\n" in child.stdout
     assert "Traceback" not in child.stderr
 
 
 def test_the_printed_command_works(service: EmulatorThread) -> None:
-    """The command that a stopped run prints takes up the wait."""
+    """The command that a stopped run prints takes up the wait, and creates nothing."""
     service.live(duration=3600, job_id="b~'")
     environment = service.environment | {"AGENTJOBS_PROJECT_ID": "-docs"}
     with Child("run", "a", env=environment) as child:
@@ -38,6 +38,7 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
     ) as again:
         again.until("-docs/b~%27 active").send(signal.SIGINT)
         assert again.ended() == 130
+    assert service.emulator.agents_started == {"a": 1}
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
@@ -58,18 +59,16 @@ def test_wait_is_stopped(number: signal.Signals, code: int, service: EmulatorThr
 
 
 def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
-    """A create that is cut off is listed as unknown; what was not begun is counted as not sent."""
+    """A create without an answer is listed as unknown; what was not started stands in the table as not sent."""
     service.live(duration=3600)
-    service.inject("hang", prompt="unknown \x1b[31m")
+    service.inject("reset", prompt="unknown \x1b[31m")
     with Child("run", "--max-active", "2", "a", "unknown \x1b[31m", "c", "d", env=service.environment) as child:
-        child.until("job_000001 created")
-        service.wait_for_requests(2)
-        child.send(signal.SIGINT)
+        child.until("job_000001 created").until("prompt 2 unknown").send(signal.SIGINT)
         assert child.ended() == 130
-    assert "1 create may have started an agent, and nobody can tell" in child.stderr
-    assert "\n  prompt 2: unknown \\x1b[31m\n2 prompts were not sent.\n" in child.stderr
-    assert child.stderr.endswith(" docs/job_000001\n")
+    assert "May have started an agent; look at the project" in child.stderr
+    assert "\n  2: unknown \\x1b[31m\n" in child.stderr
     assert re.search(r"\n-                unknown +- +unknown", child.stdout)
+    assert "1 unfinished, " in child.stdout or "2 not sent, 1 unknown" in child.stdout
 
 
 def test_create_is_stopped(service: EmulatorThread) -> None:

@@ -1,5 +1,4 @@
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -8,20 +7,19 @@ from agentjobs_async.cli import commands
 from tests.cli.stage import Child
 
 
-@pytest.mark.parametrize("module", ["click", "rich"])
+@pytest.mark.parametrize("module", ["click", "rich", "platformdirs"])
 def test_without_the_extra(module: str) -> None:
-    """Without click or rich the program says on one line what to install, and ends with 2."""
+    """Without one module of the extra the program says on one line what to install, and ends with 2."""
     code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
     with Child("run", "Tidy up", command=("-c", code)) as child:
         assert child.ended() == 2
     assert child.stderr == "agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n"
 
 
-def test_without_the_batch_extra(tmp_path: Path) -> None:
+def test_without_the_batch_extra() -> None:
     """Without SQLAlchemy only what needs a journal says what to install."""
     code = "import sys; sys.modules['sqlalchemy'] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
-    arguments = ("run", "Tidy up", "--journal", str(tmp_path / "run.db"))
-    with Child(*arguments, command=("-c", code)) as child:
+    with Child("run", "--project", "x", "--base-url", "http://127.0.0.1:1", "Tidy up", command=("-c", code)) as child:
         assert child.ended() == 2
     assert child.stderr == "agentjobs needs the extra batch: pip install 'agentjobs-async[batch]'\n"
 

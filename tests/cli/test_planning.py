@@ -30,7 +30,7 @@ async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) ->
     """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
     items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
     journal: Any = SlowJournal()
-    assert [item.key for item, _ in await planned(screen(), journal, items)] == ["1000", "2000", "3000"]
+    assert [item.key for item, _ in await planned(screen(), journal, items, keeps=True)] == ["1000", "2000", "3000"]
     assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.prompts import prompts_of
+from agentjobs_async.cli.prompts import numbered_prompts
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -14,7 +14,7 @@ def test_lines_of_a_file(tmp_path: Path) -> None:
     """A file has one prompt per line, whatever ends it; blank lines and a byte order mark don't count."""
     file = tmp_path / "prompts.txt"
     file.write_bytes("\ufeffone\r\n\n \t\n two \x0b\u2028half\rthree".encode())
-    assert prompts_of(["zero"], str(file)) == ["zero", "one", " two \x0b\u2028half", "three"]
+    assert numbered_prompts(["zero"], str(file)) == [(1, "zero"), (1, "one"), (4, " two \x0b\u2028half"), (5, "three")]
 
 
 def test_standard_input(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,22 +45,22 @@ def test_no_prompt(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for file in (None, str(tmp_path / "empty")):
         with pytest.raises(InvalidInputError, match="there is no prompt"):
-            prompts_of([], file)
+            numbered_prompts([], file)
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A file that can't be read, or is no text, is named with what is wrong with it."""
     with pytest.raises(InvalidInputError, match=r"--file: .*missing can't be read: No such file"):
-        prompts_of([], str(tmp_path / "missing"))
+        numbered_prompts([], str(tmp_path / "missing"))
     (tmp_path / "binary").write_bytes(b"ab\xff")
     with pytest.raises(InvalidInputError, match=r"--file: .*binary is not UTF-8 \(byte 2\)"):
-        prompts_of([], str(tmp_path / "binary"))
+        numbered_prompts([], str(tmp_path / "binary"))
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n", "half \udcff"])
 def test_prompt_that_cannot_be_sent(prompt: str, service: EmulatorThread) -> None:
     """One prompt that can't be sent is refused before any other is."""
     with pytest.raises(InvalidInputError, match=r"^prompt 2 is"):
-        prompts_of(["fine", prompt], None)
+        numbered_prompts(["fine", prompt], None)
     assert main(["run", "fine", prompt]) == 2
     assert service.emulator.requests == ()

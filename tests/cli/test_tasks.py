@@ -4,7 +4,8 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.tasks import Refusal, rate_of, rate_text, tasks_of
+from agentjobs_async.cli.prompts import numbered_prompts
+from agentjobs_async.cli.tasks import Refusal, Tasks, rate_of, rate_text, tasks_of
 
 
 def written(directory: Path, text: str) -> str:
@@ -13,9 +14,13 @@ def written(directory: Path, text: str) -> str:
     return str(file)
 
 
+def read(prompts: list[str], file: str) -> Tasks:
+    return tasks_of(numbered_prompts(prompts, file), may_be_json=not prompts)
+
+
 def test_prompts_by_their_place(tmp_path: Path) -> None:
     """Prompts without keys are known by their place."""
-    tasks = tasks_of(["a"], written(tmp_path, "b\n\n{c\n"))
+    tasks = read(["a"], written(tmp_path, "b\n\n{c\n"))
     assert tasks.items == (BatchItem("1", "a"), BatchItem("2", "b"), BatchItem("3", "{c"))
     assert tasks.refusals == ()
 
@@ -34,7 +39,7 @@ def test_json_lines(tmp_path: Path) -> None:
         '{"key": true, "prompt": "x"}',
         '{"key": "d", "prompt": "x", "project": 5}',
     ]
-    tasks = tasks_of((), written(tmp_path, "\n".join(lines)))
+    tasks = read([], written(tmp_path, "\n".join(lines)))
     assert tasks.items == (BatchItem("a", "one", "web"), BatchItem("2", "two"), BatchItem("7", "three"))
     assert tasks.refusals == (
         Refusal("a", "the key came before in this file"),
@@ -57,7 +62,7 @@ def test_refused_by_the_line_of_the_file(tmp_path: Path) -> None:
         '{"key": "b", "prompt": "x", "key": "c"}',
         '{"prompt": "last"}',
     ]
-    tasks = tasks_of((), written(tmp_path, "\n".join(lines)))
+    tasks = read([], written(tmp_path, "\n".join(lines)))
     assert tasks.items == (BatchItem("1", "one"), BatchItem("4", "last"))
     assert tasks.refusals == (Refusal("line 3", "its key is empty"), Refusal("line 5", "it has 'key' twice"))
 

@@ -1,4 +1,4 @@
-"""Notices at the end of a command: jobs that continue, unknown creates, and the command that resumes the wait."""
+"""Notices at the end of a command: which jobs continue without it, and the command that goes on."""
 
 import shlex
 import shutil
@@ -6,37 +6,47 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentjobs_async.cli._output.screen import Screen, shortened
-from agentjobs_async.cli.outcomes import Outcome, Result
+from agentjobs_async import JobRef
+from agentjobs_async.cli._output.screen import Screen
 
-__all__ = ["resume_command", "show_leftovers", "wait_command"]
-
-_PROMPT_COLUMNS = 60
+__all__ = ["resume_command", "show_emulator_ends", "show_jobs", "wait_command"]
 
 
-def show_leftovers(screen: Screen, results: Sequence[Result], options: Sequence[str] | None, *, stopped: bool) -> None:
-    """Show which jobs continue remotely, which creates are unknown, and how many prompts were not sent.
+def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | None, *, keep_ids: bool = False) -> None:
+    """Show which jobs continue remotely, and the command that waits for them.
 
     Args:
         screen: The screen to write to.
-        results: The result of each prompt or job.
+        refs: The jobs.
         options: The options with which `agentjobs wait` reaches the same service; `None` for the emulator, which ends
             with the command.
-        stopped: Whether a signal stopped the command.
+        keep_ids: Whether there is no other record of the jobs.
     """
-    if stopped:
-        screen.notice("Stopped watching.")
-    _show_unknown(screen, [result for result in results if result.outcome is Outcome.UNKNOWN])
-    unsent = sum(result.outcome is Outcome.NOT_SENT for result in results)
-    if unsent:
-        screen.notice(f"{_counted(unsent, 'prompt was', 'prompts were')} not sent.")
-    open_jobs = [result for result in results if result.goes_on]
-    if open_jobs and options is None:
-        screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would go on.")
-    elif open_jobs:
-        tokens = [result.ref.to_token() for result in open_jobs if result.ref is not None]
-        screen.notice(f"{_counted(len(open_jobs), 'job goes', 'jobs go')} on remotely; take up the wait again with:")
-        screen.command(f"  {wait_command(tokens, options or ())}")
+    if not refs:
+        return
+    if options is None:
+        show_emulator_ends(screen)
+        return
+    continuing = "1 job continues" if len(refs) == 1 else f"{len(refs)} jobs continue"
+    keep = " Keep the ids;" if keep_ids else ""
+    screen.notice(f"{continuing} remotely.{keep} {'wait' if keep else 'Wait'} for them with:")
+    screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
+
+
+def show_emulator_ends(screen: Screen) -> None:
+    """Show that the jobs of an emulator end with the command."""
+    screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would continue.")
+
+
+def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
+    """Return the command that waits for jobs."""
+    end_of_options = ["--"] * any(token.startswith("-") for token in tokens)
+    return f"{_program()} wait {shlex.join([*options, *end_of_options, *tokens])}"
+
+
+def resume_command(journal: str, options: Sequence[str]) -> str:
+    """Return the command that resumes a journal."""
+    return f"{_program()} resume {shlex.join([journal, *options])}"
 
 
 def _program() -> str:
@@ -46,28 +56,3 @@ def _program() -> str:
         return f"{shlex.quote(sys.executable)} -m agentjobs_async"
     found = shutil.which(started.name)
     return shlex.quote(started.name if found and Path(found) == started.absolute() else sys.argv[0])
-
-
-def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
-    """Return the command that waits for jobs."""
-    end_of_options = ["--"] * any(token.startswith("-") for token in tokens)
-    return f"{_program()} wait {shlex.join([*options, *end_of_options, *tokens])}"
-
-
-def _show_unknown(screen: Screen, results: Sequence[Result]) -> None:
-    if results:
-        screen.notice(
-            f"{_counted(len(results), 'create', 'creates')} may have started an agent, and nobody can tell;"
-            " look at the project before creating again:"
-        )
-    for result in results:
-        screen.notice(f"  prompt {result.number}: {shortened(result.prompt or '', _PROMPT_COLUMNS)}")
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
-def resume_command(journal: str, options: Sequence[str]) -> str:
-    """Return the command that resumes a journal."""
-    return f"{_program()} resume {shlex.join(['--journal', journal, *options])}"

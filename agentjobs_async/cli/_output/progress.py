@@ -1,22 +1,23 @@
 """The display of a run: the live view on a terminal, and one line for each item that ends."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final, Protocol
 
-from agentjobs_async import JournalError
+from agentjobs_async import Hook, JournalError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Outcome, Rate, State
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.live import PollCounts, View, live_lines
-from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
-from agentjobs_async.cli.documents import result_event
-from agentjobs_async.cli.job_events import JobEvents
+from agentjobs_async.cli._output.reports import Report
+from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli.documents import result_document
+from agentjobs_async.cli.item_changes import ItemChanges
+from agentjobs_async.cli.item_results import run_result
 from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import described
+from agentjobs_async.cli.outcomes import Result
 
 __all__ = ["RunDisplay", "UnrecordedIds"]
 
@@ -42,46 +43,45 @@ class RunDisplay:
 
     Args:
         screen: The screen to write to.
-        journal: The journal of the run.
-        polls: The hook that counts the polls.
+        report: Shows each change and each end.
         out: The file that also receives each result, as a line of JSON; `None` for no file.
         rate: The rate limit of creates; `None` without one.
-        events: Writes the other events of jobs as JSON lines; `None` if the output is for people.
+
+    Attributes:
+        hooks: The hooks that the session of the run needs.
+        timed_out: The results of this run whose time was up, by key.
     """
 
-    def __init__(
-        self,
-        screen: Screen,
-        journal: Journal,
-        polls: PollCounts,
-        out: Out | None,
-        rate: Rate | None,
-        events: JobEvents | None,
-    ) -> None:
+    def __init__(self, screen: Screen, report: Report, out: Out | None, rate: Rate | None) -> None:
         self._screen = screen
-        self.journal = journal
-        self._polls = polls
+        self._report = report
         self._out = out
         self._rate = rate
-        self._events = events
+        self._polls = PollCounts()
+        self._changes = ItemChanges(report.change) if report.shows_changes else None
+        self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
+        self.timed_out: dict[str, Result] = {}
+        self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
         self._queue = 0
         self._ended = 0
         self._started = time.monotonic()
 
     @asynccontextmanager
-    async def shown(self, run: Watched) -> AsyncIterator[None]:
+    async def shown(self, run: Watched, journal: Journal) -> AsyncIterator[None]:
         """Show the live view inside the block, if there is a terminal."""
-        await self._count()
-        counting = asyncio.create_task(self._keep_counting())
-        events = nullcontext() if self._events is None else self._events.written(run, self.journal)
+        self._run = run
+        await self._count(journal)
+        counting = asyncio.create_task(self._keep_counting(journal))
+        changes = nullcontext() if self._changes is None else self._changes.reported(run, journal)
         try:
-            async with events, self._screen.live_view(lambda width, height: self._lines(run, width, height)):
+            async with changes, self._screen.live_view(lambda width, height: self._lines(run, width, height)):
                 yield
         finally:
+            self._run = None
             counting.cancel()
 
-    async def show_result(self, result: BatchResult, run: Watched) -> None:
+    async def show_result(self, result: BatchResult, run: Watched, journal: Journal) -> None:
         """Show how an item ended.
 
         Raises:
@@ -90,31 +90,36 @@ class RunDisplay:
         self._ended += 1
         row = None
         with suppress(JournalError):  # the result is shown without what the journal knows of it
-            row = (await entries_of(self.journal).get_many([result.item.key])).get(result.item.key)
-            if self._events is not None:
-                await self._events.flush(run, self.journal)
-        document = result_event(result, None if row is None else row.number)
+            row = (await entries_of(journal).get_many([result.item.key])).get(result.item.key)
+            if self._changes is not None:
+                await self._changes.flush(run, journal)
+        shown = run_result(result, None if row is None else row.number)
         if self._out is not None:
-            (self._out.write if result.outcome in _OPEN else self._out.write_once)(document)
-        if self._events is None:
-            self._screen.line(result.item.key, " ", styled_status(result.outcome), _end_of(result))
-        else:
-            self._events.ended(result.ref, row)
-            self._screen.raw_line(json.dumps(document))
+            (self._out.write if result.outcome in _OPEN else self._out.write_once)(result_document(shown))
+        if self._changes is not None:
+            self._changes.ended(result.ref, row)
+        if result.outcome is Outcome.TIMED_OUT:
+            self.timed_out[result.item.key] = shown
+        self._report.end(shown)
 
-    async def _keep_counting(self) -> None:
+    def show_silence(self, base_url: str | None) -> None:
+        """Show that the server has not answered so far, if anything was asked of it."""
+        if self._run is not None and (self._run.active() or self._run.stats().paused_by is not None):
+            self._screen.notice(f"No answer from {base_url} so far; still trying.")
+
+    async def _keep_counting(self, journal: Journal) -> None:
         took = 0.0
         while True:
             await asyncio.sleep(max(_COUNT_SECONDS, _REST_PER_COUNT * took))
             started = time.monotonic()
             with suppress(JournalError):  # the view keeps the old counts; the run itself reports the error
-                await self._count()
+                await self._count(journal)
             took = time.monotonic() - started
 
-    async def _count(self) -> None:
-        self._counts = await self.journal.counts()
+    async def _count(self, journal: Journal) -> None:
+        self._counts = await journal.counts()
         if self._rate is not None and self._rate.scope == "project":
-            self._queue = max((await entries_of(self.journal).planned_counts()).values(), default=0)
+            self._queue = max((await entries_of(journal).planned_counts()).values(), default=0)
         else:
             self._queue = self._counts[State.PLANNED]
 
@@ -144,10 +149,3 @@ class UnrecordedIds(logging.Handler):
             yield
         finally:
             logger.removeHandler(self)
-
-
-def _end_of(result: BatchResult) -> str:
-    if result.error is not None:
-        return f": {described(result.error)}"
-    link = None if result.job is None else result.job.pr_link
-    return f": {link}" if link else ", no pull request" if result.outcome == "completed" else ""

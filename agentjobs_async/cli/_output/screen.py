@@ -1,7 +1,7 @@
-"""Lines, a progress bar and a live view; the only module that imports rich.
+"""Lines and a live view; the only module that imports rich.
 
-Colours, the bar and the width apply to terminals only. All text is escaped here, so that no text of a server or a file
-can control the terminal or be read as markup.
+Colours, the live view and the width apply to terminals only. All text is escaped here, so that no text of a server or a
+file can control the terminal or be read as markup.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from typing import Final, TextIO
 from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from agentjobs_async._text import one_line
@@ -37,8 +36,6 @@ _LONGEST: Final = 16_384  # characters of one line
 _REFRESH_SECONDS: Final = 0.2
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _WORD: Final = re.compile(r"\s*(?P<word>\S+)")
-_BESIDE_THE_BAR: Final = len("  of  ended,  active 0:00:00 ")
-_SHORTEST_BAR, _LONGEST_BAR = 4, 40  # columns
 _CONTINUED: Final = " \\"
 _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_LINE_ABOVE: Final = "\x1b[1A\x1b[2K"
@@ -57,7 +54,6 @@ class Screen:
         self._stream = guarded(sys.stdout, failed)
         self._out = _console(self._stream)
         self._error = _console(guarded(sys.stderr))
-        self._bar: tuple[Progress, TaskID] | None = None
         self._live: Live | None = None
         self._height = 0
 
@@ -85,8 +81,8 @@ class Screen:
         self._stream.flush()
 
     def notice(self, *parts: Styled) -> None:
-        """Write one line to standard error, or above the bar or live view; on a terminal it is wrapped."""
-        _print(self._error if self._bar is None and self._live is None else self._out, parts)
+        """Write one line to standard error, or above the live view; on a terminal it is wrapped."""
+        _print(self._error if self._live is None else self._out, parts)
 
     def command(self, text: str) -> None:
         """Write a shell command to standard error so that it can be copied.
@@ -96,23 +92,6 @@ class Screen:
         lines = continued(text, self._error.width) if self._error.is_terminal else [text]
         for line in lines:
             self._error.print(_text((line,)), soft_wrap=True)
-
-    @asynccontextmanager
-    async def bar(self, total: int) -> AsyncIterator[None]:
-        """Show a bar below the lines while the block runs, on a terminal that can move its cursor."""
-        if not _is_capable(self._stream):
-            yield
-            return
-        with _progress(self._out, total) as progress:
-            self._bar = progress, progress.add_task("", total=total, active=0)
-            self._height = 1
-            refreshing = asyncio.create_task(_refresh(progress))
-            try:
-                yield
-            finally:
-                self._bar = None
-                refreshing.cancel()
-        self._height = 0
 
     @asynccontextmanager
     async def live_view(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
@@ -145,7 +124,7 @@ class Screen:
         self._height = 0
 
     def restore_terminal(self) -> None:
-        """Clear the bar or live view and show the cursor.
+        """Clear the live view and show the cursor.
 
         It bypasses all buffers, because a signal handler calls it, which may have interrupted a buffered write.
         """
@@ -156,12 +135,6 @@ class Screen:
     def write_unbuffered(self, text: str) -> None:
         """Write one line to standard error, bypassing all buffers as `restore_terminal` does."""
         os.write(sys.stderr.fileno(), f"{one_line(text, _LONGEST)}\n".encode(errors="backslashreplace"))
-
-    def advance(self, ended: int, active: int) -> None:
-        """Update the bar, if one is shown."""
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.update(task, completed=ended, active=active)
 
 
 def continued(command: str, columns: int) -> list[str]:
@@ -247,22 +220,7 @@ def _wrapped(text: Text, columns: int) -> list[Text]:
     return list(lines)
 
 
-def _progress(console: Console, total: int) -> Progress:
-    beside = _BESIDE_THE_BAR + 3 * len(str(total))
-    return Progress(
-        BarColumn(min(max(console.width - beside, _SHORTEST_BAR), _LONGEST_BAR)),
-        TextColumn("{task.completed} of {task.total} ended, {task.fields[active]} active", markup=False),
-        TimeElapsedColumn(),
-        console=console,
-        # A task of the loop refreshes it: in rich's own thread, the errors of a broken terminal would escape.
-        auto_refresh=False,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-
-
-async def _refresh(shown: Progress | Live) -> None:
+async def _refresh(shown: Live) -> None:
     while True:
         shown.refresh()
         await asyncio.sleep(_REFRESH_SECONDS)

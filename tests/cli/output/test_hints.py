@@ -4,18 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import JobRef, WaitTimeoutError
-from agentjobs_async.cli._output.hints import show_leftovers
+from agentjobs_async import JobRef
+from agentjobs_async.cli._output.hints import show_jobs
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.outcomes import Result
 
 REF = JobRef("docs", "job_1")
-TIMED_OUT = Result(1, "a", REF, error=WaitTimeoutError(REF, None, None, 1, 1.0))
 
 
-def told(capsys: pytest.CaptureFixture[str], results: list[Result], *options: str) -> str:
+def told(capsys: pytest.CaptureFixture[str], refs: list[JobRef], *options: str) -> str:
     screen = Screen(lambda error: pytest.fail(str(error)))
-    show_leftovers(screen, results, options, stopped=False)
+    show_jobs(screen, refs, options)
     return capsys.readouterr().err
 
 
@@ -31,7 +29,7 @@ def test_program_on_the_path(
     """A program that the shell finds by its name is called by it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [installed(tmp_path, "agentjobs")])
-    assert told(capsys, [TIMED_OUT], "--base-url", "https://a.example/x y").endswith(
+    assert told(capsys, [REF], "--base-url", "https://a.example/x y").endswith(
         "  agentjobs wait --base-url 'https://a.example/x y' docs/job_1\n"
     )
 
@@ -41,21 +39,19 @@ def test_program_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caps
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     assert shutil.which("agentjobs") is None
     monkeypatch.setattr(sys, "argv", [installed(tmp_path, "agentjobs")])
-    assert told(capsys, [TIMED_OUT]).endswith(f"  {tmp_path}/agentjobs wait docs/job_1\n")
+    assert told(capsys, [REF]).endswith(f"  {tmp_path}/agentjobs wait docs/job_1\n")
 
 
 def test_module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What was run as a module is called as a module of the same interpreter."""
     monkeypatch.setattr(sys, "argv", ["/somewhere/agentjobs_async/__main__.py"])
-    assert told(capsys, [TIMED_OUT]).endswith(f"  {sys.executable} -m agentjobs_async wait docs/job_1\n")
+    assert told(capsys, [REF]).endswith(f"  {sys.executable} -m agentjobs_async wait docs/job_1\n")
 
 
 def test_tokens_like_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Tokens that begin like an option are kept apart from the options."""
     monkeypatch.setattr(sys, "argv", ["__main__.py"])
-    ref = JobRef("-x", "1")
-    result = Result(1, None, ref, error=WaitTimeoutError(ref, None, None, 1, 1.0))
-    assert told(capsys, [result], "--json").endswith(" wait --json -- -x/1\n")
+    assert told(capsys, [JobRef("-x", "1")], "--json").endswith(" wait --json -- -x/1\n")
 
 
 def test_nothing_left(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,10 +54,10 @@ def test_styled_status() -> None:
     assert styled_status("completed") == ("completed", "green")
 
 
-def test_bar_and_colour_on_a_terminal() -> None:
-    """On a terminal there are a bar and colours, no line is wider than it, and the cursor is shown at the end."""
+def test_live_view_and_colour_on_a_terminal() -> None:
+    """On a terminal there are a live view and colours, no line is wider than it, and the cursor is shown at the end."""
     with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links", terminal=True) as child:
-        assert child.until("0 of 2 ended, 2 active").ended() == 0
+        assert child.until("2 active, 0 waiting").ended() == 0
     assert COLOUR.search(child.stdout)
     assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
@@ -67,9 +67,9 @@ def test_bar_and_colour_on_a_terminal() -> None:
 
 
 def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
-    """NO_COLOR leaves the bar and takes the colours."""
+    """NO_COLOR leaves the live view and takes the colours."""
     with Child("run", "a", terminal=True, env=service.environment | {"NO_COLOR": "1"}) as child:
-        assert child.until("of 1 ended, ").ended() == 0
+        assert child.until("1 in all").ended() == 0
     assert not COLOUR.search(child.stdout)
 
 
@@ -83,19 +83,19 @@ def test_dumb_terminal(term: str, service: EmulatorThread) -> None:
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE"])
 def test_pipe(variable: str, service: EmulatorThread) -> None:
-    """A pipe gets neither a bar nor a colour, whatever the environment forces."""
+    """A pipe gets neither a live view nor a colour, whatever the environment forces."""
     with Child("run", "a", env=service.environment | {variable: "1"}) as child:
         assert child.ended() == 0
     assert "\x1b" not in child.stdout + child.stderr
     assert "active" not in child.stdout
 
 
-def test_notices_above_the_bar(service: EmulatorThread) -> None:
-    """What has to be said while the bar is there is said above it."""
+def test_notices_above_the_live_view(service: EmulatorThread) -> None:
+    """A notice that comes while the live view is there is shown above it."""
     env = service.environment | {"AGENTJOBS_BASE_URL": "http://127.0.0.1:1"}
     with Child("run", "a", env=env, terminal=True) as child:
         assert child.until("so far; still trying.\r\n").send(signal.SIGINT).ended() == 130
-    assert "0 of 1 ended" in child.stdout
+    assert "1 in all" in child.stdout
 
 
 def narrow(child: Child, columns: int = 40) -> str:
@@ -120,10 +120,10 @@ def test_help_and_errors_on_a_narrow_terminal(arguments: tuple[str, ...]) -> Non
 
 
 def test_a_run_on_a_narrow_terminal() -> None:
-    """A run's lines, its bar and its table are no wider than a terminal of 40 columns."""
+    """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
     prompts = ("Document the v2 endpoints of the whole service", "Fix the broken links")
     with Child("run", "--emulator", *prompts, terminal=True, columns=40) as child:
-        assert child.until("0 of 2 ended, 2 active").ended() == 0
+        assert child.until("2 active, 0 waiting").ended() == 0
     plain = narrow(child)
     assert re.search(
         r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the w", plain

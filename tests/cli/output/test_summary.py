@@ -1,17 +1,16 @@
 from typing import Any
 
-from agentjobs_async import AgentJob, JobRef
+from agentjobs_async import JobRef
 from agentjobs_async.cli._output.summary import summary_lines
-from agentjobs_async.cli.outcomes import Result
+from agentjobs_async.cli.outcomes import Outcome, Result
 
 LINK = "https://code.example/acme/docs/pull/1"
 
 
 def result(prompt: str | None, *, token: str | None = "docs/job_1", link: str | None = LINK) -> Result:  # noqa: S107 - a job's token, no secret
     if token is None:
-        return Result(1, prompt)
-    ref = JobRef.from_token(token)
-    return Result(1, prompt, ref, AgentJob(ref.job_id, ref.project_id, "completed", pr_link=link))
+        return Result(1, Outcome.NOT_SENT, prompt=prompt)
+    return Result(1, Outcome.COMPLETED, prompt=prompt, ref=JobRef.from_token(token), status="completed", pr_link=link)
 
 
 def shown(results: list[Result], width: int | None) -> list[str]:

@@ -1,22 +1,22 @@
-"""The jobs that a batch has in hand: by their ids they are found again, whatever becomes of the journal."""
+"""The open jobs of a run, kept beside its journal: they can be found again whatever becomes of the file."""
 
 from agentjobs_async import Event, JobCreated, JobPolled, JobRef, NotFoundError, WaitEnded, WaitStarted
 
-__all__ = ["JobsInHand"]
+__all__ = ["OpenJobs"]
 
 
-class JobsInHand:
-    """A hook that keeps the jobs which were created or waited for, and were not seen to end."""
+class OpenJobs:
+    """A hook that keeps the jobs that this run created or waited for, until they are seen to end."""
 
     def __init__(self) -> None:
         self._recorded: dict[JobRef, bool] = {}
 
     def __call__(self, event: Event, /) -> None:
-        """Keep a job, or forget it."""
+        """Keep a job, or drop it."""
         match event:
             case JobCreated(job):
                 self._recorded[job.ref] = False
-            case WaitStarted(ref):  # a batch waits for what its journal has
+            case WaitStarted(ref):  # a batch waits only for jobs that its journal has
                 self._recorded[ref] = True
             case JobPolled(job) if job.is_terminal:
                 self._recorded.pop(job.ref, None)

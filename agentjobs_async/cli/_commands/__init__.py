@@ -1,0 +1,1 @@
+"""The commands and their options; only these modules and `commands` know click."""

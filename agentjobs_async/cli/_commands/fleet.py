@@ -1,0 +1,80 @@
+"""The commands of many machines that share a journal: `submit` and `worker`.
+
+What they do is imported when they run: the extra `procrastinate` may not be installed.
+"""
+
+from typing import Final
+
+import click
+
+from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
+from agentjobs_async.cli._commands.options import (
+    EMULATOR_OPTION,
+    TEXT,
+    file_option,
+    journal_option,
+    shared_options,
+)
+from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
+from agentjobs_async.cli.process import run_action
+from agentjobs_async.cli.prompts import numbered_prompts
+
+__all__ = ["submit", "worker"]
+
+_JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
+
+
+@command(
+    "submit",
+    short_help="Hand tasks to workers on many machines.",
+    epilog=EXIT_CODES.format(success="all were submitted"),
+)
+@click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
+@file_option("As in agentjobs run. - is standard input.")
+@journal_option(_JOURNAL)
+@click.option(
+    "--max-active", metavar="N", type=TEXT, help="Jobs active at once over all workers, or none.  [default: as it is]"
+)
+@click.option(
+    "--create-rate",
+    metavar="N/UNIT",
+    type=TEXT,
+    help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
+)
+@click.option("--chunk", type=click.IntRange(1, 1000), default=100, show_default=True, help="Items a worker takes.")
+def submit(prompts: tuple[str, ...], journal: str, file: str | None, chunk: int, **limits: str | None) -> int:
+    """Plan a task for each PROMPT, and hand them to the workers that use the same journal.
+
+    Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
+    """
+    from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import limits_of, tasks_of  # noqa: PLC0415 - see above
+
+    options = fleet.SubmitOptions(journal, chunk, limits_of(**limits))
+    tasks = tasks_of(numbered_prompts(prompts, file), may_be_json=not prompts)
+    return run_action(lambda context: fleet.submit_tasks(context, options, tasks))
+
+
+@command(
+    "worker",
+    short_help="Work off what was submitted, with others.",
+    epilog=EXIT_CODES.format(success="it was not stopped by a signal"),
+)
+@journal_option(_JOURNAL)
+@click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
+@click.option(
+    "--max-sending", type=click.IntRange(min=1), default=10, show_default=True, help="Creates in flight at once."
+)
+@click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
+@EMULATOR_OPTION
+@shared_options(DEFAULT_TIMEOUT, "For each job, each time it is waited for; none waits for ever.", endless=True)
+def worker(options: Options, journal: str, chunks: int, max_sending: int, out: str | None) -> int:
+    """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
+
+    Ctrl-C and SIGTERM start nothing more, wait up to 10 s for responses, give the rest back, and end within 30 s.
+    What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs resolve.
+    """
+    from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
+
+    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out)
+    return run_action(lambda context: fleet.work(context, worker_options))

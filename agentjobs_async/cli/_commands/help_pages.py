@@ -1,0 +1,87 @@
+"""Help pages for terminals of any width, and what they say of exit codes and of JSON."""
+
+import shutil
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+import click
+
+from agentjobs_async.cli.wrapping import wrapped
+
+__all__ = ["ALL_COMPLETED", "EXIT_CODES", "RUN_EPILOG", "WAIT_EPILOG", "CommandGroup", "command"]
+
+_WIDEST_HELP: Final = 80  # columns
+_NARROW: Final = 58  # columns below which an option's help does not fit beside it
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0    {success}
+  1    some failed, were archived, or were refused by the service
+  2    wrong usage, nothing was sent
+  3    the API key was refused
+  4    some are unfinished (timed out, unreadable), unknown, or were not sent
+  130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
+  141  nobody reads the output any more, as after | head
+If several apply: 3, then 4, then 1.
+"""
+ALL_COMPLETED: Final = EXIT_CODES.format(success="all completed")
+_JSON_LINES: Final = """\b
+With --json each line of output is one JSON object:
+{created}  status   number key job status           when first seen, and on each change
+  trouble  job error                       it can't be read for the time being
+  ended    number key job status prompt outcome pr_link error
+  summary  outcomes exit_code              the last line
+Its name is in "event"; an outcome is one of completed, failed, archived,
+rejected, not_sent, unknown, timed_out, unfinished.
+"""
+_ITEM_LINES: Final = """\b
+The number of an item is its place in the journal; the summary counts all
+items of the journal. A task that is refused before it is planned has an
+ended line with number null. --out gets the ended lines, each end of an item
+exactly once.
+"""
+RUN_EPILOG: Final = "\n".join(
+    (_JSON_LINES.format(created="  created  number key job status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
+)
+WAIT_EPILOG: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
+
+
+class _Formatter(click.HelpFormatter):
+    """Fits the terminal; click's own needs at least 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        columns = min(shutil.get_terminal_size().columns, max_width or _WIDEST_HELP)
+        super().__init__(indent_increment, columns - 2 if width is None else width, max_width)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        if self.width >= _NARROW:
+            super().write_dl(list(rows), col_max, col_spacing)
+            return
+        for term, words in rows:
+            self.write(f"{' ' * self.current_indent}{term}\n")
+            self.write(f"{wrapped(words, self.width, indent=self.current_indent + 4)}\n" if words else "")
+
+    def write_text(self, text: str) -> None:
+        before = len(self.buffer)
+        super().write_text(text)
+        lines = "".join(self.buffer[before:]).splitlines()
+        self.buffer[before:] = [f"{wrapped(line, self.width)}\n" for line in lines]
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class _Command(click.Command):
+    context_class = _Context
+
+
+class CommandGroup(click.Group):
+    """A group whose help pages fit the terminal."""
+
+    context_class = _Context
+
+
+command: Final = partial(click.command, cls=_Command)
+"""As `click.command`, for a command whose help pages fit the terminal."""

@@ -1,0 +1,183 @@
+"""The options that several commands share."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async._text import one_line
+from agentjobs_async.cli.options import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Options
+from agentjobs_async.cli.service import Service
+
+__all__ = [
+    "EMULATOR_OPTION",
+    "ITEM_TIMEOUT",
+    "SHARE",
+    "TEXT",
+    "FiniteNumber",
+    "batch_options",
+    "file_option",
+    "journal_option",
+    "shared_options",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Text(click.types.StringParamType):
+    """Text that is not empty: an empty one comes from an unset variable of a shell."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty; is a variable unset?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class FiniteNumber(click.FloatRange):
+    """A number in a range. NaN is in every range that click knows."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or fail."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{one_line(str(value), 60)} is no finite number.", param, ctx)
+        return number
+
+
+class _Share(FiniteNumber):
+    """A share as a percentage: `5%` is 0.05."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).endswith("%"):
+            self.fail(f"{one_line(str(value), 60)} is no percentage, such as 5%.", param, ctx)
+        return super().convert(str(value).removesuffix("%"), param, ctx) / 100
+
+
+TEXT: Final = _Text()
+SHARE: Final = _Share(0, 100)
+
+EMULATOR_OPTION: Final = click.option(
+    "--emulator",
+    "emulated",
+    is_flag=True,
+    help="Run on an emulator in this process: no service, key or real agents.",
+)
+_SERVICE_SETTINGS: Final = ("base_url", "project_id", "key_file", "allow_insecure", "emulated")
+_SERVICE_OPTIONS: Final = (
+    click.option("--base-url", metavar="URL", type=TEXT, help="Address of the service.  [env var: AGENTJOBS_BASE_URL]"),
+    click.option(
+        "--project",
+        "project_id",
+        metavar="ID",
+        type=TEXT,
+        help="Project of prompts and bare job ids.  [env var: AGENTJOBS_PROJECT_ID]",
+    ),
+    click.option(
+        "--key-file", metavar="FILE", type=TEXT, help="File with the API key.  [else env var: AGENTJOBS_API_KEY]"
+    ),
+    click.option("--allow-insecure", is_flag=True, help="Allow plain http: the key crosses the network readable."),
+)
+_JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+
+
+def shared_options(timeout: float, words: str, *, endless: bool = False) -> Callable[[Command], Command]:
+    """Add the options that several commands share; the command gets them as `options`.
+
+    Args:
+        timeout: The default of `--timeout`, in seconds.
+        words: The help of `--timeout`.
+        endless: Whether `--timeout none` is allowed.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_options(*, timeout: str, as_json: bool, **rest: Any) -> Any:
+            service = Service.of(**{name: rest.pop(name) for name in _SERVICE_SETTINGS if name in rest})
+            return command(options=Options(service, _seconds(timeout, endless=endless), as_json), **rest)
+
+        seconds = click.option(
+            "--timeout", metavar="SECONDS", type=TEXT, default=f"{timeout:g}", show_default=True, help=words
+        )
+        return cast("Command", _with((seconds, *_SERVICE_OPTIONS, _JSON_OPTION), with_options))
+
+    return decorate
+
+
+ITEM_TIMEOUT: Final = shared_options(
+    DEFAULT_TIMEOUT, "For each job, from its create on; none waits for ever.", endless=True
+)
+
+
+def _seconds(text: str, *, endless: bool) -> float | None:
+    if endless and text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds < math.inf:
+        return seconds
+    wanted = "a finite number of seconds above 0" + ", or none to wait for ever" * endless
+    raise InvalidInputError(f"--timeout: {one_line(text, 60)} is not {wanted}")
+
+
+_BATCH_SETTINGS: Final = ("max_active", "create_rate", "max_failures", "limit", "retry_failed", "out")
+_BATCH_OPTIONS: Final = (
+    click.option(
+        "--max-active",
+        type=click.IntRange(min=1),
+        default=DEFAULT_ACTIVE,
+        show_default=True,
+        help="Jobs active at once.",
+    ),
+    click.option(
+        "--create-rate",
+        metavar="N/UNIT",
+        type=TEXT,
+        help="Creates per s, m, h or d and project, such as 100/h; 100/h/all for all together.  [default: none]",
+    ),
+    click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
+    click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
+    click.option("--retry-failed", is_flag=True, help="Plan failed and rejected items again, as KEY#2."),
+    click.option(
+        "--out",
+        metavar="FILE",
+        type=TEXT,
+        help="Append each result as a line of JSON, and those of earlier runs that it lacks.",
+    ),
+)
+
+
+def batch_options(command: Command) -> Command:
+    """Add the options of a batch; the command gets them as `settings`."""
+
+    @functools.wraps(command)
+    def with_settings(**options: Any) -> Any:
+        return command(settings={name: options.pop(name) for name in _BATCH_SETTINGS}, **options)
+
+    return cast("Command", _with(_BATCH_OPTIONS, with_settings))
+
+
+def file_option(words: str) -> Callable[[Command], Command]:
+    """Add `--file`."""
+    return click.option("--file", metavar="FILE", type=TEXT, help=words)
+
+
+def journal_option(words: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """Add `--journal`, which may come from the environment: a URL may contain a password."""
+    words = f"{words}  [env var: AGENTJOBS_JOURNAL]"
+    return click.option(
+        "--journal", metavar="FILE|URL", type=TEXT, envvar="AGENTJOBS_JOURNAL", required=required, help=words
+    )
+
+
+def _with(options: tuple[Callable[[Any], Any], ...], command: Any) -> Any:
+    """Add options to a command, in the order of the help page."""
+    for option in reversed(options):
+        command = option(command)
+    return command

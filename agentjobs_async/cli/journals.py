@@ -1,0 +1,124 @@
+"""The commands that look into a journal or settle one of its items, without a run."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from attrs import asdict
+
+from agentjobs_async import JobRef, JournalError
+from agentjobs_async.batch import Journal, JournalRow, Refusals, State, check_items
+from agentjobs_async.cli._output.hints import resume_command
+from agentjobs_async.cli._output.listing import markdown_lines, table_lines
+from agentjobs_async.cli._output.screen import shortened
+from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.item_results import outcomes_of
+from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
+from agentjobs_async.cli.own_journals import directory, is_in_use, left_journals
+from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
+
+__all__ = ["abandon_row", "resolve_row", "show_left_journals", "show_plan", "show_status"]
+
+_PROMPT_COLUMNS: Final = 60
+
+
+async def show_plan(context: Context, journal: str | None, tasks: Tasks) -> int:
+    """Show what a run would send, and what it would refuse and why, without sending anything."""
+    known, refusals = await _looked_up(journal, tasks)
+    refused = {item.key for item, _ in refusals}
+    all_refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refusals)]
+    for refusal in all_refusals:
+        tell_refusal(context.screen, refusal)
+    new = [item for item in tasks.items if item.key not in refused and item.key not in known]
+    planned = [row.item for row in known.values() if row.state is State.PLANNED]
+    for item in [*planned, *new]:
+        context.screen.line(f"{item.key} would be sent: {shortened(item.prompt, _PROMPT_COLUMNS)}")
+    context.screen.notice(f"{len(planned) + len(new)} would be sent, {len(all_refusals)} refused.")
+    return ExitCode.FAILED if all_refusals else ExitCode.COMPLETED
+
+
+async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals]:
+    """Return the rows that a journal has already, by their keys, and the items that it would refuse."""
+    opened = None if journal is None else Journal.open(journal, read_only=True)
+    if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
+        return {}, check_items(tasks.items)[1]
+    async with opened:
+        return {row.key: row async for row in opened.rows()}, await opened.check(tasks.items)
+
+
+async def show_status(context: Context, journal: str, form: str) -> int:
+    """Write what the journal holds, as a table, as Markdown or as JSON Lines."""
+    async with Journal.open(journal, read_only=True) as opened:
+        if form == "jsonl":
+            await _write_json_lines(context, opened.rows())
+        else:
+            rows = [row async for row in opened.rows()]
+            if form == "markdown":
+                for line in markdown_lines(rows):
+                    context.screen.whole_line(*line)
+            else:
+                for line in table_lines(rows, context.screen.width):
+                    context.screen.line(*line)
+        counts = await opened.counts()
+    if form != "jsonl":
+        context.screen.line(tally(counts))
+    return exit_code(outcomes_of(counts))
+
+
+async def show_left_journals(context: Context, form: str) -> int:
+    """Write which journals runs without --journal have left, and how to go on with each."""
+    journals = left_journals()
+    outcomes = Counter[Outcome]()
+    for path in journals:
+        outcomes += await _show_left(context, path, form)
+    if not journals:
+        context.screen.notice(f"No run without --journal has left a journal in {directory()}.")
+    return exit_code(outcomes)
+
+
+async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome]:
+    try:
+        async with Journal.open(path, read_only=True) as opened:
+            counts = await opened.counts()
+    except JournalError as error:  # one that is broken hides no other
+        context.screen.notice(f"{path}: {described(error)}")
+        return Counter({Outcome.UNFINISHED: 1})
+    in_use = is_in_use(path)
+    states = {state: number for state, number in counts.items() if number}
+    if form == "jsonl":
+        context.screen.raw_line(json.dumps({"journal": str(path), "in_use": in_use, "states": states}))
+    else:
+        context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "go on with")
+        context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")
+    return outcomes_of(counts)
+
+
+async def _write_json_lines(context: Context, rows: AsyncIterator[JournalRow]) -> None:
+    async for row in rows:
+        context.screen.raw_line(json.dumps(asdict(row) | {"updated_at": row.updated_at.isoformat()}))
+
+
+async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:
+    """Settle an unknown item: by its job, or by planning it again."""
+    async with Journal.open(journal) as opened:
+        found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
+        await opened.resolve(key, job_id=found, send_again=job_id is None)
+        if opened.is_shared:
+            from agentjobs_async.cli.fleet import hand_out  # noqa: PLC0415 - the extra may not be installed
+
+            await hand_out(opened, key)
+    done = "is planned again" if job_id is None else "has its job"
+    goes_on = "agentjobs worker, or resume, goes" if opened.is_shared else "agentjobs resume goes"
+    context.screen.notice(f"{key} {done}; {goes_on} on with it.")
+    return ExitCode.COMPLETED
+
+
+async def abandon_row(context: Context, journal: str, key: str) -> int:
+    """End an item as failed that can't be settled in any other way."""
+    async with Journal.open(journal) as opened:
+        await opened.abandon(key)
+    context.screen.notice(f"{key} counts as failed from now on; an agent that is at work goes on.")
+    return ExitCode.COMPLETED

@@ -1,0 +1,128 @@
+"""The journals of runs without --journal: where they are, and when they are removed."""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from platformdirs import user_state_path
+
+from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch._store.file_lock import FileLock
+
+__all__ = ["directory", "is_in_use", "is_own", "left_journals", "new_journal", "open_own", "remove"]
+
+_PREFIX: Final = "run-"
+_SUFFIX: Final = ".db"
+_BESIDE: Final = ("", "-wal", "-shm", ".lock")  # the journal first: without it the others mean nothing
+_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED})
+
+
+def directory() -> Path:
+    """Return the directory of these journals, within the user's directory for state."""
+    return user_state_path("agentjobs", appauthor=False)
+
+
+def is_own(journal: str) -> bool:
+    """Return whether a journal is one of these."""
+    place = Path(journal).resolve()
+    return place.match(f"{_PREFIX}*{_SUFFIX}") and place.parent == directory().resolve()
+
+
+def left_journals() -> list[Path]:
+    """Return these journals, the oldest first."""
+    with suppress(OSError):
+        return sorted(directory().glob(f"{_PREFIX}*{_SUFFIX}"))
+    return []
+
+
+def is_in_use(journal: Path) -> bool:
+    """Return whether a process owns a journal."""
+    try:
+        FileLock(journal).release()
+    except JournalError:
+        return True
+    return False
+
+
+@contextmanager
+def new_journal(*, temporary: bool) -> Iterator[str]:
+    """Yield the path of a journal that does not exist yet; its name has the time and is unique.
+
+    Args:
+        temporary: Whether it lies in a directory that is removed with the block: nothing resumes the jobs of an
+            emulator that ends with its command.
+
+    Raises:
+        InvalidInputError: The directory cannot be made.
+    """
+    if temporary:
+        with TemporaryDirectory(prefix="agentjobs-") as temporary_directory:
+            yield str(Path(temporary_directory) / f"run{_SUFFIX}")
+        return
+    place = directory()
+    name = f"{_PREFIX}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}{_SUFFIX}"
+    defect = None
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        defect = _unusable(f"{place}: {error.strerror}")
+    if defect is not None:
+        raise defect
+    yield str(place / name)
+
+
+@asynccontextmanager
+async def open_own(journal: str) -> AsyncIterator[Journal]:
+    """Open one of these journals. Remove it after the block if all of its items have ended.
+
+    An error that leaves the block keeps it, unless it is empty: resuming it can still complete a file of results.
+
+    Raises:
+        InvalidInputError: A new one cannot be written.
+    """
+    removable: frozenset[State] = frozenset()
+    occurring: set[State] = set(State)
+    try:
+        async with _opened(journal) as opened:
+            try:
+                yield opened
+                removable = _ENDED
+            finally:
+                with suppress(JournalError):
+                    occurring = {state for state, number in (await opened.counts()).items() if number}
+    finally:
+        if occurring <= removable:  # the journal is closed by now: Windows does not remove open files
+            remove(journal)
+
+
+def remove(journal: str) -> None:
+    """Remove one of these journals, and the files that SQLite and its owner keep beside it."""
+    for suffix in _BESIDE:
+        with suppress(OSError):
+            Path(f"{journal}{suffix}").unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _opened(journal: str) -> AsyncIterator[Journal]:
+    is_new = not Path(journal).exists()  # noqa: ASYNC240 - one look at a name
+    async with AsyncExitStack() as stack:
+        defect = None
+        try:
+            opened = await stack.enter_async_context(Journal.open(journal))
+        except JournalError as error:
+            if not is_new:
+                raise
+            remove(journal)  # what was made before the fault
+            defect = _unusable(error.message)
+        if defect is not None:  # raised here, so that its context names no file twice
+            raise defect
+        yield opened
+
+
+def _unusable(reason: str) -> InvalidInputError:
+    return InvalidInputError(f"this run can't keep its journal ({reason}); say where: --journal FILE")

@@ -1,0 +1,209 @@
+import ctypes
+import io
+import json
+import re
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import Child, EmulatorThread
+
+Captured = pytest.CaptureFixture[str]
+
+CAP_DAC_OVERRIDE = 1
+DROP_FROM_BOUNDING_SET = 24
+
+
+def left(state_directory: Path) -> list[Path]:
+    """Return everything that runs have left."""
+    return sorted(state_directory.iterdir()) if state_directory.exists() else []
+
+
+def the_journal(state_directory: Path) -> Path:
+    (journal,) = state_directory.glob("run-*.db")
+    return journal
+
+
+def interrupted(service: EmulatorThread, number: signal.Signals) -> Child:
+    """Run three prompts, two at once, and end the run when both have their jobs, which take an hour."""
+    service.live(duration=3600)
+    with Child("run", "a x", "b x", "c x", "--max-active", "2", env=service.environment) as child:
+        child.until("job_000001 created").until("job_000002 created").send(number)
+        child.ended()
+    return child
+
+
+def without_power() -> None:
+    """Take the right to write where permissions forbid it, which root has."""
+    ctypes.CDLL(None).prctl(DROP_FROM_BOUNDING_SET, CAP_DAC_OVERRIDE)
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("completed", 0), ("failed", 1)])
+def test_a_run_that_ended_leaves_nothing(
+    outcome: str, code: int, service: EmulatorThread, state_directory: Path
+) -> None:
+    """The journal of a run whose jobs have all ended is removed, with all files beside it."""
+    service.live(outcome)
+    assert main(["run", "a x", "b x"]) == code
+    assert left(state_directory) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_lost(
+    number: signal.Signals, service: EmulatorThread, state_directory: Path, capsys: Captured
+) -> None:
+    """However a run ends, its journal has the rest: resume goes on with it, doubles nothing, and removes it."""
+    child = interrupted(service, number)
+    journal = the_journal(state_directory)
+    assert (str(journal) in child.stderr) is (number != signal.SIGKILL)
+    assert main(["status"]) == 4
+    shown = capsys.readouterr().out
+    assert re.fullmatch(rf"1 planned, 2 created: go on with\n  \S.* resume {journal}\n", shown)
+    service.inject("document status=completed on=get forever")
+    assert main(["resume", str(journal)]) == 0
+    assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}
+    written = capsys.readouterr().out
+    assert "docs/job_000003 created: c x" in written
+    assert "\n3 completed\n" in written
+    assert left(state_directory) == []
+
+
+def test_only_the_owner_may_read(service: EmulatorThread, state_directory: Path) -> None:
+    """The directory and every file in it are readable by their owner only: prompts are in there."""
+    interrupted(service, signal.SIGKILL)
+    assert stat.S_IMODE(state_directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
+
+
+def test_second_signal(service: EmulatorThread, state_directory: Path) -> None:
+    """A second signal ends the run at once, after the command that resumes its journal."""
+    service.inject("hang forever")
+    with Child("run", "a x", env=service.environment) as child:
+        service.wait_for_requests(1)
+        child.send(signal.SIGINT).until_error("Stopping: up to 10 s").send(signal.SIGINT)
+        assert child.ended() == -signal.SIGINT
+    assert f" resume {the_journal(state_directory)} --base-url" in child.stderr.splitlines()[-1]
+
+
+def test_a_named_journal_wins(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
+    """With --journal a run keeps nothing elsewhere, and the file stays."""
+    assert main(["run", "a x", "--journal", str(tmp_path / "run.db")]) == 0
+    assert service.emulator.agents_started == {"a x": 1}
+    assert left(state_directory) == []
+    assert (tmp_path / "run.db").exists()
+
+
+def test_unknown_items_are_kept(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+    """A journal with an unknown item is kept until that is resolved and the rest has ended."""
+    service.inject("500 agent=no x1", prompt="b x")
+    assert main(["run", "a x", "b x"]) == 4
+    assert "May have started an agent" in capsys.readouterr().err
+    journal = str(the_journal(state_directory))
+    assert main(["resolve", "2", "--journal", journal, "--send-again"]) == 0
+    assert main(["resume", journal]) == 0
+    assert service.emulator.agents_started == {"a x": 1, "b x": 1}
+    assert left(state_directory) == []
+
+
+def test_status_of_several(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+    """All left journals are listed, one that a run is using and one that is broken too."""
+    assert main(["status"]) == 0
+    assert f"No run without --journal has left a journal in {state_directory}." in capsys.readouterr().err
+    interrupted(service, signal.SIGINT)
+    (state_directory / "run-broken.db").write_text("no journal")
+    with Child("run", "d x", env=service.environment) as child:
+        child.until(" created")
+        assert main(["status", "--format", "jsonl"]) == 4
+    written = capsys.readouterr()
+    documents = [json.loads(line) for line in written.out.splitlines()]
+    assert [(document["in_use"], document["states"]) for document in documents] == [
+        (False, {"planned": 1, "created": 2}),
+        (True, {"created": 1}),
+    ]
+    assert "run-broken.db: journal run-broken.db: the file is" in written.err
+
+
+def test_nothing_is_created_without_a_journal(service: EmulatorThread, state_directory: Path) -> None:
+    """Where the journal can't be written, nothing is sent, and the message says what to do."""
+    state_directory.parent.chmod(0o555)
+    for _ in range(2):
+        with Child("run", "a x", env=service.environment, before=without_power) as child:
+            assert child.ended() == 2
+        assert child.stderr.startswith("Error: this run can't keep its journal (")
+        assert str(state_directory) in child.stderr
+        assert child.stderr.endswith("; say where: --journal FILE\n")
+        state_directory.parent.chmod(0o755)
+        state_directory.mkdir(exist_ok=True)
+        state_directory.chmod(0o555)
+    assert service.emulator.requests == ()
+    assert left(state_directory) == []
+
+
+def test_wrong_usage_leaves_nothing(
+    service: EmulatorThread, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without a key, or whose prompts are all refused, leaves no journal."""
+    assert main(["run", "--key-file", "missing", "a x"]) == 2
+    assert not state_directory.exists()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"key": "", "prompt": "x"}\n')))
+    assert main(["run", "--file", "-"]) == 1
+    assert left(state_directory) == []
+    assert service.emulator.requests == ()
+
+
+def test_planning_is_stopped(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
+    """A run that is stopped while it plans has sent nothing, and leaves no half of a plan."""
+    tasks = tmp_path / "tasks"
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(40_000)))
+    with Child("run", "--file", str(tasks), env=service.environment, terminal=True) as child:
+        child.until(" of 40,000 are planned").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "Nothing was sent.\r\n" in child.stdout
+    assert service.emulator.requests == ()
+    assert left(state_directory) == []
+
+
+def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
+    """The jobs of an emulator end with it: its run keeps its journal elsewhere, and removes it in any case."""
+    with Child("run", "--emulator", "a x") as child:
+        child.until(" created").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert " resume " not in child.stderr
+    assert not state_directory.exists()
+
+
+def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
+    """With --json every prompt has its `ended` line, those that the signal left open too."""
+    service.live(duration=3600)
+    with Child("run", "a x", "b x", "--max-active", "1", "--json", env=service.environment) as child:
+        child.until('"created"').send(signal.SIGTERM)
+        assert child.ended() == 143
+    *_, first, second, summary = map(json.loads, child.stdout.splitlines())
+    assert (first["key"], first["outcome"], first["job"]) == ("1", "unfinished", "docs/job_000001")
+    assert (second["key"], second["outcome"], second["job"]) == ("2", "not_sent", None)
+    assert summary == {"event": "summary", "outcomes": {"not_sent": 1, "unfinished": 1}, "exit_code": 143}
+
+
+def test_a_job_whose_time_is_up(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+    """A job whose time was up stands in the table and in the summary as that, and its journal is kept."""
+    service.live(duration=3600)
+    assert main(["run", "a x", "--timeout", "0.5"]) == 4
+    written = capsys.readouterr()
+    assert "\n1 timed out\n" in written.out
+    assert f" resume {the_journal(state_directory)} --base-url" in written.err
+
+
+def test_tasks_of_a_file(service: EmulatorThread, state_directory: Path, tmp_path: Path, capsys: Captured) -> None:
+    """JSON Lines, limits, a file of results and a dry run work without --journal too."""
+    tasks, out = tmp_path / "tasks", tmp_path / "out"
+    tasks.write_text('{"key": "k", "prompt": "a x"}\n{"key": "l", "prompt": "b x", "project": "web"}\n')
+    assert main(["run", "--file", str(tasks), "--dry-run"]) == 0
+    assert capsys.readouterr().out == "k would be sent: a x\nl would be sent: b x\n"
+    assert main(["run", "--file", str(tasks), "--limit", "1", "--out", str(out)]) == 4
+    assert main(["resume", str(the_journal(state_directory)), "--out", str(out)]) == 0
+    assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == ["k", "l"]
+    assert {request.project_id for request in service.emulator.requests} == {"docs", "web"}
+    assert left(state_directory) == []
