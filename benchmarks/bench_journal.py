@@ -1,7 +1,8 @@
 """What does the journal of a batch cost per item, and how long does it take to resume a long one?
 
-Two questions, each measured in processes of their own:
+Three questions, each measured in processes of their own:
 
+- planning many items, new ones and the same again: microseconds by the clock and of CPU per item;
 - a batch over jobs in memory, with a journal, and as a plain bounded fan-out without one: milliseconds and CPU per item;
 - a journal of many ended rows and twenty created ones: seconds and memory until a run of it has ended, without items and
   with all items passed again; the longest time for which the loop used the CPU without a pause.
@@ -30,8 +31,14 @@ ACTIVE = 20
 class MemorySession:
     """Creates jobs in memory that have ended by the time they are watched."""
 
+    project_id: str | None = None
+
     def __init__(self) -> None:
         self._created = 0
+
+    def mask(self, text: str) -> str:
+        """Return the text: there is no API key here."""
+        return text
 
     async def create_job(self, prompt: str, *, project_id: str | None = None, **_: object) -> AgentJob:
         """Create a job, after a turn of the loop."""
@@ -92,6 +99,20 @@ async def per_item(candidate: str, count: int) -> Figures:
         return {"wall": (perf_counter() - wall) / count, "cpu": (process_time() - cpu) / count}
 
 
+async def planned(count: int) -> Figures:
+    """Measure the planning of items, and of the same items once more."""
+    figures = {}
+    with TemporaryDirectory() as directory:
+        async with Journal.open(Path(directory) / "run.db") as journal:
+            await journal.add([BatchItem("warm", "up")])
+            for name in ("new", "again"):
+                wall, cpu = perf_counter(), process_time()
+                await journal.add(items(count))
+                figures[f"{name}_wall"] = (perf_counter() - wall) / count
+                figures[f"{name}_cpu"] = (process_time() - cpu) / count
+    return figures
+
+
 async def prepare(path: Path, count: int) -> None:
     """Make a journal of ended rows and twenty created ones, by SQL: moving each row would take an hour."""
     async with Journal.open(path) as journal:
@@ -126,6 +147,8 @@ def one(what: str, *rest: str) -> Figures:
     """Measure one thing, in this process."""
     if what == "item":
         return asyncio.run(per_item(rest[0], int(rest[1])))
+    if what == "plan":
+        return asyncio.run(planned(int(rest[0])))
     if what == "prepare":
         asyncio.run(prepare(Path(rest[0]), int(rest[1])))
         return {}
@@ -164,6 +187,12 @@ def main() -> None:
         ["batch", "ms by the clock", "ms of CPU"],
         [[name, *(f"{rounds.median(name, what) * 1000:.2f}" for what in ("wall", "cpu"))] for name in names],
     )
+    planning = in_own_process("plan", str(max(options.rows)))
+    print_table(
+        f"One of {max(options.rows):,} items planned",
+        ["items", "µs by the clock", "µs of CPU"],
+        [[name, *(f"{planning[f'{name}_{what}'] * 1e6:.0f}" for what in ("wall", "cpu"))] for name in ("new", "again")],
+    )
     resuming = measure_resuming(options.rows)
     print_table(
         "Going on with a journal",
@@ -174,7 +203,7 @@ def main() -> None:
             for name, of in resuming.items()
         ],
     )
-    rounds.save(options.json, items=options.items, resuming=resuming)
+    rounds.save(options.json, items=options.items, planning=planning, resuming=resuming)
 
 
 if __name__ == "__main__":

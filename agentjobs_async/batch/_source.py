@@ -1,4 +1,4 @@
-"""What a run has to do, one after the other: rows of earlier runs, then new items, read as late as possible."""
+"""What a run has to do: rows of earlier runs, then new items, which are read as late as possible."""
 
 import asyncio
 import inspect
@@ -16,10 +16,10 @@ from agentjobs_async.batch.states import State
 
 __all__ = ["Items", "PlannedRows", "earlier", "new"]
 
-_PAGE: Final = 200
-_SMALLEST_PAGE: Final = 5
-_MOST_AHEAD: Final = 256
-_SILENCE_SECONDS: Final = 1.0  # a source that reads from somewhere has its next item sooner, mostly
+_PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet
+_SMALLEST_PAGE_ROWS: Final = 5  # of each of many projects: fewer would be a query for nearly every row
+_MOST_AHEAD_ITEMS: Final = 256  # bounds one page, while all its items turn out to be known
+_SILENCE_SECONDS: Final = 1.0  # most sources have their next item sooner
 
 Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 
@@ -27,7 +27,7 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 async def earlier(
     entries: Entries, interrupted: Iterable[str], last: int
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
-    """Return the results of rows that became unknown, then the rows that have a job.
+    """Yield the results of rows that became unknown, then the rows that have a job.
 
     Args:
         entries: The journal's rows.
@@ -40,7 +40,7 @@ async def earlier(
         error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
         yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
     after = 0
-    while found := await entries.page(after, state=State.CREATED, until=last, size=_PAGE):
+    while found := await entries.page(after, state=State.CREATED, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
             yield row
@@ -49,23 +49,23 @@ async def earlier(
 async def new(
     entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[], None]
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
-    """Plan items as there is room, and return their rows, and the results of those that are refused.
+    """Plan items as there is room, and yield their rows, and the results of those that are refused.
 
     An item that has a row of an earlier run is left out: its row is among those that the run takes up anyway, or ended.
 
     Args:
         entries: The journal's rows.
-        items: New ones and those of earlier runs alike.
-        room: Tells how many items may be read at once.
+        items: New items and those of earlier runs alike.
+        room: Returns how many items may be read at once.
         last: The highest number of a row of earlier runs.
-        on_silence: Called when an async iterable has given nothing for a second.
+        on_silence: Called when an async iterable has yielded nothing for a second.
     """
     reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
     planner = Planner(entries)
     size = 1
     try:
         while True:
-            found, fault = await reader.take(min(max(size, room(), 1), _MOST_AHEAD))
+            found, fault = await reader.take(min(max(size, room(), 1), _MOST_AHEAD_ITEMS))
             plan = await planner.plan(found)
             for item, error in plan.refused:
                 yield BatchResult(item, Outcome.REJECTED, None, error)
@@ -83,7 +83,7 @@ async def new(
 
 
 class PlannedRows:
-    """The planned rows of earlier runs, by project: in their order, and the projects by turns."""
+    """The planned rows of earlier runs: those of a project in their order, the projects by turns."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
@@ -92,7 +92,7 @@ class PlannedRows:
         self._after: dict[str | None, int] = {}
 
     async def open(self, last: int) -> None:
-        """Look which projects there are among the rows up to the number `last`."""
+        """Find the projects of the planned rows up to the number `last`."""
         self._last = last
         self._after = {project: first - 1 for project, first in await self._entries.planned_projects(last)}
         self._pages = {project: deque() for project in self._after}
@@ -112,14 +112,14 @@ class PlannedRows:
             if not self._pages[project]:
                 await self._fill(project)
             after, page = self._after.pop(project), self._pages.pop(project)
-            if page:  # and this project's turn comes last
+            if page:  # put back at the end of both dicts: the turn of this project comes last
                 row = page.popleft()
                 self._after[project], self._pages[project] = after, page
                 return row
         return None
 
     async def _fill(self, project: str | None) -> None:
-        size = max(_PAGE // len(self._after), _SMALLEST_PAGE)
+        size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
         after, until = self._after[project], self._last
         found = await self._entries.page(after, state=State.PLANNED, until=until, size=size, project=(project,))
         self._pages[project].extend(found)
@@ -134,7 +134,7 @@ class _Iterator:
         self._iterator = iterator
 
     async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
-        """Return the next items, none at the end, and the iterator's own fault that comes after them."""
+        """Return up to `most` items, none at the end, and the iterator's own error, which comes after them."""
         taken: list[BatchItem] = []
         try:
             taken.extend(islice(self._iterator, most))
@@ -145,11 +145,11 @@ class _Iterator:
         return taken, None
 
     async def aclose(self) -> None:
-        """Leave it."""
+        """Do nothing: the iterator belongs to the caller."""
 
 
 class _AsyncIterator:
-    """Takes what an async iterable has at hand, read by a task of its own: one item at a time would be slow."""
+    """Takes what an async iterable has at hand, read by a task of its own: one item for each page would be slow."""
 
     def __init__(self, items: AsyncIterable[BatchItem], on_silence: Callable[[], None]) -> None:
         self._on_silence = on_silence
@@ -160,7 +160,7 @@ class _AsyncIterator:
         self._task = asyncio.create_task(self._read(items))
 
     async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
-        """Wait for an item; give all that have come, none at the end, and the iterable's own fault after them."""
+        """Wait for an item; return up to `most` that have come, none at the end, and the iterable's own error."""
         self._most = most
         self._wanted.set()
         silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._on_silence)
@@ -176,7 +176,7 @@ class _AsyncIterator:
         return taken, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
     async def aclose(self) -> None:
-        """End the reading."""
+        """Cancel the task that reads, and wait for its end."""
         self._task.cancel()
         await asyncio.wait([self._task])
 

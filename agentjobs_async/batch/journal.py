@@ -24,20 +24,20 @@ from agentjobs_async.batch.states import RETRIED, State
 
 __all__ = ["Journal", "entries_of"]
 
-_CLOSING_SECONDS: Final = 5.0  # what a close waits for a server that does not answer
-_CANCELLED_SECONDS: Final = 1.0  # the same when a cancellation leaves the block: for what is being written just now
+_CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
+_CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
 _ABANDONED: Final = frozenset({State.CREATED, State.UNKNOWN})
 
 
 class Journal:
     """A batch's journal in a file or on PostgreSQL.
 
-    `Journal.open` makes one, `async with` opens it and gives it up again. One process at a time may own a file; another
-    gets a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent bears
-    its owner, and becomes unknown when that owner gives no sign of life any more. Whoever only looks, with `read_only`,
-    gets along with an owner. It holds the prompts, and never a key; a file is readable to its user only. Every call
-    raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` in another event loop
-    than that in which it was opened, or in a forked child.
+    `Journal.open` returns one, and `async with` opens and closes it. One process at a time may own a file; another gets
+    a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent bears its
+    owner, and becomes unknown when that owner gives no sign of life any more. A read-only journal can be open while
+    another process owns it. A journal holds the prompts, and never the API key; a file is readable to its user only.
+    Every call raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` in another
+    event loop than the one in which it was opened, or in a forked child.
 
     Attributes:
         name: The file's path, or the host and the name of the database.
@@ -57,23 +57,23 @@ class Journal:
         clock: Callable[[], float] | None = None,
         owner_timeout: float = 30.0,
     ) -> Self:
-        """Return the journal of a file or a database, to be used as `async with`; that makes it when it is missing.
+        """Return the journal of a file or a database, for `async with`, which makes it when it is missing.
 
-        Entering it raises a `JournalError` when it can't be used, and leaves it as it is: `.reason` is
-        `locked` (somebody else owns the file), `corrupt` (broken, or no journal), `version` (another version made it),
-        `read_only`, `full` (no room for a new one) or `io`.
+        Entering it raises a `JournalError` when the journal can't be used, and leaves it as it is. `.reason` is
+        `locked` (another process owns the file), `corrupt` (broken, or no journal), `version` (another version made
+        it), `read_only`, `full` (no room for a new one) or `io`.
 
         Args:
             place: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg). What
                 the URL leaves out comes from libpq's environment, such as PGPASSWORD.
-            read_only: Only looks: nobody else is kept from writing, and nothing is changed. It has to be there.
-            clock: The wall clock, in seconds since the epoch; `None` takes the process's for a file, and the
-                server's own on PostgreSQL.
+            read_only: Change nothing, and keep no owner from writing. The journal has to exist.
+            clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
+                server's on PostgreSQL.
             owner_timeout: On PostgreSQL, seconds without a sign of life after which an owner is taken for dead, and
-                what it was sending becomes unknown. The same for all owners.
+                the rows that it was sending become unknown. Give all owners the same.
 
         Raises:
-            InvalidInputError: The URL is none of PostgreSQL, or `owner_timeout` no finite number above 0.
+            InvalidInputError: The URL is not one of PostgreSQL, or `owner_timeout` is not a finite number above 0.
         """
         checked_span("owner_timeout", owner_timeout)
         text = os.fspath(place)
@@ -87,22 +87,22 @@ class Journal:
 
     @property
     def name(self) -> str:
-        """What may be shown of its place: no credentials."""
+        """The file's path, or the host and the name of the database: no credentials."""
         return str(self._place) if isinstance(self._place, Path) else self._place.name
 
     @property
     def address(self) -> str:
-        """What opens the same journal again: the path, or the URL without its secrets, which libpq finds elsewhere."""
+        """What opens the same journal again: the path, or the URL without its secrets, left to libpq's environment."""
         return str(self._place) if isinstance(self._place, Path) else self._place.shown
 
     @property
     def is_in_place(self) -> bool:
-        """Whether `address` leads to what is open here: a file may have been moved, removed or replaced meanwhile."""
+        """Whether `address` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
         return self._opened.lock is None or (isinstance(self._place, Path) and self._opened.lock.holds(self._place))
 
     @property
     def is_shared(self) -> bool:
-        """Whether any number of processes may own it at once."""
+        """Whether any number of processes may own it at once, as on PostgreSQL."""
         return not isinstance(self._place, Path)
 
     @property
@@ -111,7 +111,7 @@ class Journal:
         return self._owner_timeout
 
     def connect_arguments(self) -> dict[str, Any]:
-        """Return what `psycopg.connect` takes to reach the same database, for an engine. It may hold a password.
+        """Return the arguments of `psycopg.connect` for the same database. They may hold a password.
 
         Raises:
             InvalidInputError: The journal is a file.
@@ -137,20 +137,20 @@ class Journal:
         await self._opened.close(_CANCELLED_SECONDS if cancelled else _CLOSING_SECONDS)
 
     async def aclose(self) -> None:
-        """Finish what is being written, and release the file. Idempotent.
+        """Wait for pending writes, then release the journal. Idempotent.
 
-        PostgreSQL that does not answer is waited for no longer than 5 s, or 1 s where a cancellation leaves the block;
-        what it has not taken then fails with a `JournalError` where it was asked for. Cancelling this call leaves at
-        once; a file is closed even then.
+        A server that does not answer is waited for up to 5 s, or 1 s where a cancellation leaves the block; writes that
+        are still pending then fail with a `JournalError` in their calls. Cancelling this call stops the waiting for a
+        server; a file is closed even then.
 
         Raises:
-            SessionClosedError: It belongs to another event loop, or to the process that forked this one.
+            SessionClosedError: The journal belongs to another event loop, or to the process that forked this one.
         """
         await self._opened.close(_CLOSING_SECONDS)
 
     @property
     def read_only(self) -> bool:
-        """Whether it only looks."""
+        """Whether nothing can be changed through it."""
         return self._read_only
 
     @property
@@ -172,21 +172,21 @@ class Journal:
         return await check(self._entries, items)
 
     async def set_limits(self, limits: FleetLimits) -> None:
-        """Bound what all processes may do that work on this journal, from now on; what is under way goes on.
+        """Set the limits of all processes that work on this journal, from now on; creates under way go on.
 
         Raises:
-            InvalidInputError: The journal is a file, whose only owner is bounded by the settings of `run_batch`.
+            InvalidInputError: The journal is a file: its one owner is limited by the settings of `run_batch`.
         """
         if not self.is_shared:
             raise InvalidInputError("a file has one owner: bound it by run_batch(max_active=..., create_rate=...)")
         await self._entries.set_limits(limits)
 
     async def limits(self) -> FleetLimits:
-        """Return what bounds all processes that work on this journal; a file is bounded by nothing."""
+        """Return the limits of all processes that work on this journal; those of a file are empty."""
         return await self._entries.limits() if self.is_shared else FleetLimits()
 
     async def retry(self, key: str) -> str:
-        """Plan a failed, archived or rejected item once more, and give the key of its new row, such as `key#2`.
+        """Plan a failed, archived or rejected item once more, and return the key of its new row, such as `key#2`.
 
         Raises:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before.
@@ -201,17 +201,17 @@ class Journal:
         return again.key
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
-        """Settle an unknown item: somebody looked, and found its job, or takes the risk of a second agent.
+        """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
 
         Args:
-            key: The item's.
-            job_id: The job that was found; the next run waits for it. Its id when it is of the item's own project, else
-                its `JobRef`, such as `JobRef.from_token("project/job")`.
-            send_again: The next run creates it again.
+            key: The item's key.
+            job_id: The job that you found; the next run waits for it. Its id if it belongs to the item's own project,
+                otherwise its `JobRef`, such as `JobRef.from_token("project/job")`.
+            send_again: The next run sends the create again. A rate counts both creates.
 
         Raises:
-            InvalidInputError: Not exactly one of both is given, `job_id` can be none or has a slash, which may be
-                a token's, or the row is not unknown.
+            InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or has a
+                slash, as a token has, or the row is not unknown.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
@@ -225,11 +225,11 @@ class Journal:
             raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
-        """End an item as failed that is created or unknown and can't be settled in any other way.
+        """End a created or unknown item as failed, when it can't be settled in any other way.
 
-        Its job can't be read any more, has a status that this version does not know, or nobody can tell whether there
-        is one. Nothing is sent: an agent that is at work goes on. The row keeps the job's id, where it has one, and
-        its `error` says that it was abandoned, and what was wrong before. It can be tried again by `retry`.
+        Its job can't be read any more, has a status that this version does not know, or may not exist. Nothing is sent:
+        an agent that is at work goes on. The row keeps the job's id, where it has one, and its `error` says that it was
+        abandoned, and what was wrong before. `retry` plans it again.
 
         Raises:
             InvalidInputError: There is no such row, or it is neither created nor unknown.
@@ -251,7 +251,7 @@ class Journal:
         return Rows(lambda after: entries.page(after, state=wanted))
 
     def unknown(self) -> Rows:
-        """Return the rows of which nobody knows whether an agent was started: `await journal.unknown()`."""
+        """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
         return self.rows(State.UNKNOWN)
 
     async def counts(self) -> dict[State, int]:
@@ -259,7 +259,7 @@ class Journal:
         return await self._entries.counts()
 
     async def export(self, stream: TextIO) -> int:
-        """Write every row to a text stream as one line of JSON, and give how many there were."""
+        """Write every row to a text stream as one line of JSON, and return how many there were."""
         written = 0
         async for row in self.rows():
             document = asdict(row) | {"updated_at": row.updated_at.isoformat()}

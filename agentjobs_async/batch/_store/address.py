@@ -1,4 +1,4 @@
-"""The address of a journal on PostgreSQL, and what of it may be shown."""
+"""The address of a journal on PostgreSQL, its secrets kept apart."""
 
 import re
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ __all__ = ["ServerAddress", "server_address"]
 
 _DRIVER: Final = "postgresql+psycopg"
 _SECRET: Final = re.compile("password|passwd|secret|token|scram_.*_key", re.IGNORECASE)
-"""Settings of libpq that hold a secret themselves; `passfile` and `sslkey` name files, and are needed to come again."""
+"""Settings of libpq that hold a secret themselves. `passfile` and `sslkey` name files, and stay in the address."""
 
 
 @frozen
 class ServerAddress:
-    """A database, and apart from it what nobody may read.
+    """A database, and apart from it the secrets.
 
     Args:
-        url: Its URL, of whose secrets it has the password alone, which its repr hides.
+        url: Its URL. The only secret in it is the password, which its repr hides.
         secrets: The other settings of libpq that hold a secret, by name.
     """
 
@@ -60,7 +60,7 @@ def server_address(text: str) -> ServerAddress | None:
         raise InvalidInputError(
             "the journal is neither the path of a file nor like postgresql+psycopg://user@host/database"
         )
-    # As libpq has it: of a setting that is given twice the last one holds, the query's password above the other.
+    # As libpq does: of a setting that is given twice, the last one counts, and the query's password before the other.
     secrets = {name: _last(value) for name, value in url.query.items() if _SECRET.search(name)}
     url = url.difference_update_query(secrets).set(drivername=_DRIVER)
     password = secrets.pop("password", None)

@@ -1,4 +1,4 @@
-"""The sign of life of one owner among many, how long it can be sure of it, and the rows of those who give none."""
+"""The heartbeat of one owner among many: how long it keeps its claims, and the rows of owners that are dead."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["Heartbeat", "Lease"]
 
-_BEATS: Final = 4
+_BEATS: Final = 4  # within the patience: some may get lost
 _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
-_PARTING_SECONDS: Final = 1.0  # its silence tells the same, later
+_PARTING_SECONDS: Final = 1.0  # to say that the owner leaves; otherwise its silence shows it, later
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
@@ -33,7 +33,7 @@ def _boot_time() -> float:
 
 @frozen
 class _Instant:
-    """A moment by two clocks: one that nobody sets, and the wall's, which also counts what a virtual machine slept."""
+    """A moment by two clocks: one that is never set, and the wall clock, which counts a virtual machine's sleep too."""
 
     boot: float = field(factory=_boot_time)
     wall: float = field(factory=time.time)
@@ -44,7 +44,7 @@ class _Instant:
 
 
 class Lease:
-    """How long what an owner claims from now on is certain to be its own: begun before the claim is asked for."""
+    """For how long a claim is certain to be its owner's, from before it was asked for: its answer may be late."""
 
     def __init__(self, heartbeat: "Heartbeat") -> None:
         self._heartbeat = heartbeat
@@ -52,19 +52,19 @@ class Lease:
         self._asked = _Instant()
 
     def holds(self) -> bool:
-        """Return whether nobody can have taken the owner for dead since, nor will for a while."""
+        """Return whether no other owner has taken this one for dead since, or will within the next seconds."""
         heartbeat = self._heartbeat
         in_time = self._asked.age() < heartbeat.patience * _CLAIMED_WITHIN
         return in_time and heartbeat.is_sure and heartbeat.life == self._life
 
 
 class Heartbeat:
-    """Keeps telling the database that an owner is alive, and makes the rows of those unknown who don't.
+    """Records again and again that an owner is alive, and makes the rows of dead owners unknown.
 
-    The signs of life have a connection of their own, and wait for nothing else that the owner does.
+    It has a connection of its own: no sign of life waits for anything else that the owner does.
 
     Attributes:
-        orphans: Keys of rows that became unknown, until somebody takes them.
+        orphans: Keys of rows that became unknown, until `Opened.take_interrupted` takes them.
         patience: Seconds without a sign of life after which an owner is taken for dead.
         life: Changes when a sign of life came so late that the owner may have been taken for dead before it.
     """
@@ -81,24 +81,24 @@ class Heartbeat:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the last sign of life that was heard keeps everybody from taking the owner for dead."""
+        """Whether the last recorded sign of life still keeps other owners from taking this one for dead."""
         return self._heard.age() < self.patience * _SURE_FOR
 
     async def begin(self) -> None:
-        """Be there, durably, and from now on."""
+        """Record the first sign of life, and start the others."""
         await self._beat()
         await self._sweep()
         self._beating = asyncio.get_running_loop().create_task(self._beat_on(), context=Context())
 
     async def rest(self) -> None:
-        """Look no more for rows of the others."""
+        """Stop looking for rows of dead owners."""
         sweeping, self._sweeping = self._sweeping, None
         if sweeping is not None:
             sweeping.cancel()
             await asyncio.wait([sweeping])
 
     async def end(self) -> None:
-        """Leave: what this owner is still sending is anybody's to make unknown."""
+        """Record that the owner leaves: from now on, others make the rows unknown that it is still sending."""
         beating, self._beating = self._beating, None
         if beating is not None:
             beating.cancel()
@@ -108,7 +108,7 @@ class Heartbeat:
         await self._database.close(_PARTING_SECONDS)
 
     def give_up(self) -> None:
-        """Leave without a word, when the database is gone."""
+        """Stop waiting for a database that is gone."""
         self._database.connector.give_up()
 
     async def _part(self) -> None:
@@ -124,8 +124,8 @@ class Heartbeat:
     async def _beat_on(self) -> None:
         while True:
             await asyncio.sleep(self.patience / _BEATS)
-            await _logged(self._beat())  # the writes of the rows tell whoever waits for them
-            # A sweep may wait for a row that another owner holds locked: no sign of life waits for that.
+            await _logged(self._beat())  # callers learn of a database that is gone by their own writes
+            # In a task of its own: a sweep may wait for a row that another owner has locked, and a beat must not.
             if self._sweeping is None or self._sweeping.done():
                 self._sweeping = asyncio.get_running_loop().create_task(_logged(self._sweep()), context=Context())
 
@@ -152,7 +152,7 @@ class Heartbeat:
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`; what the journal can't do is logged."""
+    """Await `work`, and log the error of a journal that can't do it."""
     try:
         await work
     except JournalError as error:
