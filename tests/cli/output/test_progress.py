@@ -1,0 +1,24 @@
+"""The display of a run."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from agentjobs_async.batch import BatchItem, Journal, Rate
+from agentjobs_async.cli._output.progress import RunDisplay
+from agentjobs_async.cli._output.reports import ItemLines
+from agentjobs_async.cli._output.screen import Screen
+
+
+@pytest.mark.parametrize(("scope", "queue"), [("project", 3), ("all", 5)])
+async def test_queue_of_the_rate(tmp_path: Path, scope: Literal["project", "all"], queue: int) -> None:
+    """A rate per project is held against the project with the most planned items, another against all of them."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
+        await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
+        rate = Rate(1, per=3600, scope=scope)
+        screen = Screen(lambda _: None)
+        display = RunDisplay(screen, ItemLines(screen), None, rate)
+        await display._count(journal)
+        assert display._queue == queue
