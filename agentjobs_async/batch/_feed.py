@@ -1,4 +1,4 @@
-"""What begins next: rows of earlier runs, then new items, each project for itself."""
+"""Which item begins next: rows of earlier runs, then new items, each project for itself."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -23,18 +23,18 @@ _Rows = AsyncGenerator[JournalRow | BatchResult, None]
 
 
 class Feed:
-    """Begins rows and items as there is room for their projects.
+    """Begin rows and items as there is room for their projects.
 
-    Where the creates of one project are held back, items of others are looked for: among the planned rows of earlier
-    runs, and up to 1,000 items ahead in the source. All begin in the context in which the feed was made: neither what
-    the source of the items sets, nor what an item sets whose end made room, reaches another one.
+    Where the creates of one project are held back, items of others are looked for among the planned rows of earlier
+    runs, and up to 1,000 items ahead in the source. All begin in the context in which the feed was made: neither a
+    context variable that the source sets nor one of an item whose end made room reaches another item.
 
     Args:
-        item_tasks: What is under way.
+        item_tasks: The items under way.
         items: New items and those of earlier runs alike.
-        limit: How many items may be begun that have no job yet; `None` for any number.
-        run: Works on an item that begins.
-        give: Takes the result of an item that does not begin.
+        limit: How many items without a job may begin; `None` for any number.
+        run: Runs an item.
+        deliver: Delivers the result of an item that does not begin.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Feed:
         items: Items,
         limit: int | None,
         run: Callable[[ItemRun], Coroutine[Any, Any, None]],
-        give: Callable[[BatchResult], Awaitable[None]],
+        deliver: Callable[[BatchResult], Awaitable[None]],
     ) -> None:
         self._item_tasks = item_tasks
         self._context = item_tasks.context
         self._items = items
         self._limit = limit
         self._run = run
-        self._give = give
+        self._deliver = deliver
         self._caller_context = copy_context()
         self._begun = 0
         self._backlog = Backlog(self._project_of, self._may_begin)
@@ -63,10 +63,10 @@ class Feed:
         self._context.slots.on_change = self.on_change
 
     def on_change(self) -> None:
-        """Begin what has room by now. To be called when a slot is taken or given back, or an item ends."""
+        """Begin what has room by now. Call this when a slot is taken or given back, or an item ends."""
         for row in self._backlog.ready():
             self._begin(row)
-        self._tell()
+        self._notify()
 
     async def read(self, interrupted: tuple[str, ...]) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
@@ -82,7 +82,7 @@ class Feed:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             if not any(map(_failed_by_journal, tasks)):
-                await asyncio.wait(tasks)  # a fault of the source ends nothing that was read before it
+                await asyncio.wait(tasks)  # an error of the source does not end what was read before it
         finally:
             for task in tasks:
                 task.cancel()
@@ -91,7 +91,7 @@ class Feed:
             await task
 
     async def ended(self, reading: asyncio.Task[None]) -> None:
-        """Wait until nothing is under way, and nothing more can begin but what the service refuses."""
+        """Wait until no item is under way, and none can begin but those which the server refuses."""
         moved = asyncio.Event()
         self._moved.add(moved)
         reading.add_done_callback(lambda _: moved.set())
@@ -110,7 +110,7 @@ class Feed:
             return False
         if self._source_done:
             return True
-        # Whoever waits for the next item of a silent source, with a key that never worked, should hear of it.
+        # A caller whose source is silent, and whose key never worked, is to get the error without waiting for an item.
         silent = self._is_silent and not self._context.throttles.succeeded
         return self._context.throttles.refusal is not None and (self._waits_for_room or silent)
 
@@ -122,14 +122,14 @@ class Feed:
         await self._room_to_read()
         await self._read(rows, self._add_new)
         self._source_done = True
-        self._tell()
+        self._notify()
 
     async def _read(self, rows: _Rows, add: Callable[[JournalRow], Awaitable[None]]) -> None:
         async with aclosing(rows):
             async for row in rows:
                 if self._is_enough():
                     break
-                await (self._give(row) if isinstance(row, BatchResult) else add(row))
+                await (self._deliver(row) if isinstance(row, BatchResult) else add(row))
                 if self._is_enough():
                     break
 
@@ -139,18 +139,18 @@ class Feed:
 
     def _on_silence(self) -> None:
         self._is_silent = True
-        self._tell()
+        self._notify()
 
     async def _add_new(self, row: JournalRow) -> None:
         self._is_silent = False
         self._backlog.put(row)
         self.on_change()
-        await self._room_to_read()  # before the next one is read: that may take for ever
+        await self._room_to_read()  # before the next one is read, which may take for ever
 
     async def _room_to_read(self) -> None:
-        """Wait until one more item could begin, if it is of the right project."""
+        """Wait until one more item could begin if it is of a project that has room."""
         self._waits_for_room = True
-        self._tell()
+        self._notify()
         await self._until(self._has_room_to_read)
         self._waits_for_room = False
 
@@ -163,9 +163,8 @@ class Feed:
             if row is not None:
                 self._begin(row)
             else:
-                self._tell()  # a project may have had its last row, which is what the reading of new items waits for
+                self._notify()  # a project may have had its last row, which is what the reading of new items waits for
                 await self._until(lambda: not self._planned or self._planned_may_begin())
-        self._tell()  # reading waits until no planned row may begin: that the last page was empty, no item's end tells
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         moved = asyncio.Event()
@@ -180,8 +179,8 @@ class Feed:
     def _begin(self, row: JournalRow) -> None:
         self._begun += row.state is State.PLANNED
         task = self._item_tasks.begin(row, self._run, self._caller_context)
-        task.add_done_callback(lambda _: self._tell())
-        self._tell()
+        task.add_done_callback(lambda _: self._notify())
+        self._notify()
 
     def _may_begin(self, project: str | None) -> bool:
         may_go = not self._context.throttles.is_refused(project)
@@ -207,7 +206,7 @@ class Feed:
     def _project(self, project_id: str | None) -> str | None:
         return project_id or self._context.session.project_id
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for event in self._moved:
             event.set()
 

@@ -9,7 +9,7 @@ __all__ = ["shut_down"]
 
 
 def shut_down(connections: Iterable[Any]) -> None:
-    """Shut the sockets of psycopg's connections down: whoever waits for an answer sees the end of the stream.
+    """Shut the sockets of psycopg's connections down: each call that waits for an answer sees the end of the stream.
 
     Cancelling a query instead asks the server for that, and psycopg waits 10 s for one that does not answer.
     """

@@ -1,4 +1,4 @@
-"""The pace of creates: so many in any span of time, and none while the service asks for patience."""
+"""One throttle of creates: a rate, and what the server's answers hold back."""
 
 import asyncio
 from collections import deque
@@ -10,28 +10,28 @@ from agentjobs_async.batch.limits import Rate
 
 __all__ = ["CreateThrottle"]
 
-_SLACK: Final = 1e-4
+_SLACK_SECONDS: Final = 1e-4  # loops run timers a moment early
 _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is an outage
-_FIRST_PROBE_SECONDS: Final = 1.0
+_FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
 
 
 class CreateThrottle:
-    """Lets creates go, one after the other, as a rate and the service's answers allow. Times are those of the loop.
+    """Allow creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
 
-    A sliding window, as services count: a leaky bucket would let twice the count go in its first span. A create
-    counts from its answer on, since that is no earlier than when the service counted it.
+    The rate is a sliding window, as servers count: a leaky bucket would allow twice the count in its first span. A
+    create counts from its answer on, since that is no earlier than when the server counted it.
 
-    After three unknown creates in a row without a definite answer between them, and after a refusal of the key has run
-    out, one create at a time goes until one is answered definitely.
+    After three unknown creates in a row without a definite answer between them, and once a refusal of the key has
+    expired, one create at a time is allowed until one is answered definitely.
 
     Args:
-        rate: `None` lets all go that nothing else holds back.
+        rate: `None` for no bound.
         ages: How many seconds ago earlier creates were sent.
 
     Attributes:
-        holds: How many times creates were held back so far: a create that was let go before the last time has to be
-            held back as well.
+        holds: How many times creates were held back so far. A create that was allowed before the last time and has not
+            been sent yet must be held back as well.
     """
 
     def __init__(self, rate: Rate | None, ages: Iterable[float] = ()) -> None:
@@ -67,12 +67,12 @@ class CreateThrottle:
         if self._rate is None:
             return earliest
         self._forget(now)
-        places = self._rate.count - self._under_way - len(self._sent)
-        if places > 0:
+        free = self._rate.count - self._under_way - len(self._sent)
+        if free > 0:
             return earliest
-        if len(self._sent) < 1 - places:
+        if len(self._sent) < 1 - free:
             return None
-        return max(self._sent[-places] + self._rate.per, earliest)
+        return max(self._sent[-free] + self._rate.per, earliest)
 
     @property
     def paused(self) -> bool:
@@ -81,11 +81,11 @@ class CreateThrottle:
 
     @property
     def refused_by(self) -> Exception | None:
-        """Why the service refuses the creates, at present; `None` when it does not."""
+        """Why the server refuses the creates at present; `None` when it does not."""
         return self._refusal if self._clock() < self._refused_until else None
 
     async def take(self) -> int | None:
-        """Wait until a create may go, and count it as under way; `spent` or `refund` has to follow.
+        """Wait until a create may go, and count it as under way; `spend` or `refund` has to follow.
 
         Returns `holds` as it was then, or `None` when the creates are refused: then nothing is counted.
         """
@@ -98,15 +98,15 @@ class CreateThrottle:
             self._under_way += 1
             return self.holds
 
-    def spent(self) -> None:
-        """Count a create that the service answered, or may have."""
+    def spend(self) -> None:
+        """Count a create that the server answered, or may have answered."""
         self._under_way -= 1
-        if self._rate is not None:  # nobody would ever forget them
+        if self._rate is not None:  # without one nothing would ever remove them
             self._sent.append(self._clock())
         self._changed.set()
 
     def refund(self) -> None:
-        """Forget a create that never reached the service."""
+        """Discard a create that never reached the server."""
         self._under_way -= 1
         self._changed.set()
 
@@ -128,11 +128,11 @@ class CreateThrottle:
         self._held_until = max(self._held_until, self._clock() + seconds)
         self._changed.set()
 
-    def unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
-        """Count a create of which nobody knows whether it started an agent; return whether it begins an outage.
+    def mark_unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
+        """Count a create that may have started an agent; return whether it begins an outage.
 
         Args:
-            taken: What `take` returned for it: creates that were under way already don't lengthen the delay.
+            taken: What `take` returned for it. Creates that were under way before do not lengthen the delay.
             reason: Its error.
             retry_after: Seconds that the server asked for with it; 0 when it did not.
         """
@@ -143,25 +143,25 @@ class CreateThrottle:
         if taken == self.holds:
             self._probe_delay = min(max(2 * self._probe_delay, _FIRST_PROBE_SECONDS), _LONGEST_PROBE_SECONDS)
         self._probe_at = max(self._probe_at, self._clock() + self._probe_delay)
-        # Apart from the delay, which a late definite answer ends: what a server asks for is kept in any case.
+        # Kept apart from the delay, which a late definite answer ends: what a server asks for holds in any case.
         self._paused_until = max(self._paused_until, self._clock() + retry_after)
         self._hold_back()
         return begins
 
-    def definite(self) -> None:
-        """Count an answer that tells what became of its create: what made creates go one at a time is over."""
+    def mark_definite(self) -> None:
+        """Count an answer that shows whether its create started an agent; creates no longer go one at a time."""
         self._unknown_in_a_row, self._one_at_a_time, self._probe_delay = 0, False, 0.0
         self._probe_at = self._clock()
         self._changed.set()
 
     def refuse(self, reason: Exception, seconds: float) -> None:
-        """Refuse all creates for so many seconds, those that wait included; then one at a time goes."""
+        """Refuse all creates for `seconds`, those that wait included; then allow one at a time."""
         self._refusal, self._refused_until = reason, self._clock() + seconds
         self._one_at_a_time, self._probe_reason = True, reason
         self._hold_back()
 
     def accept(self) -> None:
-        """End a refusal: a create of the same key has succeeded since."""
+        """End a refusal: a create with the same key has succeeded since."""
         self._refused_until = self._clock()
 
     def _hold_back(self) -> None:
@@ -170,8 +170,8 @@ class CreateThrottle:
 
     async def _wait(self, due: float | None) -> None:
         """Wait until `due`, or until something changes."""
-        # Loops run timers a moment early, by their clock's resolution; without the slack that would be a busy wait.
-        timer = None if due is None else self._loop.call_at(due + _SLACK, self._changed.set, context=Context())
+        # Without the slack, a timer that runs early would make this a busy wait.
+        timer = None if due is None else self._loop.call_at(due + _SLACK_SECONDS, self._changed.set, context=Context())
         try:
             await self._changed.wait()
         finally:

@@ -1,4 +1,4 @@
-"""When creates may go, project by project: as the service counts, refuses and fails."""
+"""The throttles of all projects, and one for all of them together."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _logger: Final = logging.getLogger("agentjobs_async.batch")
 
 @define(eq=False)
 class Permit:
-    """One create may go, unless creates were held back since."""
+    """The permit of one create, valid unless creates were held back since."""
 
     project: str | None
     _own: CreateThrottle
@@ -39,15 +39,15 @@ class Permit:
         self._common_holds = await self._common.take()
 
     def spend(self) -> None:
-        """Count a create that the service answered, or may have."""
+        """Count a create that the server answered, or may have answered."""
         if self._open:
             self._open = False
-            self._own.spent()
+            self._own.spend()
             if self._common_holds is not None:
-                self._common.spent()
+                self._common.spend()
 
     def refund(self) -> None:
-        """Forget a create that never reached the service; nothing happens when it is counted already."""
+        """Discard a create that never reached the server; do nothing if it is counted already."""
         if self._open:
             self._open = False
             self._own.refund()
@@ -55,22 +55,22 @@ class Permit:
                 self._common.refund()
 
     def mark_unknown(self, error: Exception) -> bool:
-        """Count a create of which nobody knows what became of it; return whether creates are held back from now on."""
+        """Count a create that may have started an agent; return whether this begins an outage."""
         self.spend()
         asked = error.retry_after if isinstance(error, CreateOutcomeUnknownError) else None
         retry_after = min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-        return self._own.unknown(self._own_holds, error, retry_after)
+        return self._own.mark_unknown(self._own_holds, error, retry_after)
 
 
 class CreateThrottles:
-    """A pace for each project, and one for all of them together.
+    """A throttle for each project, and one for all creates.
 
     Args:
         rate: How many creates may go, of each project or of all.
-        refused_for: Seconds for which a project is left alone whose creates are refused with 401 or 403.
+        refused_for: Seconds for which no create of a project goes after one was refused with 401 or 403.
 
     Attributes:
-        common: The pace of all creates: a rate for all of them, and a network that is dead.
+        common: The throttle of all creates: a rate for all of them, and pauses while nothing can be sent.
         succeeded: Whether any create of this run succeeded.
         refusal: The first 401 or 403 to a create; `None` when there was none.
     """
@@ -81,7 +81,7 @@ class CreateThrottles:
         self.refusal: Exception | None = None
         self._rate = rate if rate is not None and rate.scope == "project" else None
         self._refused_for = refused_for
-        self._paces: dict[str | None, CreateThrottle] = {}
+        self._throttles: dict[str | None, CreateThrottle] = {}
 
     def seed(self, rate: Rate, ages: Iterable[tuple[str | None, float]]) -> None:
         """Count the creates of earlier runs, by project and age in seconds. Call it first of all."""
@@ -93,16 +93,16 @@ class CreateThrottles:
         for project, age in ages:
             by_project.setdefault(project, []).append(age)
             by_project[None].append(age)
-        self._paces = {project: CreateThrottle(rate, found) for project, found in by_project.items()}
+        self._throttles = {project: CreateThrottle(rate, found) for project, found in by_project.items()}
 
     def of(self, project: str | None) -> CreateThrottle:
-        """Return the pace of a project."""
-        if project not in self._paces:
-            self._paces[project] = CreateThrottle(self._rate)
-        return self._paces[project]
+        """Return the throttle of a project."""
+        if project not in self._throttles:
+            self._throttles[project] = CreateThrottle(self._rate)
+        return self._throttles[project]
 
     async def take(self, project: str | None) -> Permit | None:
-        """Wait until a create of a project may go; return `None` when the service refuses its creates.
+        """Wait until a create of a project may go; return `None` when the server refuses its creates.
 
         `Permit.spend` or `Permit.refund` has to follow.
         """
@@ -115,15 +115,15 @@ class CreateThrottles:
         self.succeeded = True
         permit.spend()
         self.of(permit.project).accept()
-        self.of(permit.project).definite()
+        self.of(permit.project).mark_definite()
 
     def mark_definite(self, permit: Permit, *, counts: bool = True) -> None:
-        """Count a create that was answered without a job, and of which it is known what became of it."""
+        """Count a create that is known to have started no agent."""
         (permit.spend if counts else permit.refund)()
-        self.of(permit.project).definite()
+        self.of(permit.project).mark_definite()
 
     def mark_unknown(self, permit: Permit, error: Exception) -> None:
-        """Count a create of which nobody knows what became of it; after three, one at a time goes."""
+        """Count a create that may have started an agent; after three in a row, one at a time goes."""
         if permit.mark_unknown(error):
             _logger.warning(
                 "%s are held back, and one at a time goes until one is answered definitely: %s",
@@ -132,7 +132,7 @@ class CreateThrottles:
             )
 
     def refuse(self, permit: Permit, error: Exception) -> None:
-        """Hold the creates of a project back, whose key the service refuses."""
+        """Hold back the creates of a project because the server refuses the key for it."""
         permit.spend()
         self.refusal = self.refusal or error
         own = self.of(permit.project)
@@ -141,18 +141,18 @@ class CreateThrottles:
         own.refuse(error, self._refused_for)
 
     def pause(self, project: str | None, seconds: float, reason: Exception) -> None:
-        """Hold the creates of a project back that are too many for the service."""
+        """Hold back the creates of a project because the server asks for it."""
         self.of(project).pause(seconds, reason)
         _logger.warning("%s are held back for %.0f s: %s", _named(project), seconds, reason)
 
     def pause_all(self, seconds: float, reason: Exception) -> None:
-        """Hold all creates back, since none can be sent."""
+        """Hold back all creates because none can be sent."""
         self.common.pause(seconds, reason)
         _logger.warning("all creates are held back for %.0f s: %s", seconds, reason)
 
     def is_refused(self, project: str | None) -> bool:
-        """Return whether the service refuses the creates of a project, at present."""
-        return project in self._paces and self._paces[project].refused_by is not None
+        """Return whether the server refuses the creates of a project at present."""
+        return project in self._throttles and self._throttles[project].refused_by is not None
 
     def may_go(self, project: str | None) -> bool:
         """Return whether a create of a project may go right now."""
@@ -161,13 +161,13 @@ class CreateThrottles:
 
     def next_at(self, project: str | None) -> float | None:
         """Return when the next create of a project may go; `None` when that depends on one that is under way."""
-        own = self._paces[project].next_at if project in self._paces else self.common.next_at
+        own = self._throttles[project].next_at if project in self._throttles else self.common.next_at
         common = self.common.next_at
         return None if own is None or common is None else max(own, common)
 
     def paused_by(self, projects: Collection[str | None]) -> Exception | None:
         """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
-        found = (self._paces[project].paused_by for project in projects if project in self._paces)
+        found = (self._throttles[project].paused_by for project in projects if project in self._throttles)
         return self.common.paused_by or next((reason for reason in found if reason is not None), None)
 
 

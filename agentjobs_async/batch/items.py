@@ -1,4 +1,4 @@
-"""What goes into a batch and what comes out of it."""
+"""The items of a batch, and their results."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -34,9 +34,9 @@ class Outcome(StrEnum):
     """The agent failed; or its job is gone (410, or 404 beyond its grace), as `error` then says."""
     ARCHIVED = "archived"
     REJECTED = "rejected"
-    """Refused, by the service or before anything was sent: no agent was started."""
+    """Refused by the server, or before anything was sent: no agent was started."""
     UNKNOWN = "unknown"
-    """An agent may have been started, and nobody can tell; it is not sent again unless somebody says so."""
+    """An agent may have been started. The item is not sent again unless `Journal.resolve` says so."""
     TIMED_OUT = "timed_out"
     """Its time ran out; the next run takes it up again."""
     UNFINISHED = "unfinished"

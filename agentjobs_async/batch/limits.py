@@ -1,4 +1,4 @@
-"""What a run may use, as its settings say, checked."""
+"""The settings that bound a run or a fleet, checked."""
 
 from typing import Any, Literal
 
@@ -16,8 +16,8 @@ class Rate:
 
     Attributes:
         count: How many, up to 1,000,000,000.
-        per: Seconds, up to 31 years.
-        scope: `"project"` counts each project for itself, as the service does; `"all"` counts all of them together.
+        per: The span in seconds, up to 31 years.
+        scope: `"project"` counts each project for itself, as the server does; `"all"` counts all of them together.
 
     Raises:
         InvalidInputError: `count` is no whole number of at least 1, `per` no finite number above 0, one of them is out

@@ -39,19 +39,19 @@ def run_batch(
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
 
-    What became of each is in the journal before its result is given, so that running again on the same journal goes on
-    where it stopped: planned items are sent, created ones waited for, and those that were being sent when the process
-    ended become `unknown`. It gives the results that end in this run; items whose rows ended before are left out.
+    What became of each item is in the journal before its result is returned, so that running again on the same journal
+    goes on where it stopped: planned items are sent, created ones are waited for, and those that were being sent when
+    the process ended become `unknown`. Items whose rows ended in an earlier run give no result.
 
     What holds the creates of one project back leaves the others alone: its rate, a 429, a 401 or 403 (its items stay
     planned, and the run ends with the `AuthError` when nothing else is left), and an outage. That is three unknown
     creates in a row without a definite answer between them: then one at a time goes, after 1 s doubling to 60 s or as
     the server asks, until one is answered definitely. What could not be sent at all is tried again after a pause of all
-    creates. A different prompt under the key of an earlier run is refused. Leaving the block ends nothing remotely:
+    creates. A different prompt under the key of an earlier run is refused. Leaving the block cancels no remote job:
     creates under way get up to 10 s for their answers, and the next run goes on.
 
     Args:
-        session: Where to. It is not closed.
+        session: Sends the creates and the polls. It is not closed.
         items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
             are held back; empty to go on with the journal's rows.
         journal: An open one, not read-only.
@@ -61,8 +61,9 @@ def run_batch(
             included; `None` for any number.
         timeout: Seconds that each item's create and wait may take together, in this run; `None` for ever. What waits
             for the rate or for a pause does not count.
-        max_failures: After so many failed, rejected or unknown results nothing more is begun; `None` for any number.
-        limit: How many items may be begun that have no job yet; `None` for any number.
+        max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no
+            bound.
+        limit: How many items without a job may begin; `None` for no bound.
         max_sending: How many creates are under way at once: what one crash can leave unknown.
         unknown_for: Seconds for which an unknown item keeps its slot of `max_active`, since its agent may be at work,
             also in runs that follow; 0 for not at all. Settling it in the journal frees its slot for the next run. For

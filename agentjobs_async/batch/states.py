@@ -20,9 +20,9 @@ class State(StrEnum):
     """The agent failed, or its job is gone (410, or 404 beyond its grace), or it was abandoned: `error` says which."""
     ARCHIVED = "archived"
     REJECTED = "rejected"
-    """The service refused the create: no agent was started."""
+    """The server refused the create: no agent was started."""
     UNKNOWN = "unknown"
-    """An agent may have been started, and nobody can tell. It has no job id."""
+    """An agent may have been started. The row has no job id."""
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
@@ -33,11 +33,11 @@ RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
 
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.PLANNED: frozenset({State.SENDING}),
-    # Back to planned only when nothing was sent, or when the service said that nothing was done.
+    # Back to planned only when nothing was sent, or when the server answered that nothing was done.
     State.SENDING: frozenset({State.CREATED, State.REJECTED, State.UNKNOWN, State.PLANNED}),
     State.CREATED: frozenset(_JOB_ENDS),
-    # A late answer or somebody who looked makes it known; somebody who takes the risk plans it again.
-    # One that nobody can settle is abandoned, as failed.
+    # A late answer or `Journal.resolve` makes it known; `resolve(send_again=True)` takes the risk of a second agent;
+    # `Journal.abandon` ends it as failed.
     State.UNKNOWN: frozenset({State.CREATED, State.REJECTED, State.PLANNED, State.FAILED}),
     State.COMPLETED: frozenset(),
     State.FAILED: frozenset(),

@@ -1,4 +1,4 @@
-"""Sets of a journal's keys, worked off as an engine hands them out."""
+"""Items of a journal, run in sets of keys as an engine hands them out."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["BatchWorker"]
 
-_REFUSED_SECONDS: Final = 60.0  # a key gets its permission, or a firewall relents, some day
+_REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
 _TO_DO: Final = frozenset({State.PLANNED, State.CREATED})
 
@@ -29,18 +29,19 @@ _logger: Final = logging.getLogger("agentjobs_async.batch")
 
 
 class BatchWorker:
-    """Brings items of a journal to their ends, any number of sets at once, through one session.
+    """Run items of a journal to their ends, any number of sets at once, through one session.
 
-    It is what an engine needs that hands out work at least once: a set that is run again, or twice at a time, in
-    this process or another one, does no harm, since only who claims a row may send it. How many items are active, and
-    how many creates go, is bounded by the journal's `FleetLimits`. Use it as `async with`.
+    It serves an engine that hands out work at least once: a set that is run again, or twice at a time, in this process
+    or another one, does no harm, since only the owner of a row's claim sends it. The journal's `FleetLimits` bound how
+    many items are active and how many creates go. Use it as `async with`.
 
     Args:
-        session: Where to. It is not closed.
+        session: Sends the creates and the polls. It is not closed.
         journal: An open one, not read-only.
         max_sending: How many creates are under way at once: what the death of this process can leave unknown.
-        timeout: Seconds that each item's create and wait may take together, each time; `None` for ever.
-        on_result: A plain function that is called with each result; if it raises, that is logged.
+        timeout: Seconds that the create and the wait of an item may take together in one run of its set; `None` for no
+            bound.
+        on_result: A plain function that is called with each result; an exception that it raises is logged.
 
     Raises:
         InvalidInputError: An argument makes no sense.
@@ -108,19 +109,19 @@ class BatchWorker:
             raise fault
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Bring the items of some hundred keys to their ends, and give the keys of those which have not ended.
+        """Run the items of some hundred keys to their ends; return the keys of those that have not ended.
 
-        These are to be run again, later: their time ran out, somebody else is sending them, or they can't be sent or
-        read for the time being. That includes those of a project whose creates the service refuses by 401 or 403: they
-        stay planned, and others go on; after a minute one create tries it again. Keys that the journal does not know
-        are left out. Cancelling leaves at once; creates under way go on to their answers.
+        Run these again later: their time ran out, another owner is sending them, or they can't be sent or read for the
+        time being. Items of a project whose creates the server refuses with 401 or 403 are among them: they stay
+        planned, the others go on, and after a minute one create tries again. Keys that the journal does not have are
+        left out. Cancelling returns at once; creates under way go on to their answers.
 
         Raises:
             JournalError: The journal can't be read or written.
             AuthError: 401 or 403, when no create of this worker has ever succeeded and nothing else could go: no item
                 of another project is under way or planned in the journal. Nothing more is sent after this error or one
                 of the next two.
-            NotSentError: The service's certificate is not trusted, or the proxy refuses.
+            NotSentError: The server's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
             InvalidInputError: The worker is not open.
         """

@@ -57,7 +57,7 @@ def of_projects(count: int, *names: str, blocks: bool = False) -> list[BatchItem
 async def test_an_outage_costs_little(
     file_journal: Journal, status: int, retry_after: float | None, unknown_for: float
 ) -> None:
-    """Ten minutes of 503 or 504 leave some unknown items only, whether these keep their places or not; then all go."""
+    """Ten minutes of 503 or 504 leave some unknown items only, whether these keep their slots or not; then all go."""
     service = Service(lambda _, __, now: gateway(status, retry_after) if now < 600 else None)
     results = await run(service, items(300), file_journal, max_active=5, max_sending=10, unknown_for=unknown_for)
     counts = Counter(outcomes(results).values())
@@ -248,8 +248,8 @@ async def test_a_429_of_one_project(file_journal: Journal) -> None:
     """A 429 holds its project back, over a restart too, and no other."""
     wall = asyncio.get_running_loop().time
     entries_of(file_journal)._clock = lambda: 1e6 + wall()
-    wishes = {"a0": [rate_limited(500)]}
-    service = Service(lambda prompt, *_: wishes[prompt].pop() if wishes.get(prompt) else None)
+    answers = {"a0": [rate_limited(500)]}
+    service = Service(lambda prompt, *_: answers[prompt].pop() if answers.get(prompt) else None)
     async with run_batch(service.session, of_projects(3, "a"), journal=file_journal, max_active=1) as batch:
         while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)

@@ -314,7 +314,9 @@ async def test_no_result_is_lost_by_a_halt(journal: Journal) -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("refused", [rate_limited, gateway_refusal])
-async def test_a_wish_pauses_all_creates(file_journal: Journal, refused: Callable[[float], AgentJobsError]) -> None:
+async def test_a_retry_after_pauses_all_creates(
+    file_journal: Journal, refused: Callable[[float], AgentJobsError]
+) -> None:
     """A 429, or a 5xx that the session was told is a refusal, holds back every create as long as it asks for.
 
     Its item goes again however often that happens.
@@ -332,12 +334,12 @@ async def test_a_wish_pauses_all_creates(file_journal: Journal, refused: Callabl
 async def test_what_holds_creates_back_is_told(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """While a 429 holds all creates back, the stats tell it, and the log has said so."""
     session = FakeSession()
-    wish = rate_limited(500)
-    session.answers = {"p0": [wish]}
+    limited = rate_limited(500)
+    session.answers = {"p0": [limited]}
     async with run_batch(session.session, items(1), journal=file_journal) as batch:
         while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
-        assert batch.stats().paused_by is wish
+        assert batch.stats().paused_by is limited
         assert [result.outcome async for result in batch] == ["completed"]
         assert batch.stats().paused_by is None
     assert caplog.messages[0].startswith("all creates are held back for 500 s: HTTP 429")
@@ -914,7 +916,7 @@ async def test_an_async_source_is_read_in_groups(journal: Journal, monkeypatch: 
 
 
 @pytest.mark.looptime
-async def test_a_wish_outlives_a_restart(path: Path) -> None:
+async def test_a_retry_after_outlives_a_restart(path: Path) -> None:
     """What a 429 asked for holds for the next run on the journal as well."""
     session = FakeSession()
     session.answers = {"p0": [rate_limited(500)]}
@@ -932,7 +934,7 @@ async def test_a_wish_outlives_a_restart(path: Path) -> None:
 
 @pytest.mark.looptime
 async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
-    """A create that was sent again by somebody's wish counts twice, after a restart too."""
+    """A create that was sent again by `resolve` counts twice, after a restart too."""
     session = FakeSession()
     session.answers = {"p0": [unknown()]}
     loop = asyncio.get_running_loop()

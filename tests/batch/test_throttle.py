@@ -11,15 +11,15 @@ from agentjobs_async.batch.limits import Rate
 pytestmark = pytest.mark.looptime
 
 
-async def times(pace: CreateThrottle, count: int) -> list[float]:
-    """Let so many creates go, each answered at once, and give when they went."""
+async def times(throttle: CreateThrottle, count: int) -> list[float]:
+    """Allow `count` creates, each answered at once, and return when they went."""
     loop = asyncio.get_running_loop()
     started = loop.time()
     gone = []
     for _ in range(count):
-        await pace.take()
+        await throttle.take()
         gone.append(round(loop.time() - started, 3))
-        pace.spent()
+        throttle.spend()
     return gone
 
 
@@ -40,49 +40,49 @@ async def test_more_earlier_creates_than_the_rate() -> None:
 
 async def test_no_rate() -> None:
     """Without a rate only a pause holds anything back."""
-    pace = CreateThrottle(None)
-    assert await times(pace, 100) == [0] * 100
-    pace.pause(5)
-    assert pace.next_at == asyncio.get_running_loop().time() + 5
-    assert await times(pace, 2) == [5, 5]
+    throttle = CreateThrottle(None)
+    assert await times(throttle, 100) == [0] * 100
+    throttle.pause(5)
+    assert throttle.next_at == asyncio.get_running_loop().time() + 5
+    assert await times(throttle, 2) == [5, 5]
 
 
 async def test_a_create_counts_from_its_answer() -> None:
-    """One under way takes a place, and its span begins with its answer; one never sent gives its place back."""
-    pace = CreateThrottle(Rate(1, per=10))
-    await pace.take()
-    waiting = asyncio.ensure_future(times(pace, 1))
+    """A create under way counts, and its span begins with its answer; one that was never sent does not count."""
+    throttle = CreateThrottle(Rate(1, per=10))
+    await throttle.take()
+    waiting = asyncio.ensure_future(times(throttle, 1))
     await asyncio.sleep(3)
-    assert pace.next_at is None
-    pace.spent()
+    assert throttle.next_at is None
+    throttle.spend()
     assert await waiting == [13]
-    pace = CreateThrottle(Rate(1, per=10))
-    await pace.take()
-    waiting = asyncio.ensure_future(times(pace, 1))
+    throttle = CreateThrottle(Rate(1, per=10))
+    await throttle.take()
+    waiting = asyncio.ensure_future(times(throttle, 1))
     await asyncio.sleep(3)
-    pace.refund()
+    throttle.refund()
     assert await waiting == [3]
 
 
 async def test_a_longer_pause_stands() -> None:
-    """A pause does not shorten one that is longer, and one that comes while somebody waits holds that one, too."""
-    pace = CreateThrottle(None)
-    pace.pause(100)
-    pace.pause(5)
-    waiting = asyncio.ensure_future(times(pace, 1))
+    """A pause does not shorten a longer one; one that begins while a create waits holds back that create."""
+    throttle = CreateThrottle(None)
+    throttle.pause(100)
+    throttle.pause(5)
+    waiting = asyncio.ensure_future(times(throttle, 1))
     await asyncio.sleep(50)
-    pace.pause(80)
+    throttle.pause(80)
     assert await waiting == [130]
 
 
-async def test_cancelled_waits_take_no_place() -> None:
-    """Who stops waiting takes nothing, and lets the next one through."""
-    pace = CreateThrottle(Rate(1, per=10))
-    await pace.take()
-    first, second = asyncio.ensure_future(pace.take()), asyncio.ensure_future(pace.take())
+async def test_cancelled_waits_take_nothing() -> None:
+    """A wait that is cancelled takes nothing, and the next one goes on."""
+    throttle = CreateThrottle(Rate(1, per=10))
+    await throttle.take()
+    first, second = asyncio.ensure_future(throttle.take()), asyncio.ensure_future(throttle.take())
     await asyncio.sleep(1)
     first.cancel()
-    pace.refund()
+    throttle.refund()
     await second
     assert first.cancelled()
 
@@ -113,15 +113,15 @@ async def test_the_scope_of_a_rate() -> None:
 
 
 async def test_without_a_rate_nothing_is_kept() -> None:
-    """A pace without a rate keeps nothing of the creates that it let go, however many these are."""
-    pace = CreateThrottle(None)
-    await times(pace, 10)
+    """A throttle without a rate keeps nothing of the creates that it let go, however many these are."""
+    throttle = CreateThrottle(None)
+    await times(throttle, 10)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(20_000):
-            await pace.take()
-            pace.spent()
+            await throttle.take()
+            throttle.spend()
         assert tracemalloc.get_traced_memory()[0] - before < 20_000
     finally:
         tracemalloc.stop()
@@ -129,45 +129,45 @@ async def test_without_a_rate_nothing_is_kept() -> None:
 
 async def test_late_answers_of_an_outage() -> None:
     """Creates that were under way when an outage was noticed don't lengthen the delay before the next one."""
-    pace, loop = CreateThrottle(None), asyncio.get_running_loop()
-    taken = [await pace.take() for _ in range(10)]
+    throttle, loop = CreateThrottle(None), asyncio.get_running_loop()
+    taken = [await throttle.take() for _ in range(10)]
     for number, holds in enumerate(taken):
-        pace.spent()
+        throttle.spend()
         assert holds == 0
-        assert pace.unknown(holds, ValueError(), 0.0) is (number == 2)
-    assert pace.next_at == loop.time() + 1
-    assert await pace.take() == pace.holds
-    assert pace.next_at is None  # one at a time
+        assert throttle.mark_unknown(holds, ValueError(), 0.0) is (number == 2)
+    assert throttle.next_at == loop.time() + 1
+    assert await throttle.take() == throttle.holds
+    assert throttle.next_at is None  # one at a time
 
 
 async def test_the_end_of_an_outage() -> None:
     """A definite answer lets all creates go at once, but none before the time that the server asked for."""
-    pace = CreateThrottle(None)
+    throttle = CreateThrottle(None)
     for _ in range(3):
-        pace.unknown(0, ValueError(), 0.0)
-    pace.definite()
-    assert await times(pace, 3) == [0, 0, 0]
+        throttle.mark_unknown(0, ValueError(), 0.0)
+    throttle.mark_definite()
+    assert await times(throttle, 3) == [0, 0, 0]
     for _ in range(3):
-        pace.unknown(pace.holds, ValueError(), 40.0)
-    pace.definite()
-    assert pace.paused
-    assert await times(pace, 3) == [40, 40, 40]
+        throttle.mark_unknown(throttle.holds, ValueError(), 40.0)
+    throttle.mark_definite()
+    assert throttle.paused
+    assert await times(throttle, 3) == [40, 40, 40]
 
 
 async def test_a_refusal() -> None:
-    """While creates are refused nobody waits; then one at a time goes; a success ends it early."""
-    pace, why = CreateThrottle(None), ValueError()
-    pace.pause(5)
-    waiting = asyncio.ensure_future(pace.take())
+    """While creates are refused none waits; then one at a time goes; a success ends it early."""
+    throttle, why = CreateThrottle(None), ValueError()
+    throttle.pause(5)
+    waiting = asyncio.ensure_future(throttle.take())
     await asyncio.sleep(1)
-    pace.refuse(why, 60)
+    throttle.refuse(why, 60)
     assert await waiting is None
-    assert (await pace.take(), pace.refused_by) == (None, why)
+    assert (await throttle.take(), throttle.refused_by) == (None, why)
     await asyncio.sleep(60)
-    assert await pace.take() == pace.holds
-    assert pace.next_at is None
-    pace.refuse(why, 60)
-    pace.accept()
-    pace.definite()
-    pace.spent()
-    assert await times(pace, 2) == [0, 0]
+    assert await throttle.take() == throttle.holds
+    assert throttle.next_at is None
+    throttle.refuse(why, 60)
+    throttle.accept()
+    throttle.mark_definite()
+    throttle.spend()
+    assert await times(throttle, 2) == [0, 0]
