@@ -1,0 +1,54 @@
+import pytest
+
+from agentjobs_async import (
+    AgentJobsError,
+    CreateOutcome,
+    CreateOutcomeUnknownError,
+    InvalidInputError,
+    SessionClosedError,
+)
+from agentjobs_async.batch._create_failures import Failure, classify, ends_the_run, pause_after
+from tests.batch.stage import gateway_refusal, not_sent, rate_limited, refused_key, rejected, unknown
+
+
+def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
+    error.outcome = outcome
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (with_outcome(InvalidInputError("no"), CreateOutcome.NOT_SENT), Failure.INVALID),
+        (not_sent("withheld"), Failure.WITHHELD),
+        (not_sent("refused"), Failure.NOT_SENT),
+        (not_sent("certificate"), Failure.FATAL),
+        (not_sent("proxy"), Failure.FATAL),
+        (with_outcome(SessionClosedError("closed"), CreateOutcome.NOT_SENT), Failure.FATAL),
+        (with_outcome(SessionClosedError("closed"), CreateOutcome.UNKNOWN), Failure.UNKNOWN),
+        (rate_limited(5.0), Failure.LIMITED),
+        (gateway_refusal(None), Failure.LIMITED),
+        (refused_key(403), Failure.UNAUTHORIZED),
+        (rejected(422), Failure.REJECTED),
+        (unknown(), Failure.UNKNOWN),
+        (CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0), Failure.UNKNOWN),
+        (LookupError("not an error of the client"), Failure.UNKNOWN),
+    ],
+    ids=lambda value: value.name if isinstance(value, Failure) else type(value).__name__,
+)
+def test_what_a_failed_create_means(error: Exception, failure: Failure) -> None:
+    """Only an error that proves that no agent was started lets an item be anything but unknown."""
+    assert classify(error) is failure
+
+
+def test_what_ends_a_run() -> None:
+    """A closed session, a certificate that is not trusted and a proxy that refuses would befall every item."""
+    ending = [SessionClosedError("closed"), not_sent("certificate"), not_sent("proxy")]
+    assert [ends_the_run(error) for error in ending] == [True, True, True]
+    assert not any(map(ends_the_run, [not_sent("refused"), rate_limited(1.0), LookupError()]))
+
+
+def test_pauses() -> None:
+    """A pause doubles from 1 s to 60 s, or is what the server asks for, from 1 s to an hour."""
+    assert [pause_after(not_sent(), failures) for failures in (0, 1, 5, 6, 10_000)] == [1.0, 2.0, 32.0, 60.0, 60.0]
+    assert [pause_after(rate_limited(asked), 3) for asked in (0.0, 90.0, 86_400.0, None)] == [1.0, 90.0, 3600.0, 8.0]
