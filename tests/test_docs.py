@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.batch._item_run import Phase
 from agentjobs_async.batch.states import MOVES, State
 from tests.test_structure import ROOMS
 
@@ -71,6 +72,11 @@ def test_places_of_a_tracked_job() -> None:
     rows = table_below(ARCHITECTURE, "Where a tracked job is")
     named = {row[0].strip("`") for row in rows} - {">= 0"}
     assert named == {name for name, value in vars(Tracked).items() if name.isupper() and isinstance(value, int)}
+
+
+def test_phases_of_a_run() -> None:
+    """The architecture page names every phase in which a run ends, in order."""
+    assert [row[0].strip("`") for row in table_below(ARCHITECTURE, "How a run ends")] == [phase.name for phase in Phase]
 
 
 def test_modules_exist() -> None:
