@@ -1,8 +1,8 @@
 # The rooms of this package; docs/architecture.md says more. A room imports only what stands above it.
 #
 #   errors models      what goes wrong, what the service speaks of
+#   _loop              cancellation; one event loop, one process
 #   telemetry policy   hooks and events; when to ask again                             (tenacity)
-#   _observers         calls users' hooks and callbacks, and contains what they raise
 #   _documents         a job's document to a job                                       (cattrs)
 #   _http              one exchange: bytes and status; never when or how often         (aiohttp's client, yarl)
 #   _polling           when to ask, whom to notify; knows no HTTP

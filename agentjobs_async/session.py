@@ -5,18 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ssl import SSLContext
 from typing import Final, NoReturn
 
-from agentjobs_async._cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.responses import ResponseDecoder, checked_document_bytes, checked_refusals
 from agentjobs_async._http.service import Service
-from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
-from agentjobs_async._http.urls import checked_proxy
-from agentjobs_async._loop_binding import LoopBinding
-from agentjobs_async._observers import checked_observer
-from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, with_ref
-from agentjobs_async._polling.waits import Waits
-from agentjobs_async._settings import (
+from agentjobs_async._http.settings import (
     checked_address,
     checked_key,
     checked_statuses,
@@ -24,6 +16,13 @@ from agentjobs_async._settings import (
     missing_settings,
     project_of_call,
 )
+from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
+from agentjobs_async._http.urls import checked_proxy
+from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
+from agentjobs_async._loop.loop_binding import LoopBinding
+from agentjobs_async._polling.decision import Answer
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, with_ref
+from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
     checked_flag,
@@ -36,6 +35,7 @@ from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputEr
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
+from agentjobs_async.telemetry.observers import checked_observer
 
 __all__ = ["AgentJobsSession"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentjobs_async._http.transport import HttpTimeouts
-from agentjobs_async._loop_binding import LoopBinding
+from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.reading import GetJob, job_or_ref, reader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async.errors import SessionClosedError

@@ -26,40 +26,24 @@ ROOMS: dict[str, set[str]] = {
     "_version": set(),
     "_start": set(),
     "_text": set(),
-    "_cancel_scope": set(),
-    "_contexts": set(),
     "_extras": set(),
     "errors": {"_text"},
+    "_loop": {"errors"},
     "_validation": {"_text", "errors"},
     "_job_json": {"_validation", "errors"},
-    "_loop_binding": {"errors"},
     "models": {"_job_json", "_text", "_validation", "errors"},
     "_documents": {"_validation", "errors", "models"},
     "policy": {"_validation", "errors"},
-    "telemetry": {"_text", "errors", "models"},
-    "_observers": {"_contexts", "_validation", "errors", "telemetry"},
+    "telemetry": {"_text", "_validation", "errors", "models"},
     # One exchange, and when to ask: neither imports the other.
-    "_http": {
-        *("_cancel_scope", "_contexts", "_documents", "_observers", "_text", "_validation", "_version"),
-        *("errors", "models", "telemetry"),
-    },
-    "_polling": {
-        *("_cancel_scope", "_contexts", "_documents", "_observers", "_validation"),
-        *("errors", "models", "policy", "telemetry"),
-    },
-    "_settings": {"_http", "_text", "_validation", "errors", "models"},
-    "tracker": {
-        *("_http", "_loop_binding", "_polling"),
-        *("errors", "models", "policy", "telemetry"),
-    },
-    "session": {
-        *("_cancel_scope", "_http", "_loop_binding", "_observers", "_polling", "_settings", "_validation"),
-        *("errors", "models", "policy", "telemetry"),
-    },
+    "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
+    "_polling": {"_documents", "_loop", "_validation", "errors", "models", "policy", "telemetry"},
+    "tracker": {"_http", "_loop", "_polling", "errors", "models", "policy", "telemetry"},
+    "session": {"_http", "_loop", "_polling", "_validation", "errors", "models", "policy", "telemetry"},
     "": {"_http", "_polling", "_start", "_version", "errors", "models", "policy", "session", "telemetry", "tracker"},
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
-    # `_validation` checks numbers, and `_loop_binding` refuses another loop or a forked child.
-    "batch": {"", "_extras", "_loop_binding", "_text", "_validation"},
+    # `_validation` checks numbers, and `_loop` refuses another loop or a forked child.
+    "batch": {"", "_extras", "_loop", "_text", "_validation"},
     "engines": {"", "_extras", "_validation", "batch"},
     "testing": {""},
     "cli": {"", "_text", "_validation", "batch", "engines", "testing"},
@@ -73,7 +57,7 @@ TYPES_ONLY = {("errors", "models")}
 PUBLIC_ROOMS = ("batch", "engines", "testing", "cli", "__main__")
 """What the package's own import does not load."""
 
-MOST_MODULES_IN_FRONT = 20
+MOST_MODULES_IN_FRONT = 16
 MOST_LINES = 300
 TOO_LONG = {
     *("batch._item_run", "batch.runner"),
@@ -89,7 +73,7 @@ IMPORTERS = {
     "aiohttp": {"_http.transport", "_http.connections", "testing"},  # the client, its private parts; a server
     "cattrs": {"_documents"},
     "tenacity": {"policy", "_http.create"},  # strategies of polls; the tries of a create
-    "yarl": {"_http", "_settings"},  # addresses are made in urls, handed on by the others
+    "yarl": {"_http"},  # addresses are made in urls, handed on by the others
     "sqlalchemy": {"batch._store"},
     "filelock": {"batch._store.file_lock"},
     "multidict": {"testing"},  # the headers that a handler gets are made of it
@@ -108,7 +92,6 @@ IMPORTERS = {
 WITHIN_THE_PACKAGE = {
     "errors": {"describe"},
     "models": {"JobWithRetryAfter"},
-    "telemetry": {"logger"},
 }
 
 

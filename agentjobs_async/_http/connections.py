@@ -12,9 +12,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
-from agentjobs_async._contexts import RunApart
 from agentjobs_async._http.name_lookup import Names
 from agentjobs_async._http.progress import Progress
+from agentjobs_async._http.run_apart import RunApart
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["Pool", "Resolver", "create_under_way", "without_resending"]

@@ -10,11 +10,10 @@ import tenacity
 from attrs import evolve, frozen
 from yarl import URL
 
-from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
-from agentjobs_async._observers import Hooks
+from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import (
     AgentJobsError,
     CreateOutcome,
@@ -24,7 +23,9 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import CreateFailed, CreateRetried, JobCreated, logger
+from agentjobs_async.telemetry import CreateFailed, CreateRetried, JobCreated
+from agentjobs_async.telemetry.logging_hook import logger
+from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Create", "CreateRequest", "create_attempts", "may_repeat"]
 

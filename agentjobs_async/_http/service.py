@@ -4,14 +4,14 @@ import asyncio
 
 from yarl import URL
 
-from agentjobs_async._cancel_scope import CancelScope
 from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.responses import ResponseDecoder
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate
-from agentjobs_async._observers import Hooks
+from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Service"]
 

@@ -16,11 +16,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from attrs import field, frozen
 from yarl import URL
 
-from agentjobs_async._cancel_scope import wait_until_left
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.connections import Pool, Resolver, create_under_way, without_resending
 from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
+from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_instance, checked_seconds
 from agentjobs_async._version import __version__

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-from agentjobs_async._observers import Hooks
 from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.queue import PollQueue
@@ -16,6 +15,7 @@ from agentjobs_async.errors import NotSentError, ResponseError
 from agentjobs_async.models import AgentJob, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
+from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Answers"]
 

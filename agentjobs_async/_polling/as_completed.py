@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async._cancel_scope import wait_until_left
+from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.watch import Watch

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextvars import Context, copy_context
 from copy import copy
 
-from agentjobs_async._observers import Hooks
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.decision import CUT, timed_out
@@ -24,6 +23,7 @@ from agentjobs_async.errors import AgentJobsError, TransportError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import PollFailed, WaitEnded, WaitStarted
+from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Scheduler"]
 

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from agentjobs_async._cancel_scope import CancelScope
-from agentjobs_async._observers import GuardedCallback
+from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
 from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, with_ref
 from agentjobs_async._polling.snapshots import snapshot
@@ -12,6 +11,7 @@ from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy
+from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["wait_for_job"]
 

@@ -6,8 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from agentjobs_async._cancel_scope import wait_until_left
-from agentjobs_async._observers import GuardedCallback, Hooks
+from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.reading import OnUpdate, Read
 from agentjobs_async._polling.scheduler import Scheduler
@@ -19,6 +18,7 @@ from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
 from agentjobs_async.telemetry import Hook
+from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["Waits"]
 

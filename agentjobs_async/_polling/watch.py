@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from agentjobs_async._contexts import call_in
-from agentjobs_async._observers import GuardedCallback
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob
+from agentjobs_async.telemetry.contexts import call_in
+from agentjobs_async.telemetry.observers import GuardedCallback
 
 if TYPE_CHECKING:  # the record of a job holds its watches, and so imports this module
     from agentjobs_async._polling.tracked import Tracked

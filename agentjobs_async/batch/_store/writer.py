@@ -11,7 +11,7 @@ from sqlalchemy import Executable, Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentjobs_async import JournalError
-from agentjobs_async._loop_binding import LoopBinding
+from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.connector import Connector
 

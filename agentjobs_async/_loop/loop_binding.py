@@ -88,6 +88,7 @@ class LoopBinding:
 def _caller() -> tuple[str, int]:
     """Return file and line of the innermost frame outside of this package."""
     frame = sys._getframe()  # noqa: SLF001 - documented; inspect.stack() would read every source file
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{package}."):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -1,28 +1,12 @@
-"""Calls and coroutines run in a given context or in an empty one: no caller's variables reach another's code."""
+"""Coroutines run in an empty context: what they make that lasts keeps no variable of a caller."""
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextvars import Context
 from typing import Any, Generic, TypeVar
 
-__all__ = ["RunApart", "call_apart", "call_in"]
+__all__ = ["RunApart"]
 
 T = TypeVar("T")
-
-
-def call_in(context: Context, call: Callable[[T], None], value: T) -> None:
-    """Call `call` with `value` in `context`, or in a copy while something runs in it already.
-
-    `call` must contain what its own callback raises.
-    """
-    try:
-        context.run(call, value)
-    except RuntimeError:  # entered already: a callback that runs in it ended its own wait, say
-        context.copy().run(call, value)
-
-
-def call_apart(call: Callable[[T], None], value: T) -> None:
-    """Call `call` with `value` in an empty context: it belongs to no caller."""
-    Context().run(call, value)
 
 
 class RunApart(Generic[T]):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import SessionClosedError
-from agentjobs_async._loop_binding import LoopBinding
+from agentjobs_async._loop.loop_binding import LoopBinding
 
 
 async def _enter(binding: LoopBinding) -> asyncio.AbstractEventLoop:

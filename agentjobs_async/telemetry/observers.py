@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from typing import Any, Self
 
-from agentjobs_async._contexts import call_apart, call_in
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.telemetry import Event, Hook, logger
+from agentjobs_async.telemetry.contexts import call_apart, call_in
+from agentjobs_async.telemetry.events import Event, Hook
+from agentjobs_async.telemetry.logging_hook import logger
 
 __all__ = ["GuardedCallback", "Hooks", "checked_observer"]
 
@@ -38,6 +39,7 @@ class GuardedCallback:
         self._logged = False
 
     def __call__(self, value: Any) -> None:
+        """Call the observer with `value`."""
         try:
             self._observer(value)
         except (KeyboardInterrupt, SystemExit):
@@ -63,6 +65,7 @@ class Hooks(tuple[GuardedCallback, ...]):
     __slots__ = ()
 
     def __new__(cls, hooks: Sequence[Hook] = ()) -> Self:
+        """Check and contain `hooks`."""
         if not isinstance(hooks, Iterable):
             raise InvalidInputError(
                 f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async._observers import GuardedCallback, Hooks
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import JobPolled
+from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 JOB = AgentJob("job 1", "docs", "active")
 

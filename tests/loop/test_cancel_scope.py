@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agentjobs_async._cancel_scope import CancelScope
+from agentjobs_async._loop.cancel_scope import CancelScope
 
 
 @pytest.mark.looptime
