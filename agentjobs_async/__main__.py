@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agentjobs_async._extras import MissingExtraError, extra_named
-from agentjobs_async._start import quiet_interrupts
+from agentjobs_async._start import INTERRUPTED, quiet_interrupts
 
 __all__ = ["main"]
 
-_USAGE = 2
-_INTERRUPTED = 130
+_USAGE = 2  # exit code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{error}\n")
         return _USAGE
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

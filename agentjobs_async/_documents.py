@@ -18,12 +18,11 @@ from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
 __all__ = ["job_of"]
 
-_NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
-
+_NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
 _DATE_LENGTH: Final = 10  # characters of YYYY-MM-DD, the longest date without a time of day
 
 
-def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] = _NO_OTHERS) -> AgentJob:
+def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] = _NO_STATUSES) -> AgentJob:
     """Return the job that a decoded document describes; `statuses` maps the service's other words to a status.
 
     Raises:
@@ -52,7 +51,7 @@ def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] 
 
 
 def _quick_or_described(document: Mapping[str, object]) -> "_Fields":
-    """Read with the fast reader; read a bad document again with the one that describes what is wrong."""
+    """Read the fields quickly; read those of a bad document again, with a reader that describes what is wrong."""
     try:
         return _structure(document, _Fields)
     except (KeyError, TypeError):
@@ -70,7 +69,7 @@ class _Fields:
     archived_at: datetime | None = None
 
 
-def _vital(value: object, _type: object) -> str:
+def _required_text(value: object, _type: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"must be a string, not {type(value).__name__}")
     if not value:
@@ -121,8 +120,8 @@ def _structurer(*, described: bool) -> Callable[[Mapping[str, object], type[_Fie
         _Fields,
         cattrs.Converter(),
         _cattrs_detailed_validation=described,
-        id=override(struct_hook=_vital),
-        status=override(struct_hook=_vital),
+        id=override(struct_hook=_required_text),
+        status=override(struct_hook=_required_text),
         source=override(struct_hook=_source_or_none),
         model=override(struct_hook=_text_or_none),
         pr_link=override(rename="prLink", struct_hook=_link_or_none),

@@ -1,4 +1,4 @@
-"""Jobs and references as JSON: what a document may hold, and what Pydantic and OpenAPI need to know of it."""
+"""Jobs and references as JSON: the checks of a document, its JSON schema, and how Pydantic reads and writes it."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -95,7 +95,7 @@ def _text_or_none(name: str, value: object) -> str | None:
 
 def _link_or_none(name: str, value: object) -> str | None:
     link = _text_or_none(name, value)
-    if link is not None and not is_web_link(link):  # it may be shown as a link: no other scheme, no disguised host
+    if link is not None and not is_web_link(link):  # a page may show it as a link
         raise InvalidInputError(f"not a job's document: {name} must be an absolute http(s) URL")
     return link
 

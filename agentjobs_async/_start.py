@@ -1,4 +1,4 @@
-"""The first moments of the command line, in which Ctrl-C is no error: its imports take most of half a second.
+"""Ctrl-C while the command line starts ends it without a traceback: its imports take most of half a second.
 
 The package imports it first, since `python -m agentjobs_async` and the script `agentjobs` import the package before a
 line of their own runs. In any other program it does nothing.
@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-__all__ = ["quiet_interrupts"]
+__all__ = ["INTERRUPTED", "quiet_interrupts"]
 
 _SCRIPTS: Final = frozenset({"agentjobs", "agentjobs.exe"})
-_INTERRUPTED: Final = 130
+INTERRUPTED: Final = 128 + signal.SIGINT  # the exit code, as shells count
 
 
 def _quiet_start() -> None:
@@ -40,7 +40,7 @@ def quiet_interrupts() -> Iterator[None]:
 
 
 def _is_command_line() -> bool:
-    if sys.argv[:1] == ["-m"]:  # what it is as long as Python looks for the module
+    if sys.argv[:1] == ["-m"]:  # the value while Python still looks for the module
         return ("-m", "agentjobs_async") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
     return bool(sys.argv) and Path(sys.argv[0]).name in _SCRIPTS
 
@@ -55,7 +55,7 @@ def _can_be_set() -> bool:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del number, frame
-    os._exit(_INTERRUPTED)  # no KeyboardInterrupt: imports and finalizers would swallow or show it
+    os._exit(INTERRUPTED)  # no KeyboardInterrupt: imports and finalizers would swallow or show it
 
 
 _quiet_start()

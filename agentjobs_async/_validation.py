@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from math import inf
 from sys import float_info
 from typing import Any, Final, TypeVar
@@ -25,11 +26,12 @@ __all__ = [
     "checked_timeout",
     "is_async",
     "is_web_link",
+    "validator",
 ]
 
 T = TypeVar("T")
 
-MAX_NAME_LENGTH: Final = 512  # characters; two such ids, percent-encoded, fit the 8 KiB that servers allow a line
+MAX_NAME_LENGTH: Final = 512  # characters; two ids, percent-encoded, fit the 8 KiB that servers allow for a line
 MAX_COUNT: Final = 1_000_000_000  # fits a database's integer column, and is more than any service allows
 _MAX_SPAN_SECONDS: Final = 1e9  # 31 years: sums with the time of day stay exact to a microsecond
 _MIN_SPAN_SECONDS: Final = 1e-6  # the resolution of a database's clock
@@ -191,6 +193,16 @@ def checked_instance(name: str, value: object, kind: type[T]) -> T | None:
     return value
 
 
+def validator(check: Callable[..., object], *, optional: bool = False, **options: Any) -> Callable[..., None]:
+    """Return an attrs validator that calls `check(name, value, **options)`; with `optional`, not for `None`."""
+
+    def validate(_instance: object, attribute: Any, value: object) -> None:
+        if value is not None or not optional:
+            check(attribute.name, value, **options)
+
+    return validate
+
+
 def is_async(value: object) -> bool:
     """Return whether calling `value` makes a coroutine, which a caller of plain functions would never await."""
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)
@@ -216,7 +228,7 @@ def is_web_link(text: str) -> bool:
 
 
 def _has_plain_host(link: str) -> bool:
-    """Return whether the host is still one in NFKC, which a lookup uses: `℀` becomes `a/c`, and a slash ends it."""
+    """Return whether the host stays a host in NFKC, as a lookup reads it: `℀` would become `a/c`, and end the host."""
     try:
         urlsplit(link)
     except ValueError:

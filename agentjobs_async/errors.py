@@ -150,10 +150,10 @@ class ResponseError(AgentJobsError):
     def __init__(
         self, status: int, request_id: str | None = None, retry_after: float | None = None, excerpt: str = ""
     ) -> None:
-        answer = f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}"
-        named = f"request id {request_id}" if request_id else ""
-        wish = "" if retry_after is None else f"Retry-After: {retry_after:g} s"
-        super().__init__("; ".join(filter(None, (answer, named, wish))))
+        parts = [f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}"]
+        parts += [f"request id {request_id}"] if request_id else []
+        parts += [f"Retry-After: {retry_after:g} s"] if retry_after is not None else []
+        super().__init__("; ".join(parts))
         self.status = status
         self.request_id = request_id
         self.retry_after = retry_after

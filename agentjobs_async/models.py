@@ -11,7 +11,7 @@ from attrs import asdict, field, frozen
 
 from agentjobs_async._job_json import JOB_SCHEMA, REF_SCHEMA, checked_document, pydantic_schema
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_id
+from agentjobs_async._validation import checked_id, validator
 from agentjobs_async.errors import InvalidInputError, JobFailedError
 
 __all__ = ["AgentJob", "JobRef", "JobSource", "JobStatus"]
@@ -34,14 +34,9 @@ TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.
 _KNOWN: Final = {status.value: status for status in JobStatus}
 
 
-def _id_rule(instance: object, attribute: Any, value: str) -> None:
-    del instance
-    checked_id(attribute.name, value)
-
-
 @frozen
 class JobRef:
-    """What finds a job again, also after a restart. Can be pickled; holds no key.
+    """The project and id by which a job is found again, also after a restart. Can be pickled; holds no key.
 
     Attributes:
         project_id: 1 to 512 characters; not `.` or `..`; no control characters, no surrogates.
@@ -51,8 +46,8 @@ class JobRef:
         InvalidInputError: One of them breaks this rule.
     """
 
-    project_id: str = field(validator=_id_rule)
-    job_id: str = field(validator=_id_rule)
+    project_id: str = field(validator=validator(checked_id))
+    job_id: str = field(validator=validator(checked_id))
 
     def to_token(self) -> str:
         """Return the ref as one line of visible ASCII: both ids percent-encoded (RFC 3986), a slash between them."""

@@ -1,4 +1,4 @@
-"""The user's settings of waiting: when to poll again, which faults to tolerate, how much all polls may use."""
+"""A user's settings for waits: when to poll again, which faults to tolerate, how much all polls may use."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,7 +10,7 @@ import tenacity
 from attrs import field, frozen
 from tenacity.wait import wait_base
 
-from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async
+from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async, validator
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = [
@@ -72,7 +72,7 @@ class History(Protocol):
 
     @property
     def refused_since(self) -> float | None:
-        """Loop time since which the service has given other answers than the job it had shown; `None` if it has not."""
+        """Loop time since which the server, which had shown the job, has answered without it; `None` if it has not."""
 
 
 def checked_strategy(name: str, value: object) -> None:
@@ -173,25 +173,10 @@ class _CallState(tenacity.RetryCallState):
         return _Outcome(self.attempt_number, self._held)
 
 
-def _strategy(instance: object, attribute: Any, value: object) -> None:
-    del instance
-    checked_strategy(attribute.name, value)
-
-
-def _count(instance: object, attribute: Any, value: object) -> None:
-    del instance
-    checked_count(attribute.name, value)
-
-
-def _seconds_or_zero(instance: object, attribute: Any, value: object) -> None:
-    del instance
-    checked_seconds(attribute.name, value, zero=True)
-
-
-def _rate_or_none(instance: object, attribute: Any, value: object) -> None:
-    del instance
-    if value is not None:
-        checked_seconds(attribute.name, value, unit="polls per second")
+_count: Final = validator(checked_count)
+_rate_or_none: Final = validator(checked_seconds, optional=True, unit="polls per second")
+_seconds_or_zero: Final = validator(checked_seconds, zero=True)
+_strategy: Final = validator(checked_strategy)
 
 
 @frozen(eq=False)

@@ -1,4 +1,4 @@
-"""The session: creates jobs, reads them and waits for them, with one service, one key, in one event loop."""
+"""The session: creates jobs, reads them and waits for them, at one service, with one key, in one event loop."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, with_ref
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, ref_of, with_ref
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -40,7 +40,7 @@ from agentjobs_async.telemetry.observers import checked_observer
 __all__ = ["AgentJobsSession"]
 
 _MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then hardly ever will
-_NO_OTHERS: Final[Mapping[str, JobStatus]] = {}
+_NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
 _CLOSED: Final = "the session was closed meanwhile"
 
 
@@ -103,27 +103,27 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
         create_refusals: Collection[int] = (),
-        statuses: Mapping[str, JobStatus] = _NO_OTHERS,
+        statuses: Mapping[str, JobStatus] = _NO_STATUSES,
     ) -> None:
         key = missing_settings(base_url=base_url is None, api_key=api_key is None) or checked_key(api_key)
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
         if isinstance(key, InvalidInputError):
             raise key
-        most = checked_document_bytes(max_document_bytes)
-        words = checked_statuses(statuses)
+        max_bytes = checked_document_bytes(max_document_bytes)
+        status_by_word = checked_statuses(statuses)
         self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
-        through = checked_proxy(proxy, address, allow_insecure=allow_insecure)
-        transport = Transport(key, timeouts, ssl, through, checked_user_agent(user_agent), most)
-        decoder = ResponseDecoder(key, most, checked_refusals(create_refusals), words)
+        proxy_address = checked_proxy(proxy, address, allow_insecure=allow_insecure)
+        transport = Transport(key, timeouts, ssl, proxy_address, checked_user_agent(user_agent), max_bytes)
+        decoder = ResponseDecoder(key, max_bytes, checked_refusals(create_refusals), status_by_word)
         self._service = Service(address, create_path, get_path, transport, decoder)
         self._mask = key.mask
         self._project_id = default_project(project_id)
         self._binding = LoopBinding("session")
         self._scopes: set[CancelScope] = set()
-        read = self._service.read if get_job is None else reader(get_job, words)
+        read = self._service.read if get_job is None else reader(get_job, status_by_word)
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
         super().__init__(read, self._job_or_ref, self._enter, policy, budget, hooks, longest_poll=longest)
-        self._places = asyncio.Semaphore(self._budget.in_flight)
+        self._slots = asyncio.Semaphore(self._budget.in_flight)
 
     async def create_job(
         self,
@@ -195,12 +195,11 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             SessionClosedError: The session is closed, or was closed during the call.
             Exception: What your own `get_job` raised, unchanged.
         """
-        ref = self._target(job)
-        ref = ref.ref if isinstance(ref, AgentJob) else ref
+        ref = ref_of(self._target(job))
         self._enter()
         answer: Answer | None = None
         with CancelScope(None, self._scopes) as scope:
-            async with self._places:
+            async with self._slots:
                 answer = await self._read(ref)
         if answer is None:
             answer = scope.reason or SessionClosedError(_CLOSED)

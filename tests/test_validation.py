@@ -5,6 +5,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
+from attrs import field, frozen
 
 from agentjobs_async._validation import (
     checked_count,
@@ -13,6 +14,7 @@ from agentjobs_async._validation import (
     checked_seconds,
     checked_timeout,
     is_async,
+    validator,
 )
 from agentjobs_async.errors import InvalidInputError
 
@@ -50,6 +52,34 @@ def test_large_numbers() -> None:
         checked_seconds("limit", 10**400)
     with pytest.raises(InvalidInputError, match=r"not -123456789$"):
         checked_seconds("limit", -123456789)
+
+
+@frozen
+class Settings:
+    limit: Any = field(default=1, validator=validator(checked_count, most=9))
+    pause: Any = field(default=None, validator=validator(checked_seconds, optional=True, zero=True))
+
+
+def test_validator() -> None:
+    """An attribute is checked under its own name, with the options of its validator."""
+    assert Settings(9, 0) == Settings(limit=9, pause=0)
+    with pytest.raises(InvalidInputError, match=r"^limit must be at most 9, not 10$"):
+        Settings(10)
+    with pytest.raises(InvalidInputError, match=r"^pause must be a number of seconds from 0 on, not str$"):
+        Settings(pause="1")
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_validator_of_none(*, optional: bool) -> None:
+    """`None` is checked like any other value, unless it is optional."""
+    checked: list[object] = []
+
+    @frozen
+    class Owner:
+        limit: Any = field(validator=validator(lambda _, value: checked.append(value), optional=optional))
+
+    Owner(None)
+    assert checked == [None] * (not optional)
 
 
 def test_unit() -> None:

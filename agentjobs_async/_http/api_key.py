@@ -1,4 +1,4 @@
-"""The API key: checked, kept where no repr, pickle or asdict finds it, and masked where a server echoes it."""
+"""The API key: checked, kept where no repr, pickle or `asdict` finds it, and masked where a server echoes it."""
 
 import re
 from base64 import b64encode

@@ -166,7 +166,7 @@ def without_resending(client: aiohttp.ClientSession) -> dict[str, Any]:
 
     Returns:
         Arguments for each request of the client: none if aiohttp's private switch exists; else a middleware, the public
-        way, which costs each request a little.
+        way, at a small cost for each request.
     """
     if getattr(client, "_retry_connection", None) is True:
         client._retry_connection = False  # noqa: SLF001 - there is no public switch (test_connections pins this one)

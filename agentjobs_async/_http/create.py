@@ -1,4 +1,4 @@
-"""One create: repeated only while nothing was started, and ending as exactly one of the four outcomes."""
+"""One create: it is repeated only while no agent was started, and ends as exactly one of the four outcomes."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class CreateRequest:
 class Create:
     """One create, over all of its tries.
 
-    No error is raised in here: a frame of this package that a traceback holds must never hold a response or the key.
+    No error is raised here: a frame that a traceback holds must never hold a response or the key.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Create:
         return job
 
     async def _run_tries(self, deadline: float) -> Result:
-        """Return the result of the last try. Most creates need one: an engine of repetitions costs more than it."""
+        """Return the result of the last try. Most creates need only one, which costs less than an engine of retries."""
         limit = self._request.max_retry_after
         result = await self._try()
         if not self._request.retry or not may_repeat(result, limit):
@@ -163,7 +163,7 @@ class Create:
 
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
-_LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError: each would fail again
+_LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError that would come again
 _BACKOFF: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
 """0.1 s, doubled at each try up to 10 s, and up to 0.1 s of jitter."""
 
@@ -185,7 +185,7 @@ def create_attempts(
     max_retry_after: float,
     before_sleep: Callable[[tenacity.RetryCallState], None] | None = None,
 ) -> tenacity.AsyncRetrying:
-    """Return an engine of attempts, which ends when a result may not be repeated, or not before `deadline`.
+    """Return an engine of attempts; it ends when a result may not be repeated, or no attempt could start in time.
 
     Args:
         clock: Returns the loop time.

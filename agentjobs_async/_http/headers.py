@@ -45,15 +45,12 @@ def _timestamp(text: str) -> float | None:
         return None
 
 
-_WINDOW_BITS: Final = {
-    "gzip": (31,),
-    "x-gzip": (31,),
-    "deflate": (15, -15),
-}  # some servers leave the zlib header out
+# zlib's codes for a gzip header, a zlib header, and none: some servers send "deflate" without its zlib header.
+_WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
 def inflated(body: bytes, coding: str, limit: int) -> bytes:
-    """Return `body` decoded from gzip or deflate; at most `limit` bytes, and one to detect more, are ever made.
+    """Return `body` decoded from gzip or deflate; at most `limit` bytes, and one more to detect excess, are produced.
 
     Raises:
         ProtocolError: With the reason `too_large`: it decodes to more than `limit` bytes. `encoding`: another coding,

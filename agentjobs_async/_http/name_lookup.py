@@ -15,11 +15,10 @@ __all__ = ["Address", "Names"]
 Address = tuple[socket.AddressFamily, str]
 """A family, IPv4 or IPv6, and a numeric address."""
 
-_KEPT_SECONDS: Final = 10.0  # a burst of creates, each on a new connection, looks up once; a host may move
+_KEPT_SECONDS: Final = 10.0  # one look-up for a burst of creates, each on a new connection; but a host may move
 _NUMERIC: Final = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-_OF_THIS_MACHINE: Final = socket.AI_ADDRCONFIG & getattr(
-    socket, "AI_MASK", socket.AI_ADDRCONFIG
-)  # BSD refuses other bits
+# Only families for which this machine has an address; BSD refuses flags that its AI_MASK lacks.
+_OWN_FAMILIES: Final = socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG)
 
 Key = tuple[str, int]
 Found = list[Address] | Exception
@@ -67,7 +66,7 @@ class Names:
 def _look_up(host: str, family: int) -> Found:
     """Look the name up, in a thread. An error is returned, not raised: each caller gets a copy of it."""
     try:
-        flags = 0 if host == "localhost" else _OF_THIS_MACHINE  # localhost resolves without a network as well
+        flags = 0 if host == "localhost" else _OWN_FAMILIES  # localhost resolves without a network as well
         found = socket.getaddrinfo(host, None, family=family, type=socket.SOCK_STREAM, flags=flags)
         return [(kind, _numeric(address)) for kind, _, _, _, address in found]
     except Exception as error:  # noqa: BLE001 - a name that can't be encoded raises ValueError, for instance
@@ -81,7 +80,7 @@ def _numeric(address: tuple[str | int | bytes, ...]) -> str:
 
 
 def _copied(error: Exception) -> OSError:
-    """Return a copy of `error`: one that several tasks raise would collect the frames of them all."""
+    """Return a copy of `error`: if several tasks raised one object, its traceback would hold the frames of all."""
     return (
         socket.gaierror(*error.args) if isinstance(error, OSError) else socket.gaierror(socket.EAI_NONAME, str(error))
     )

@@ -1,4 +1,4 @@
-"""How far one create has come, and so what its outcome is if it ends now."""
+"""How far one create has come, and with that the outcome that it has if it ends now."""
 
 import io
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class Progress:
         return CreateOutcome.REJECTED if refused else CreateOutcome.NOT_SENT
 
     def start_try(self) -> None:
-        """Start a try: from here on its first byte may leave at any moment, unless aiohttp says otherwise."""
+        """Start a try: from here on its first byte may leave, until the pool or `check_sending` rules that out."""
         self.tries += 1
         self.may_have_left = True
         self.status = None
@@ -93,7 +93,7 @@ class Progress:
 
 
 class _CheckedBody(io.BytesIO):
-    """A body that aiohttp reads for the first time right before the first byte of its request leaves."""
+    """A body that calls `before_send` at its first read, which aiohttp does right before the request's first byte."""
 
     def __init__(self, content: bytes, progress: Progress) -> None:
         super().__init__(content)

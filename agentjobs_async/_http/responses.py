@@ -37,10 +37,10 @@ __all__ = ["Headers", "Response", "ResponseDecoder", "checked_document_bytes", "
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _SHOWN_BYTES: Final = 200  # of an id within a message
-_EXCERPT_BYTES: Final = 65_536  # more than an excerpt shows, since masking and escaping change the length
+_EXCERPT_BYTES: Final = 65_536  # of a body: more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
 _WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})  # no content, no content, a part of the content
-_UNKNOWN_CREATES: Final = frozenset({303, 408})  # see other: done; request timeout: perhaps done
+_UNKNOWN_CREATES: Final = frozenset({303, 408})  # see other, request timeout: an agent may have been started
 
 _BY_STATUS: Final[dict[int, type[ResponseError]]] = {  # any other 3xx or 4xx is a RejectedError, a 5xx a ServerError
     401: AuthError,

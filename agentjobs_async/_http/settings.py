@@ -29,7 +29,7 @@ _PROJECT: Final = "AGENTJOBS_PROJECT_ID"
 
 
 def missing_settings(**is_unset: bool) -> InvalidInputError | None:
-    """Return the error that names every unset setting whose environment variable is unset or empty, too."""
+    """Return the error that names every unset setting whose environment variable is unset or empty as well."""
     missing = [name for name, unset in is_unset.items() if unset and not os.environ.get(_REQUIRED[name])]
     if not missing:
         return None
@@ -40,10 +40,10 @@ def missing_settings(**is_unset: bool) -> InvalidInputError | None:
 
 
 def _setting(value: str | None, variable: str, checked: Callable[[str], T]) -> T:
-    """Return `checked(value)`; if `value` is `None`, of the environment variable instead. An empty one counts as unset.
+    """Return `checked(value)`; if `value` is `None`, the checked environment variable, where empty counts as unset.
 
     Raises:
-        InvalidInputError: `checked` refuses the text; the error says if it came from the variable.
+        InvalidInputError: `checked` refuses the text; the error says so if it came from the variable.
     """
     if value is not None:
         return checked(value)

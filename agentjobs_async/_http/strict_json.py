@@ -1,4 +1,4 @@
-"""Strict JSON: UTF-8, no NaN, no repeated key, no lone surrogate, bounded depth, bounded size in memory."""
+"""Strict JSON: UTF-8, no NaN, no repeated key, no lone surrogate, bounded depth and size in memory."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _MAX_DEPTH: Final = 64  # levels; a job has three
 _MAX_VALUES: Final = 50_000  # some 10 MiB in memory; a job has a dozen
 _WEIGHTS: Final = {",": 1, "[": 1, "{": 3}  # in values: an empty object takes as much memory as three numbers
 _MAX_WEIGHT: Final = max(_WEIGHTS.values())
-_STRING_OR_MORE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
+_STRING_OR_SIGN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 
 
 class _DefectError(ValueError):
@@ -38,10 +38,8 @@ def parse(body: bytes) -> Any:
     except json.JSONDecodeError as error:
         reason, defect = "not_json", f"{error.msg} at character {error.pos}"
     except (ValueError, RecursionError) as error:
-        reason, defect = (
-            "bad_json",
-            str(error) if isinstance(error, _DefectError) else "a number or nesting out of bounds",
-        )
+        reason = "bad_json"
+        defect = str(error) if isinstance(error, _DefectError) else "a number or nesting out of bounds"
     else:
         reason = "bad_json"
     if defect:
@@ -68,7 +66,7 @@ def _is_heavy(text: str) -> bool:
     if sum(text.count(sign) * weight for sign, weight in _WEIGHTS.items()) <= _MAX_VALUES:
         return False
     weight = 0
-    for match in _STRING_OR_MORE.finditer(text):
+    for match in _STRING_OR_SIGN.finditer(text):
         weight += _WEIGHTS.get(match[0], 0)
         if weight > _MAX_VALUES:
             return True
@@ -103,7 +101,7 @@ def _has_surrogates(document: Any) -> bool:
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise _DefectError("a key twice")  # without naming the key: it may be the API key, echoed
+        raise _DefectError("a key twice")  # it is not named: it may be the API key, echoed
     return members
 
 
@@ -115,7 +113,7 @@ def _finite(text: str) -> float:
 
 
 def _refused(constant: str) -> Any:
-    raise _DefectError(f"{constant} is no JSON")
+    raise _DefectError(f"{constant} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(

@@ -22,7 +22,7 @@ from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_instance, checked_seconds
+from agentjobs_async._validation import checked_instance, checked_seconds, validator
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -33,11 +33,6 @@ from agentjobs_async.errors import (
 )
 
 __all__ = ["HttpTimeouts", "Transport", "checked_user_agent"]
-
-
-def _seconds(instance: object, attribute: Any, value: object) -> None:
-    del instance
-    checked_seconds(attribute.name, value)
 
 
 @frozen
@@ -52,8 +47,8 @@ class HttpTimeouts:
         InvalidInputError: A setting is not a finite number above 0.
     """
 
-    connect: float = field(default=10.0, validator=_seconds)
-    request: float = field(default=30.0, validator=_seconds)
+    connect: float = field(default=10.0, validator=validator(checked_seconds))
+    request: float = field(default=30.0, validator=validator(checked_seconds))
 
 
 _SHOWN_BYTES: Final = 300  # of a foreign error's text
@@ -92,7 +87,7 @@ class Transport:
         return bool(self._opened)
 
     def open(self) -> None:
-        """Make the pools in the running loop, without any I/O. Idempotent; to be called before `read` and `create`.
+        """Make the pools in the running loop, without any I/O. Idempotent; must be called before `read` and `create`.
 
         Raises:
             InvalidInputError: This version of aiohttp lacks a private name that is needed.

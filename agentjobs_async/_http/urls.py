@@ -1,4 +1,4 @@
-"""The URL of a request: base address and path templates, checked once, then filled with ids.
+"""The URL of a request: the base address and a path template, both checked once, and filled with ids.
 
 An id always becomes exactly one segment of the path, or one value of the query, whatever characters it has.
 """
@@ -18,7 +18,7 @@ from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["PathTemplate", "checked_base_url", "checked_proxy"]
 
-_CACHED_URLS: Final = 512  # for each template: a job is read again and again, and yarl caches parts within a URL
+_CACHED_URLS: Final = 512  # for each template: a job is read many times, and yarl caches parts within a URL
 _URL_TEXT: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _PATH_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?]*")
 

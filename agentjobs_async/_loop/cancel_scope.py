@@ -1,4 +1,4 @@
-"""Leaving a block of the current task early: at a loop time, or when another task interrupts it."""
+"""Blocks of a task that end early: at a loop time, or when another task interrupts them."""
 
 import asyncio
 from collections.abc import Callable

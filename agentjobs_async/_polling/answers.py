@@ -1,4 +1,4 @@
-"""What an answer brings about: it is recorded and passed on to the waiters, then the job is polled again or ends."""
+"""Acting on answers: each is recorded and passed on to the waiters, then the job is polled again or its waits end."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,7 +19,7 @@ from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Answers"]
 
-_NOTIFIED_EVERY_SECONDS: Final = 0.25  # between two polls of a job that `notify` is called for very often
+_NOTIFIED_EVERY_SECONDS: Final = 0.25  # between two polls of a job, however often `notify` is called for it
 
 
 class Answers:
@@ -57,13 +57,13 @@ class Answers:
             self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFIED_EVERY_SECONDS), now)
 
     def forget(self, tracked: Tracked) -> None:
-        """Drop a job that is polled no more."""
+        """Forget a job that is no longer polled."""
         self._notified.discard(tracked)
 
     def take(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         """Act on the answer that came at the loop time `now` to a poll that began at `began`.
 
-        An exception on the way, say of a wait strategy, ends only the waits of this job.
+        If this raises, as a wait strategy may, only the waits of this job end.
         """
         try:
             self._counters.count_poll(now)

@@ -10,6 +10,7 @@ from typing import Final, Self
 from attrs import frozen
 
 from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._polling.reading import ref_of
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.watch import Watch
@@ -206,9 +207,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
 
     def _add(self, job: object) -> None:
         target = self._target(job)
-        ref = target.ref if isinstance(target, AgentJob) else target
         scheduler = self._enter()
-        member = _Member(self, scheduler, ref, self._timeout)
+        member = _Member(self, scheduler, ref_of(target), self._timeout)
         self._running += 1  # before `attach`, which ends the wait at once for a job that has ended
         scheduler.attach(member, target)
         if member.tracked is not None:

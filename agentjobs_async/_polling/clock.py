@@ -9,7 +9,7 @@ ROUNDING_SECONDS: Final = 1e-6
 
 
 class PollClock:
-    """The clock of the polls: the loop's own, less the time for which it stood still.
+    """The clock of the polls: the loop's time without the time for which this clock stood still.
 
     Attributes:
         free: Whether any poll may start at any time.

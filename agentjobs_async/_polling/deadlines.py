@@ -1,4 +1,4 @@
-"""The deadlines of waits: when each is polled for the last time, and when it ends. Very many may have the same one."""
+"""The deadlines of waits: when each has its last poll, and when it ends. Very many waits may share a deadline."""
 
 import asyncio
 from collections import deque

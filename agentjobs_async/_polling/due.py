@@ -14,7 +14,7 @@ class DueJobs:
     """The queues that `Tracked.READY`, `Tracked.URGENT` and `Tracked.SET_ASIDE` name.
 
     Attributes:
-        stale: The number of entries whose job has moved on. Who skips such an entry counts it off.
+        stale: The number of entries whose job has moved on. The code that skips such an entry must subtract it.
     """
 
     __slots__ = ("ready", "set_aside", "stale", "urgent")
@@ -48,7 +48,7 @@ class DueJobs:
         return ready
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all entries."""
         self.ready.clear()
         self.urgent.clear()
         self.set_aside.clear()

@@ -1,4 +1,4 @@
-"""The ends of very many waits at once: a turn of the loop ends a bounded number of them."""
+"""Ending very many waits at once: one turn of the loop ends a bounded number of them."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ Result = AgentJob | BaseException
 
 
 class Ends:
-    """Ends all waiters of a job that is polled no more, some of them in each turn of the loop.
+    """Ends all waiters of a job that is no longer polled, some of them in each turn of the loop.
 
     Args:
         end: Ends one wait with its own result.

@@ -12,9 +12,9 @@ from agentjobs_async.models import JobRef
 
 __all__ = ["Outage"]
 
-_JOBS_NOT_REACHED: Final = 10  # that make an outage; fewer failures may be those of single connections
-_PROBE_AFTER_LEAVING_SECONDS: Final = 1.0  # so that jobs that leave together cause one probe
-_PROBE_AT_LEAST_EVERY_SECONDS: Final = 30.0  # the poll of the probe itself may hang
+_JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be those of single connections
+_PROBE_AFTER_LEAVING_SECONDS: Final = 1.0  # jobs that leave together cause one probe
+_PROBE_AT_LEAST_EVERY_SECONDS: Final = 30.0  # the probe itself may hang
 
 
 class Outage:
@@ -57,8 +57,8 @@ class Outage:
     def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
         """Record that the server could not be reached for one job, whose next poll would be due at `due`.
 
-        When several jobs in a row were not reached, and the server answered nothing between, that is taken to hold for
-        all. Each probe is another job's, so that no single job, which may be at fault itself, keeps up the outage.
+        When several jobs in a row were not reached, with no answer between them, the server is taken to be unreachable
+        for all. Each probe is another job's, so that no single job, which may be at fault itself, prolongs the outage.
         """
         self.not_reached_since.add(tracked.ref)
         if len(self._jobs) > 1 and len(self.not_reached_since) >= min(_JOBS_NOT_REACHED, len(self._jobs)):

@@ -15,9 +15,7 @@ _MAX_RELEASE_SECONDS: Final = 10.0  # no job waits for much longer than the serv
 _BACKLOG_SECONDS: Final = 1.0  # a poll that comes up this soon had been waiting for its turn: no spacing is known of it
 _GOLDEN_RATIO: Final = 0.6180339887498949  # its multiples, modulo 1, are spread evenly however many there are
 _MAX_ENDED_PROJECTS: Final = 64  # from here on, projects whose pause is over are swept away
-_MAX_REMEMBERED: Final = (
-    1024  # jobs; more would take memory without end, so that the pause of any other job is forgotten
-)
+_MAX_REMEMBERED: Final = 1024  # jobs, so that memory is bounded; the pause of any further job is forgotten
 
 
 class _Pause:

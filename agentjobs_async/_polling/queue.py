@@ -1,7 +1,7 @@
-"""Which job is polled next, and when: what is due, urgent polls first, no faster than server and budget allow.
+"""Which job is polled next, and when: urgent polls first, and no faster than the server and the budget allow.
 
-Polls are placed in time buckets on a clock that stands still while the server asked for a pause or cannot be reached:
-polls that were due in that time come due afterwards, with the same spacing.
+Polls are placed in time buckets on a clock that stands still while polling is paused or the server cannot be
+reached: polls that were due in that time come due afterwards, with the same spacing.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class PollQueue:
             self.place(tracked, when, now)
 
     def remove(self, tracked: Tracked) -> None:
-        """Poll the job no more."""
+        """Stop polling the job."""
         self._unqueue(tracked)
         tracked.bucket = Tracked.NOWHERE
         if self._clock.unreachable:
@@ -159,7 +159,7 @@ class PollQueue:
         return tracked or self._first(due.ready, Tracked.READY, now)
 
     def _oldest(self) -> Tracked | None:
-        """Return the job that has been ready for longest: `_first` without what a plain case needs not ask."""
+        """Return the job that has been ready for longest: `_first` without the checks that this case does not need."""
         due = self._due
         while due.ready:
             tracked = due.ready.popleft()
@@ -174,8 +174,10 @@ class PollQueue:
 
     def _set_aside(self, tracked: Tracked) -> None:
         """Set a slow job aside until a slot for slow jobs is free; one near a deadline goes before the others."""
-        aside = self._due.set_aside
-        (aside.appendleft if tracked.bucket == Tracked.URGENT else aside.append)(tracked)
+        if tracked.bucket == Tracked.URGENT:
+            self._due.set_aside.appendleft(tracked)
+        else:
+            self._due.set_aside.append(tracked)
         tracked.bucket = Tracked.SET_ASIDE
         self._dispatch()
 

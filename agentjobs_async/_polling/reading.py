@@ -11,7 +11,7 @@ from agentjobs_async._polling.decision import Answer
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
-__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader", "with_ref"]
+__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader", "ref_of", "with_ref"]
 
 KINDS: Final = (JobRef, AgentJob)
 """The types that every wait accepts as a job."""
@@ -76,6 +76,11 @@ def job_or_ref(job: object) -> AgentJob | JobRef:
     if not isinstance(job, KINDS):
         raise no_job(job, "an AgentJob or a JobRef")
     return job
+
+
+def ref_of(target: AgentJob | JobRef) -> JobRef:
+    """Return the ref of a job, or the ref itself."""
+    return target.ref if isinstance(target, AgentJob) else target
 
 
 def no_job(value: object, wanted: str) -> InvalidInputError:

@@ -36,7 +36,7 @@ class TrackerStats:
 class Counters:
     """Counts polls, and watched jobs by the second of loop time in which each was last observed.
 
-    Only calls with a `now` move the current second on, and a call costs the same however many jobs there are: each job
+    Only calls with a `now` advance the current second. A call costs the same however many jobs there are: each job
     keeps its own second, and `_observed` has the number of jobs for each second.
 
     Attributes:

@@ -4,7 +4,7 @@ import asyncio
 
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
-from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, with_ref
+from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, ref_of, with_ref
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
@@ -101,7 +101,7 @@ class _Wait:
         self, job: AgentJob | JobRef, *, policy: PollPolicy, timeout: float | None, on_update: OnUpdate | None
     ) -> None:
         target = job_or_ref(job)
-        self.ref = target.ref if isinstance(target, AgentJob) else target
+        self.ref = ref_of(target)
         self._job = target if isinstance(target, AgentJob) else None
         self._last_error: Exception | None = None
         self._polling = False

@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
-from agentjobs_async._polling.reading import OnUpdate, Read
+from agentjobs_async._polling.reading import OnUpdate, Read, ref_of
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
@@ -27,7 +27,7 @@ Given = TypeVar("Given")
 
 
 class Waits(Generic[Given]):
-    """Waits for jobs on one event loop: one poll stream for each job, however many callers wait for it.
+    """Waits for jobs on one event loop: one series of polls for each job, however many callers wait for it.
 
     `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten: a later wait by its ref reads
     it again.
@@ -134,8 +134,8 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
-        target = self._target(job)
-        self._scheduler().notify(target.ref if isinstance(target, AgentJob) else target)
+        ref = ref_of(self._target(job))
+        self._scheduler().notify(ref)
 
     def stats(self) -> TrackerStats:
         """Return the present figures of all waits and polls.

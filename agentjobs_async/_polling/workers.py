@@ -1,4 +1,4 @@
-"""The workers that poll: each goes on with the next job as long as one is due, and there are no more than slots."""
+"""The workers that poll: at most one for each slot; a worker polls one job after the other while any is due."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from agentjobs_async.models import JobRef
 
 __all__ = ["Workers"]
 
-_TURN_SECONDS: Final = 0.002  # of polls, before other tasks of the loop run: their latency, and one more turn's cost
-_PATIENCE_SECONDS: Final = 1.0  # for a poll that was overtaken by many others
+_TURN_SECONDS: Final = 0.002  # of polls before other tasks run: longer delays those, shorter costs more turns
+_PATIENCE_SECONDS: Final = 1.0  # for a poll that many others overtook
 _MAX_PATIENCE_SECONDS: Final = 30.0  # for any poll while others wait, unless its job was slow before
-_OVERTAKEN_TIMES: Final = 2  # the number of slots: so many answers came while a poll hung
+_OVERTAKEN_TIMES: Final = 2  # times the number of slots: a poll is overtaken once that many others were answered
 _SMOOTHING: Final = 0.1  # the share of the newest poll in the mean latency
 _HANGS: Final = "no answer while many others came: cut, to make room for other jobs"
 

@@ -1,11 +1,11 @@
 """The settings that bound a run or a fleet, checked."""
 
-from typing import Any, Literal
+from typing import Final, Literal
 
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._validation import MAX_COUNT, checked_count, checked_span
+from agentjobs_async._validation import MAX_COUNT, checked_count, checked_span, validator
 
 __all__ = ["FleetLimits", "Limits", "Rate"]
 
@@ -20,8 +20,8 @@ class Rate:
         scope: `"project"` counts each project for itself, as the server does; `"all"` counts all of them together.
 
     Raises:
-        InvalidInputError: `count` is no whole number of at least 1, `per` no finite number above 0, one of them is out
-            of bounds, or `scope` is another word.
+        InvalidInputError: `count` is not a whole number of at least 1, `per` is not a finite number above 0, one of
+            them is out of bounds, or `scope` is another word.
     """
 
     count: int
@@ -31,42 +31,22 @@ class Rate:
     def __attrs_post_init__(self) -> None:
         checked_count("count", self.count, most=MAX_COUNT)
         checked_span("per", self.per)
-        if self.scope not in ("project", "all"):  # a tuple: what is not hashable is refused, too
+        if self.scope not in ("project", "all"):  # a tuple: a value that is not hashable is refused, too
             raise InvalidInputError(f'scope must be "project" or "all", not {self.scope!r:.100}')
 
 
-def _count(instance: object, attribute: Any, value: Any) -> None:
-    del instance
-    checked_count(attribute.name, value, most=MAX_COUNT)
-
-
-def _count_or_none(instance: object, attribute: Any, value: Any) -> None:
-    if value is not None:
-        _count(instance, attribute, value)
-
-
-def _seconds_or_none(instance: object, attribute: Any, value: Any) -> None:
-    del instance
-    if value is not None:
-        checked_span(attribute.name, value)
-
-
-def _span_or_none(instance: object, attribute: Any, value: Any) -> None:
-    del instance
-    if value is not None:
-        checked_span(attribute.name, value, zero=True)
-
-
-def _seconds_from_0(instance: object, attribute: Any, value: Any) -> None:
-    del instance
-    checked_span(attribute.name, value, zero=True)
-
-
-def _rate_or_none(instance: object, attribute: Any, value: Any) -> None:
-    del instance
-    if value is not None and not isinstance(value, Rate):
+def _checked_rate(name: str, value: object) -> None:
+    if not isinstance(value, Rate):
         kind = type(value).__name__
-        raise InvalidInputError(f"{attribute.name} must be a Rate, such as Rate(100, per=3600), or None, not {kind}")
+        raise InvalidInputError(f"{name} must be a Rate, such as Rate(100, per=3600), or None, not {kind}")
+
+
+_count: Final = validator(checked_count, most=MAX_COUNT)
+_count_or_none: Final = validator(checked_count, optional=True, most=MAX_COUNT)
+_rate_or_none: Final = validator(_checked_rate, optional=True)
+_span: Final = validator(checked_span, zero=True)
+_span_or_none: Final = validator(checked_span, optional=True, zero=True)
+_timeout: Final = validator(checked_span, optional=True)
 
 
 @frozen
@@ -79,11 +59,11 @@ class Limits:
 
     max_active: int = field(validator=_count)
     create_rate: Rate | None = field(validator=_rate_or_none)
-    timeout: float | None = field(validator=_seconds_or_none)
+    timeout: float | None = field(validator=_timeout)
     max_failures: int | None = field(validator=_count_or_none)
     limit: int | None = field(validator=_count_or_none)
     max_sending: int = field(validator=_count)
-    unknown_for: float = field(validator=_seconds_from_0)
+    unknown_for: float = field(validator=_span)
 
 
 @frozen

@@ -1,6 +1,7 @@
 """The command line: one group of commands, and what is shown when its arguments make no sense."""
 
 import io
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -40,7 +41,7 @@ def run_command(arguments: Sequence[str]) -> int:
         show_error(_shown(error))
         return error.exit_code
     except click.Abort:
-        return 130
+        return 128 + signal.SIGINT  # as shells count
     except InvalidInputError as error:
         show_error(f"Error: {described(error)}")
         return ExitCode.USAGE

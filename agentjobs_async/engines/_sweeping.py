@@ -29,8 +29,7 @@ _logger: Final = logging.getLogger("agentjobs_async.engines")
 class Sweep:
     """Looks for abandoned work four times in `stalled_after` seconds, and hands it out again.
 
-    Work that is handed out twice does no harm: the journal lets one owner send an item. So a doubtful case is handed
-    out.
+    Handing out work twice does no harm, since the journal lets one owner send an item: doubtful cases are handed out.
 
     Attributes:
         running: The chunks that this worker runs, by their numbers in the queue.

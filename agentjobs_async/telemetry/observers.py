@@ -1,4 +1,4 @@
-"""The callables of users that are called with events or jobs: checked, and what they raise contained."""
+"""Users' callables for events and jobs: checked once, and called so that no error of theirs gets out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
@@ -28,7 +28,7 @@ def checked_observer(name: str, observer: object) -> None:
 
 
 class GuardedCallback:
-    """Calls a user's observer; contains what it raises, and logs the first of it."""
+    """Calls a user's observer; contains its errors, and logs the first."""
 
     __slots__ = ("_logged", "_name", "_observer")
 

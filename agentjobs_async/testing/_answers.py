@@ -1,4 +1,4 @@
-"""Answers of the service, and their bytes, without any code of the client."""
+"""Answers of the service, and their bytes; they share no code with the client."""
 
 from collections.abc import Mapping
 from http.client import responses

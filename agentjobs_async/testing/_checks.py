@@ -1,4 +1,4 @@
-"""Checks of the numbers in scripts and limits, whose errors name the setting."""
+"""The checks of numbers in scripts and limits; each error names the setting."""
 
 from collections.abc import Callable
 from math import inf

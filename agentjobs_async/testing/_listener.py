@@ -62,7 +62,7 @@ Handle = Callable[[Exchange], Awaitable[bool]]
 
 
 class _Sent(web.StreamResponse):
-    """Represents a response that the handler has already written, so that aiohttp writes none."""
+    """Stands for a response that the handler has written already, so that aiohttp writes none."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class _Handler(web.RequestHandler):
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         _LOGGER.warning("a request from %s is not HTTP: %s", request.remote, type(exc).__name__)
-        answer = web.json_response({"error": "this is no HTTP request"}, status=status)
+        answer = web.json_response({"error": "this is not an HTTP request"}, status=status)
         answer.force_close()
         return answer
 

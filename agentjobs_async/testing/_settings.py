@@ -1,4 +1,4 @@
-"""Checks of an emulator's settings, whose errors name the setting."""
+"""The checks of an emulator's settings; each error names the setting."""
 
 import re
 from collections.abc import Callable

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
 _GOOD = Fault("ok")
-_SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep the loop busy, which is also the emulator's
+_SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep busy the loop on which the emulator runs, too
 
 
 class Emulator:

@@ -19,7 +19,7 @@ _SHARE = number("a share from 0 to 1", 0, 1)
 
 
 def _check_stages(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-    """Raise an error unless the value is pairs of second and status in rising order."""
+    """Raise an error unless the value is pairs of a second and a status, in rising order."""
     try:
         starts = [start for start, status in value if isinstance(status, str)]
         fit = len(starts) == len(value) and all(map(is_number, starts)) and starts == sorted(starts)
@@ -31,7 +31,7 @@ def _check_stages(_script: object, attribute: "attrs.Attribute[Any]", value: Any
 
 def _check_id(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     if not (value is None or (isinstance(value, str) and value)):
-        raise ValueError(f"'{attribute.name}' must be a text, or None, not {value!r:.100}")
+        raise ValueError(f"'{attribute.name}' must be a non-empty string, or None, not {value!r:.100}")
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""What faults make of a document: other fields, bodies that a decoder must not trust, compressed bodies."""
+"""What faults make of a document: other fields, bodies that a decoder must not accept, compressed bodies."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def error_document(answer: Answer, _where: str, fields: Fields) -> Mapping[str, 
 
 
 def replaced(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """Return a document with other values of some fields; `source.ref` is a field within a field."""
+    """Return a document with some fields replaced; `source.ref` names a field within a field."""
     changed = dict(document)
     for name, value in fields:
         outer, dot, inner = name.partition(".")

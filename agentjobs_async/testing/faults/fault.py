@@ -26,7 +26,7 @@ Operation = Literal["create", "get"]
 
 @attrs.frozen
 class Fault:
-    """One way to misbehave, for one or more requests.
+    """One misbehavior of the service, for one or more requests.
 
     `Fault.parse` reads its text form and `str` writes it: a kind, options, and the number of requests that meet it::
 
@@ -92,8 +92,8 @@ class Fault:
     def starts_agent(self) -> bool:
         """Whether a create that meets it starts the agent.
 
-        It does unless `agent` says otherwise or the status denies it: a 4xx, or a 3xx other than 303. So it does when
-        the connection breaks, and under a 5xx.
+        It does unless `agent` says otherwise or the status denies it: a 4xx, or a 3xx other than 303. In particular it
+        does when the connection breaks, and under a 5xx.
         """
         if self.agent is not None:
             return self.agent
@@ -145,7 +145,7 @@ Fault.__doc__ = f"{cleandoc(Fault.__doc__ or '')}\n\n{usage()}\n"
 class FaultPlan:
     """Faults one after another; in text they are joined by ``then``: ``500 x2 then hang:body then ok forever``.
 
-    A request that the current step does not apply to is answered well, and so is every request after the last step.
+    A request to which the current step does not apply is answered without a fault, as is every one after the last step.
     """
 
     steps: tuple[Fault, ...]

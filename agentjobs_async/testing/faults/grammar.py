@@ -1,4 +1,4 @@
-"""The words in which faults are written, checked against the table of kinds."""
+"""The text form of faults: its words, checked against the table of kinds."""
 
 import json
 import re
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 FAULTS = [f"{name}:{where}".removesuffix(":") for name, kind in KINDS.items() for where in sorted(kind.where or ())]
-"""The name of every fault, with its `where`, but for statuses and missing fields."""
+"""The name of every fault, with its `where`, except statuses and missing fields."""
 
 _MAX_SKEW_SECONDS = 1e9  # more than thirty years, yet every date keeps a year of four digits
 _WIDTH = 108  # columns of a help text, which `help` indents

@@ -1,4 +1,4 @@
-"""The table of fault kinds: a row has a kind's options, what it does to an answer, and its help."""
+"""The table of fault kinds: a row has the options of a kind, its effect on an answer, and its help."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from math import inf, nan
@@ -100,7 +100,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    "ok": Kind(help="Answers well; it separates other faults."),
+    "ok": Kind(help="Answers without a fault; it separates other faults."),
     "refuse": Kind(
         amount=Amount("for", 1.0),
         refuses=True,

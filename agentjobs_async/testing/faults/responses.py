@@ -1,4 +1,4 @@
-"""The response that a fault makes of an answer of the service."""
+"""The response that results when a fault changes an answer of the service."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ def placeholders(api_key: str, base_url: str, foreign_url: str) -> dict[str, str
 
 
 def apply_fault(answer: Answer, fault: Fault, now: datetime, words: Mapping[str, str]) -> Message:
-    """Return the response that a fault makes of an answer.
+    """Return the response that results when a fault changes an answer.
 
     Args:
         answer: The answer of the service.
