@@ -1,9 +1,10 @@
-"""Ctrl-C while the command line starts ends it without a traceback: its imports take most of half a second.
+"""The start of the command line: Ctrl-C ends it without a traceback, and no collections slow its imports.
 
 The package imports it first, since `python -m agentjobs_async` and the script `agentjobs` import the package before a
 line of their own runs. In any other program it does nothing.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -14,16 +15,25 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-__all__ = ["INTERRUPTED", "quiet_interrupts"]
+__all__ = ["INTERRUPTED", "collect_garbage", "quiet_interrupts"]
 
 _SCRIPTS: Final = frozenset({"agentjobs", "agentjobs.exe"})
 INTERRUPTED: Final = 128 + signal.SIGINT  # the exit code, as shells count
 
 
 def _quiet_start() -> None:
-    """End the process without a traceback at Ctrl-C from here on, if it is the command line."""
-    if _is_command_line() and _can_be_set():
-        signal.signal(signal.SIGINT, _end)
+    """If this is the command line, collect no garbage yet, and end without a traceback at Ctrl-C."""
+    if _is_command_line():
+        gc.disable()  # imports make many objects and no garbage; `collect_garbage` enables it
+        if _can_be_set():
+            signal.signal(signal.SIGINT, _end)
+
+
+def collect_garbage() -> None:
+    """Collect garbage from here on, if `_quiet_start` has put it off; what was imported until now is left out of it."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

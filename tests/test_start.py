@@ -1,10 +1,11 @@
+import gc
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from agentjobs_async._start import quiet_interrupts
+from agentjobs_async._start import collect_garbage, quiet_interrupts
 from tests.cli.stage import ROOT, Child
 
 SLOW = "import threading; print('importing', flush=True); threading.Event().wait()"
@@ -50,3 +51,21 @@ def test_a_background_process_ignores_it(monkeypatch: pytest.MonkeyPatch) -> Non
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_garbage_of_the_command_line(tmp_path: Path) -> None:
+    """Nothing collects garbage while the program imports what it needs."""
+    (tmp_path / "click.py").write_text("import gc; print('enabled' if gc.isenabled() else 'disabled', flush=True)")
+    with Child("--help", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as child:
+        child.until("disabled").ended()
+
+
+def test_garbage_of_a_command() -> None:
+    """A command collects the garbage that it makes."""
+    gc.disable()
+    try:
+        collect_garbage()
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.enable()

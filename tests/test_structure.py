@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "batch": {"", "_extras", "_loop", "_text", "_validation"},
     "engines": {"", "_extras", "_validation", "batch"},
     "testing": {""},
-    "cli": {"", "_text", "_validation", "batch", "engines", "testing"},
+    "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
     "__main__": {"_extras", "_start", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""

@@ -13,7 +13,6 @@ from attrs import asdict
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_span
 from agentjobs_async.batch._planning import Planner, check
-from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import ServerAddress, server_address
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
@@ -118,7 +117,9 @@ class Journal:
         """
         if isinstance(self._place, Path):
             raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
-        return server.connect_arguments(self._place)
+        from agentjobs_async.batch._store.postgresql import connect_arguments  # noqa: PLC0415 - see `Opened`
+
+        return connect_arguments(self._place)
 
     async def __aenter__(self) -> Self:
         if self._opened.database is not None:

@@ -24,6 +24,22 @@ def test_without_the_batch_extra() -> None:
     assert child.stderr == "agentjobs needs the extra batch: pip install 'agentjobs-async[batch]'\n"
 
 
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("sqlalchemy", ["--help"]),
+        ("sqlalchemy", ["create", "--project", "x", "--base-url", "http://127.0.0.1:1", "--timeout", "0.1", "Tidy up"]),
+        ("sqlalchemy.dialects.postgresql", ["run", "--emulator", "Tidy up"]),
+    ],
+)
+def test_imports_only_what_it_needs(module: str, arguments: list[str]) -> None:
+    """A command that needs no journal loads no SQLAlchemy; a journal in a file needs nothing of PostgreSQL."""
+    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
+    with Child(*arguments, command=("-c", code), env={"AGENTJOBS_API_KEY": "secret"}) as child:
+        child.ended()
+    assert "needs the extra" not in child.stderr
+
+
 def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing module that is none of the extra's is not blamed on the extra."""
     monkeypatch.setitem(sys.modules, "agentjobs_async.cli.commands", None)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from agentjobs_async.batch._store import postgresql
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
@@ -97,6 +96,8 @@ class Opened:
             self.interrupted = await entries.mark_interrupted()
 
     async def _open_server(self, address: ServerAddress) -> None:
+        from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import
+
         def backend(**settings: float) -> Backend:
             timeout = self._owner_timeout
             return postgresql.server_backend(address, read_only=self._read_only, owner_timeout=timeout, **settings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
     Column,
@@ -24,11 +24,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from agentjobs_async.batch._store.schema import ENTRIES, Moment
 from agentjobs_async.batch.states import State
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 __all__ = [
     "METADATA",
@@ -67,9 +69,16 @@ _BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNE
 """Which items an owner waits for, or has claimed before: its own, until another one follows them."""
 
 
-def insert_fleet(version: int) -> postgresql.Insert:
+def insert_fleet(version: int) -> "postgresql.Insert":
     """Insert the version of the journal, without limits, where there is none."""
-    return postgresql.insert(_FLEET).values(only=_ONLY, version=version).on_conflict_do_nothing()
+    return _insert(_FLEET).values(only=_ONLY, version=version).on_conflict_do_nothing()
+
+
+def _insert(table: Table) -> "postgresql.Insert":
+    # Readers and writers of a file import this module too, and do without the dialect, which takes long to import.
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - only where there is a server
+
+    return postgresql.insert(table)
 
 
 def limits() -> Select[Any]:
@@ -82,9 +91,9 @@ def update_limits(**values: Any) -> Update:
     return update(_FLEET).values(**values)
 
 
-def upsert_heartbeat(owner: str, now: Moment) -> postgresql.Insert:
+def upsert_heartbeat(owner: str, now: Moment) -> "postgresql.Insert":
     """Record that an owner is alive."""
-    beat = postgresql.insert(_OWNERS).values(owner=owner, seen_at=now)
+    beat = _insert(_OWNERS).values(owner=owner, seen_at=now)
     return beat.on_conflict_do_update(index_elements=[_OWNERS.c.owner], set_={"seen_at": beat.excluded.seen_at})
 
 

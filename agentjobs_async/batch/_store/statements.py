@@ -1,7 +1,7 @@
 """The statements that read and move rows. Executed twice, when an answer was lost, each has its effect once."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -23,11 +23,13 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async.batch._store.schema import ENTRIES, Moment
 from agentjobs_async.batch.states import ENDED, RETRIED, State, origins
+
+if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
+    from sqlalchemy.dialects import postgresql, sqlite
 
 __all__ = [
     "Insert",
@@ -48,7 +50,7 @@ __all__ = [
     "unended",
 ]
 
-Insert = sqlite.Insert | postgresql.Insert
+Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 """An insert of a dialect that knows ON CONFLICT."""
 
 _ROW: Final = ENTRIES.c
