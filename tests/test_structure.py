@@ -45,6 +45,7 @@ ROOMS: dict[str, set[str]] = {
     # `_validation` checks numbers, and `_loop` refuses another loop or a forked child.
     "batch": {"", "_extras", "_loop", "_text", "_validation"},
     "engines": {"", "_extras", "_validation", "batch"},
+    "web": {""},
     "testing": {""},
     "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
     "__main__": {"_extras", "_start", "cli"},
@@ -54,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-PUBLIC_ROOMS = ("batch", "engines", "testing", "cli", "__main__")
+PUBLIC_ROOMS = ("batch", "engines", "web", "testing", "cli", "__main__")
 """What the package's own import does not load."""
 
 MOST_MODULES_IN_FRONT = 16
@@ -318,7 +319,7 @@ def purge():
 failed = {{}}
 for module in json.loads(sys.argv[1]):
     purge()
-    if module.split(".")[0] not in ("", "batch", "engines", "testing", "cli", "__main__"):
+    if module.split(".")[0] not in ("", "batch", "engines", "web", "testing", "cli", "__main__"):
         bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
         bare.__path__ = [{str(HOME)!r}]
         sys.modules[{PACKAGE!r}] = bare

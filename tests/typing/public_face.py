@@ -62,6 +62,7 @@ from agentjobs_async.batch import (
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.web import HttpAnswer, http_answer
 
 
 async def first_screen() -> None:
@@ -307,6 +308,15 @@ async def machines(session: AgentJobsSession) -> None:
         async with BatchWorker(session, journal) as worker:
             assert_type(await worker.run(["a"]), tuple[str, ...])
             assert_type(worker.stats(), BatchStats)
+
+
+# Web backends and bots.
+
+
+def answered(error: Exception) -> HttpAnswer:
+    answer = http_answer(error)
+    assert_type((answer.status, answer.body, answer.headers), tuple[int, dict[str, Any], dict[str, str]])
+    return answer
 
 
 # Testing one's own code.

@@ -1,0 +1,124 @@
+"""What each error means to the end users of a web backend."""
+
+from math import ceil
+from typing import Any, Final
+
+from attrs import frozen
+
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    CreateOutcomeUnknownError,
+    InvalidInputError,
+    JobFailedError,
+    JournalError,
+    NotFoundError,
+    NotSentError,
+    ProtocolError,
+    RateLimitedError,
+    RejectedError,
+    ResponseError,
+    ServerError,
+    SessionClosedError,
+    TransportError,
+    WaitTimeoutError,
+)
+
+__all__ = ["HttpAnswer", "http_answer"]
+
+_RETRY_SECONDS: Final = 5  # where the service named no time: a restart or a short outage is often over by then
+
+
+@frozen
+class HttpAnswer:
+    """What to answer an end user with; see `http_answer`.
+
+    Attributes:
+        status: The HTTP status.
+        body: Plain JSON types.
+        headers: The headers to add, by name.
+    """
+
+    status: int
+    body: dict[str, Any]
+    headers: dict[str, str]
+
+
+@frozen
+class _Meaning:
+    """What one kind of error means; `retry` says whether the same request may succeed later."""
+
+    status: int
+    code: str
+    message: str
+    retry: bool = False
+
+
+_FAILED: Final = _Meaning(500, "internal", "Something went wrong.")
+_BAD_ANSWER: Final = _Meaning(502, "service_failed", "The agent service did not answer as expected.")
+_REFUSED: Final = _Meaning(502, "service_refused", "The agent service refused the request.")
+_UNREACHABLE: Final = _Meaning(
+    503, "service_unreachable", "The agent service cannot be reached. Try again.", retry=True
+)
+_UNAVAILABLE: Final = _Meaning(503, "unavailable", "Jobs cannot be handled at the moment. Try again.", retry=True)
+
+_MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
+    InvalidInputError: _Meaning(400, "invalid_request", "The request is not valid."),
+    WaitTimeoutError: _Meaning(202, "not_ended", "The job goes on. Ask again with the same token."),
+    JobFailedError: _Meaning(200, "job_failed", "The agent could not complete the job."),
+    SessionClosedError: _Meaning(
+        503, "restarting", "The service is restarting. A job goes on: take it up again by its token.", retry=True
+    ),
+    NotFoundError: _Meaning(404, "not_found", "There is no such job or project."),
+    RateLimitedError: _Meaning(429, "too_many_requests", "Too many requests. Try again later.", retry=True),
+    NotSentError: _UNREACHABLE,
+    CreateOutcomeUnknownError: _Meaning(
+        502, "unknown", "The job may have been started. Look for it before you start it again."
+    ),
+    TransportError: _BAD_ANSWER,
+    ProtocolError: _BAD_ANSWER,
+    ServerError: _BAD_ANSWER,
+    ResponseError: _BAD_ANSWER,
+    AuthError: _REFUSED,
+    RejectedError: _REFUSED,
+    JournalError: _UNAVAILABLE,
+    AgentJobsError: _FAILED,
+}
+
+
+def http_answer(error: BaseException) -> HttpAnswer:
+    """Return what to answer an end user with whose request ended with `error`.
+
+    | error | status | `error` in the body |
+    |---|---|---|
+    | `WaitTimeoutError` | 202 | `not_ended`, with the last known state in `job` (`null` when no poll showed it) |
+    | `JobFailedError` | 200 | `job_failed`, with the job in `job`: a failed job is a result |
+    | `InvalidInputError` | 400 | `invalid_request` |
+    | `NotFoundError` | 404 | `not_found` |
+    | `RateLimitedError` | 429 | `too_many_requests`, with a Retry-After header |
+    | `CreateOutcomeUnknownError` | 502 | `unknown`: an agent may have been started |
+    | `AuthError`, `RejectedError` | 502 | `service_refused`: the fault is the backend's, not the end user's |
+    | `TransportError`, `ProtocolError`, `ServerError`, `ResponseError` | 502 | `service_failed` |
+    | `NotSentError` | 503 | `service_unreachable`, with a Retry-After header |
+    | `SessionClosedError` | 503 | `restarting`, with a Retry-After header: take the job up again by its token |
+    | `JournalError` | 503 | `unavailable`, with a Retry-After header |
+    | `AgentJobsError` and any other | 500 | `internal` |
+
+    The body has the keys `error` and `message`; `outcome` if a create raised the error; and `job`, as by `to_dict`,
+    where the table says so. No text of the error itself is in it: no advice for operators, no address, no key. A
+    subclass of your own means what its base does. Retry-After holds whole seconds: the service's own, or 5.
+    """
+    meaning = next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)
+    body: dict[str, Any] = {"error": meaning.code, "message": meaning.message}
+    if isinstance(error, AgentJobsError) and error.outcome is not None:
+        body["outcome"] = str(error.outcome)
+    if isinstance(error, WaitTimeoutError):
+        body["job"] = None if error.last_job is None else error.last_job.to_dict()
+    elif isinstance(error, JobFailedError):
+        body["job"] = error.job.to_dict()
+    return HttpAnswer(meaning.status, body, _headers(error) if meaning.retry else {})
+
+
+def _headers(error: BaseException) -> dict[str, str]:
+    seconds = getattr(error, "retry_after", None)
+    return {"Retry-After": str(_RETRY_SECONDS if seconds is None else max(ceil(seconds), 1))}

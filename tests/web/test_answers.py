@@ -1,0 +1,101 @@
+"""What end users are answered: every error has its meaning, and nothing of its text gets out."""
+
+import json
+import re
+from collections.abc import Iterator
+from inspect import getdoc
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, JobRef, WaitTimeoutError, errors
+from agentjobs_async.errors import JobFailedError, NotSentError, RateLimitedError, SessionClosedError
+from agentjobs_async.web import http_answer
+from tests.test_errors import SAMPLES
+
+SECRET = "s3cret-key at https://internal.example"
+JOB = AgentJob("job_1", "docs", "active", raw={"key": SECRET})
+
+
+def kinds(base: type[AgentJobsError] = AgentJobsError) -> Iterator[type[AgentJobsError]]:
+    yield base
+    for kind in base.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            yield from kinds(kind)
+
+
+def documented() -> dict[str, tuple[int, str]]:
+    """Return status and code of each error, from the table of the docstring."""
+    rows = re.findall(r"^\| (`.*?) \| (\d+) \| `(\w+)`", getdoc(http_answer) or "", re.MULTILINE)
+    return {name: (int(status), code) for names, status, code in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_every_error_is_documented() -> None:
+    """The table has every error of the package, and no other."""
+    assert set(documented()) == {kind.__name__ for kind in kinds()}
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=lambda error: type(error).__name__)
+def test_answers_are_as_documented(error: AgentJobsError) -> None:
+    """Each error is answered with the status and code of the table, as JSON."""
+    answer = http_answer(error)
+    assert (answer.status, answer.body["error"]) == documented()[type(error).__name__]
+    assert json.loads(json.dumps(answer.body)) == answer.body
+
+
+def test_samples_are_complete() -> None:
+    """No error of the package is left out of the samples."""
+    assert {type(error) for error, _ in SAMPLES} == set(kinds())
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+def test_no_text_gets_out(kind: type[AgentJobsError]) -> None:
+    """Nothing of an error's own text, advice and arguments is told to an end user."""
+    error = kind.__new__(kind)
+    vars(error).update(last_job=JOB, last_error=ValueError(SECRET), job=JOB, ref=JobRef("docs", "job_1"), advice=SECRET)
+    if isinstance(error, WaitTimeoutError):
+        error.last_job = JOB
+    error.args = (SECRET,)
+    answer = http_answer(error)
+    assert SECRET not in json.dumps([answer.body, answer.headers])
+    assert "project before" not in answer.body["message"]
+
+
+def test_foreign_errors_are_internal() -> None:
+    """An error that is not ours is answered with 500, without its text."""
+    answer = http_answer(ValueError(SECRET))
+    assert (answer.status, answer.body["error"], answer.headers) == (500, "internal", {})
+    assert SECRET not in json.dumps(answer.body)
+
+
+def test_own_subclass_means_what_its_base_does() -> None:
+    """A user's subclass of an error is answered as that error."""
+
+    class MovedError(errors.NotFoundError):
+        pass
+
+    assert http_answer(MovedError(404)).status == 404
+
+
+def test_last_known_state() -> None:
+    """A time-out is answered with the job as it was last seen, or null."""
+    ref = JobRef("docs", "job_1")
+    assert http_answer(WaitTimeoutError(ref, JOB, None, 3, 25.0)).body["job"] == JOB.to_dict()
+    assert http_answer(WaitTimeoutError(ref, None, None, 3, 25.0)).body["job"] is None
+    failed = AgentJob("job_1", "docs", "failed")
+    assert http_answer(JobFailedError(failed)).body["job"] == failed.to_dict()
+
+
+def test_retry_after() -> None:
+    """Whole seconds, never earlier than the service asked for; 5 where it named no time."""
+    assert http_answer(RateLimitedError(429, None, 7.2)).headers == {"Retry-After": "8"}
+    assert http_answer(RateLimitedError(429, None, 0.0)).headers == {"Retry-After": "1"}
+    assert http_answer(RateLimitedError(429)).headers == {"Retry-After": "5"}
+    assert http_answer(SessionClosedError("closed")).headers == {"Retry-After": "5"}
+
+
+def test_outcome_of_a_create() -> None:
+    """The answer to a create says whether an agent may have been started."""
+    error = NotSentError("refused")
+    error.outcome = CreateOutcome.NOT_SENT
+    assert http_answer(error).body["outcome"] == "not_sent"
+    assert "outcome" not in http_answer(NotSentError("refused")).body
