@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     # `_validation` checks numbers, and `_loop` refuses another loop or a forked child.
     "batch": {"", "_extras", "_loop", "_text", "_validation"},
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {""},
+    "web": {"", "_validation"},
     "testing": {""},
     "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
     "__main__": {"_extras", "_start", "cli"},

@@ -1,5 +1,6 @@
-"""For web backends and bots: errors as HTTP answers."""
+"""For web backends and bots: errors as HTTP answers, and the changes of a job as events."""
 
 from agentjobs_async.web.answers import HttpAnswer, http_answer
+from agentjobs_async.web.events import job_events, sse_events
 
-__all__ = ["HttpAnswer", "http_answer"]
+__all__ = ["HttpAnswer", "http_answer", "job_events", "sse_events"]

@@ -39,6 +39,29 @@ async def test_web_backend(emulator: Emulator) -> None:
     assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
 
 
+async def test_stream(emulator: Emulator) -> None:
+    """The stream has the states of a job as events, and ends with it."""
+    names = run_page("web")
+    async with emulator.session(project_id="docs") as session:
+        job = await session.create_job("Stream me")
+    app = web.Application()
+    app.cleanup_ctx.append(names["lifespan"])
+    app.add_routes([web.get("/stream", names["stream"])])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with ClientSession() as client:
+            address = f"http://127.0.0.1:{runner.addresses[0][1]}/stream"
+            async with client.get(address, params={"token": job.ref.to_token()}) as response:
+                assert response.content_type == "text/event-stream"
+                text = await response.text()
+    finally:
+        await runner.cleanup()
+    assert text.endswith("\n\n")
+    assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
+
+
 async def test_json(emulator: Emulator) -> None:
     """A job that was stored as JSON is restored as it was."""
     names = run_page("web")

@@ -62,7 +62,7 @@ from agentjobs_async.batch import (
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobScript
-from agentjobs_async.web import HttpAnswer, http_answer
+from agentjobs_async.web import HttpAnswer, http_answer, job_events, sse_events
 
 
 async def first_screen() -> None:
@@ -317,6 +317,13 @@ def answered(error: Exception) -> HttpAnswer:
     answer = http_answer(error)
     assert_type((answer.status, answer.body, answer.headers), tuple[int, dict[str, Any], dict[str, str]])
     return answer
+
+
+async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob) -> None:
+    async for frame in sse_events(session, "job_1", heartbeat=5, last_event_id=None):
+        assert_type(frame, bytes)
+    async for event in job_events(tracker, job.ref, timeout=None):
+        assert_type(event, dict[str, Any])
 
 
 # Testing one's own code.

@@ -1,0 +1,144 @@
+"""The changes of a job as events: server-sent ones as bytes, or dicts for web sockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing
+from hashlib import sha256
+from typing import Any, Final, Protocol, TypeVar
+
+from agentjobs_async import AgentJob, InvalidInputError, WaitTimeoutError
+from agentjobs_async._validation import checked_seconds
+from agentjobs_async.web.answers import http_answer
+
+__all__ = ["job_events", "sse_events"]
+
+Given_contra = TypeVar("Given_contra", contravariant=True)
+"""What a session or tracker accepts as a job."""
+
+_HEARTBEAT: Final = b": heartbeat\n\n"  # a comment: browsers ignore it, proxies see that the connection is in use
+_ID_DIGITS: Final = 16  # of a state's hash: enough that two states of one job never share an id
+
+_Changes = AbstractAsyncContextManager[AsyncIterator[AgentJob]]
+
+
+class _Updating(Protocol[Given_contra]):
+    """A session or a tracker."""
+
+    def updates(self, job: Given_contra, *, timeout: float | None = ...) -> _Changes: ...
+
+
+def sse_events(
+    session: _Updating[Given_contra],
+    job: Given_contra,
+    *,
+    heartbeat: float = 15.0,
+    last_event_id: str | None = None,
+    timeout: float | None = 1800.0,
+) -> AsyncGenerator[bytes]:
+    r"""Return the state of a job and each change until its end, as frames of server-sent events.
+
+    Every frame is `id: …\nevent: …\ndata: …\n\n`. The events are those of `job_events`; `data` is their JSON. A
+    browser's EventSource connects again when a stream ends: close it at `job_end`, and at `job_error` too unless the
+    job may go on.
+
+    Leaving the iterator ends the wait at once: by cancelling the task that iterates, or by `aclose()`.
+
+    Args:
+        session: A session or a tracker.
+        job: What its `updates` accepts.
+        heartbeat: Seconds of silence, above 0, after which a comment is sent. Keep it below the time-outs of proxies.
+        last_event_id: The request's Last-Event-ID header: the state with this id is not sent again, unless it is an
+            end. `None`, or an unknown id, sends every state.
+        timeout: Seconds above 0; `None` waits for ever.
+
+    Raises:
+        InvalidInputError: An argument is invalid. Raised at once; all other errors are events.
+    """
+    checked_seconds("heartbeat", heartbeat)
+    return _frames(_events(session.updates(job, timeout=timeout), heartbeat, _checked_event_id(last_event_id)))
+
+
+def job_events(
+    session: _Updating[Given_contra],
+    job: Given_contra,
+    *,
+    last_event_id: str | None = None,
+    timeout: float | None = 1800.0,
+) -> AsyncGenerator[dict[str, Any]]:
+    """Return the state of a job and each change until its end, as dicts of plain JSON types, for web sockets.
+
+    | `event` | `id` | `data` |
+    |---|---|---|
+    | `job` | of this state: the same state has the same id, after a restart too | the job by `to_dict` |
+    | `job_end` | as above | the job, which has ended; the last event |
+    | `job_error` | `None` | the body of `http_answer` for the error that ended the wait; the last event |
+
+    The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own.
+
+    Raises:
+        InvalidInputError: An argument is invalid. Raised at once; all other errors are events.
+    """
+    return _without_heartbeats(_events(session.updates(job, timeout=timeout), None, _checked_event_id(last_event_id)))
+
+
+async def _frames(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[bytes]:
+    async with aclosing(events):  # else it would be left to the garbage collector, and its wait would go on
+        async for event in events:
+            yield _HEARTBEAT if event is None else _frame(event)
+
+
+async def _without_heartbeats(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[dict[str, Any]]:
+    async with aclosing(events):
+        async for event in events:
+            if event is not None:
+                yield event
+
+
+async def _events(
+    updates: _Changes, heartbeat: float | None, last_event_id: str | None
+) -> AsyncGenerator[dict[str, Any] | None]:
+    """Return the events; `None` after each `heartbeat` seconds without one, if that is not `None`."""
+    error: Exception | None = None
+    try:
+        async with updates as changes:
+            async for job in _with_silences(changes, heartbeat):
+                event = None if job is None else _event(job)
+                if event is None or event["event"] == "job_end" or event["id"] != last_event_id:
+                    yield event
+    except Exception as raised:  # noqa: BLE001 - the response has begun: what ended the wait can be told only in it
+        error = raised
+    if error is not None:
+        yield {"event": "job_error", "id": None, "data": http_answer(error).body}
+
+
+async def _with_silences(changes: AsyncIterator[AgentJob], heartbeat: float | None) -> AsyncGenerator[AgentJob | None]:
+    """Return the changes, and `None` after each `heartbeat` seconds without one."""
+    while True:
+        try:
+            async with asyncio.timeout(heartbeat):
+                job: AgentJob | None = await anext(changes)  # cancelling it loses no change
+        except WaitTimeoutError:  # a TimeoutError too, but of the wait: it is no silence
+            raise
+        except TimeoutError:
+            job = None
+        except StopAsyncIteration:
+            return
+        yield job
+
+
+def _event(job: AgentJob) -> dict[str, Any]:
+    document = job.to_dict()
+    digest = sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return {"event": "job_end" if job.is_terminal else "job", "id": digest[:_ID_DIGITS], "data": document}
+
+
+def _frame(event: dict[str, Any]) -> bytes:
+    name = "" if event["id"] is None else f"id: {event['id']}\n"
+    return f"{name}event: {event['event']}\ndata: {json.dumps(event['data'])}\n\n".encode()
+
+
+def _checked_event_id(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidInputError(f"last_event_id must be a string or None, not {type(value).__name__}")

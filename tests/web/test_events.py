@@ -1,0 +1,167 @@
+"""The changes of a job as events: what is sent, when it ends, and that leaving leaves at once."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tenacity import wait_fixed
+
+from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobTracker, PollPolicy
+from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.web import job_events, sse_events
+
+REF = JobRef("docs", "job_1")
+ACTIVE = AgentJob("job_1", "docs", "active")
+COMPLETED = AgentJob("job_1", "docs", "completed", model="a\nb")
+FAST = PollPolicy(wait=wait_fixed(0.01))
+
+
+def tracker_of(*states: AgentJob) -> JobTracker:
+    """Return a tracker whose polls show one state after the other, then always the last."""
+    left = list(states)
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        await asyncio.sleep(0)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return JobTracker(get_job, policy=FAST)
+
+
+def parsed(frame: bytes) -> dict[str, Any]:
+    """Read a frame as a browser does."""
+    assert frame.endswith(b"\n\n")
+    fields = dict(line.split(": ", 1) for line in frame.decode()[:-2].split("\n"))
+    return fields | {"data": json.loads(fields["data"])}
+
+
+async def until_left(session: JobTracker | AgentJobsSession) -> None:
+    async with asyncio.timeout(5):
+        while session.stats().jobs:  # noqa: ASYNC110 - nothing tells when an iterator is finalized
+            await asyncio.sleep(0)
+
+
+async def test_frames_of_a_real_job() -> None:
+    """A job's states come as frames with id, event and JSON; the stream ends with the job."""
+    async with Emulator(script=JobScript(duration=0.1)) as emulator, emulator.session(project_id="docs") as session:
+        job = await session.create_job("Show me")
+        frames = [parsed(frame) async for frame in sse_events(session, job)]
+    assert [frame["event"] for frame in frames] == ["job", "job_end"]
+    assert frames[0]["data"] == job.to_dict()
+    assert frames[1]["data"]["status"] == "completed"
+    assert frames[0]["id"] != frames[1]["id"]
+
+
+async def test_dicts_for_web_sockets() -> None:
+    """The same events come as dicts, of which none breaks a line of the frames."""
+    async with tracker_of(ACTIVE, COMPLETED) as tracker:
+        events = [event async for event in job_events(tracker, REF)]
+    assert [(event["event"], event["data"]) for event in events] == [
+        ("job", ACTIVE.to_dict()),
+        ("job_end", COMPLETED.to_dict()),
+    ]
+    async with tracker_of(ACTIVE, COMPLETED) as tracker:
+        frames = [parsed(frame) async for frame in sse_events(tracker, REF)]
+    assert frames == events
+
+
+async def test_last_event_id() -> None:
+    """A state that the client has is not sent again, but for an end: the client would connect for ever."""
+    async with tracker_of(ACTIVE, COMPLETED) as tracker:
+        first, last = [event async for event in job_events(tracker, REF)]
+    async with tracker_of(ACTIVE, COMPLETED) as tracker:
+        assert [event async for event in job_events(tracker, REF, last_event_id=first["id"])] == [last]
+    async with tracker_of(COMPLETED) as tracker:
+        assert [event async for event in job_events(tracker, REF, last_event_id=last["id"])] == [last]
+    async with tracker_of(ACTIVE, COMPLETED) as tracker:
+        assert [event async for event in job_events(tracker, REF, last_event_id="other")] == [first, last]
+
+
+async def test_heartbeats() -> None:
+    """A comment comes after each silence, and changes still come after it."""
+    states = [ACTIVE]
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        await asyncio.sleep(0)
+        return states[-1]
+
+    async with JobTracker(get_job, policy=FAST) as tracker:
+        frames = sse_events(tracker, REF, heartbeat=0.02)
+        assert parsed(await anext(frames))["event"] == "job"
+        assert [await anext(frames) for _ in range(3)] == [b": heartbeat\n\n"] * 3
+        states.append(COMPLETED)
+        rest = [frame async for frame in frames]
+    assert parsed(rest[-1])["event"] == "job_end"
+    assert set(rest[:-1]) <= {b": heartbeat\n\n"}
+
+
+async def test_errors_are_events() -> None:
+    """The error that ends a wait is told as an answer to end users, and is the last event."""
+    async with tracker_of(ACTIVE) as tracker:
+        last = parsed([frame async for frame in sse_events(tracker, REF, timeout=0.05, heartbeat=0.01)][-1])
+        assert "id" not in last
+        assert (last["event"], last["data"]["error"]) == ("job_error", "not_ended")
+        assert last["data"]["job"] == ACTIVE.to_dict()
+        events = job_events(tracker, REF)
+        assert (await anext(events))["event"] == "job"
+        await tracker.aclose()
+        assert [event["data"]["error"] async for event in events] == ["restarting"]
+
+
+async def test_foreign_error_is_an_event() -> None:
+    """What a get_job of the user's raises is told as an internal error, without its text."""
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        raise LookupError("secret")
+
+    async with JobTracker(get_job) as tracker:
+        assert [event["data"]["error"] async for event in job_events(tracker, REF)] == ["internal"]
+
+
+@pytest.mark.parametrize("events", [sse_events, job_events])
+async def test_aclose_leaves_at_once(events: Callable[..., AsyncGenerator[object]]) -> None:
+    """After `aclose` nothing waits for the job."""
+    async with tracker_of(ACTIVE) as tracker:
+        stream = events(tracker, REF)
+        await anext(stream)
+        await stream.aclose()
+        assert tracker.stats().jobs == 0
+
+
+@pytest.mark.parametrize("events", [sse_events, job_events])
+async def test_cancel_leaves_at_once(events: Callable[..., AsyncGenerator[object]]) -> None:
+    """After the task that iterates was cancelled, nothing waits for the job."""
+    async with tracker_of(ACTIVE) as tracker:
+        stream = events(tracker, REF)
+        await anext(stream)
+        task = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert tracker.stats().jobs == 0
+
+
+async def test_dropped_iterator_leaves() -> None:
+    """An iterator that a framework only drops leaves its wait too."""
+    async with tracker_of(ACTIVE) as tracker:
+        stream = sse_events(tracker, REF)
+        await anext(stream)
+        del stream
+        await until_left(tracker)
+
+
+async def test_invalid_arguments_are_raised_at_once() -> None:
+    """An invalid argument is raised by the call, while a handler can still answer with a status."""
+    async with tracker_of(ACTIVE) as tracker:
+        with pytest.raises(InvalidInputError, match="heartbeat"):
+            sse_events(tracker, REF, heartbeat=0)
+        with pytest.raises(InvalidInputError, match="last_event_id"):
+            sse_events(tracker, REF, last_event_id=1)  # type: ignore[arg-type]  # the wrong type is the test
+        with pytest.raises(InvalidInputError, match="timeout"):
+            job_events(tracker, REF, timeout=-1)
+        with pytest.raises(InvalidInputError, match="JobRef"):
+            job_events(tracker, "docs/job_1")  # type: ignore[misc]  # the wrong type is the test
