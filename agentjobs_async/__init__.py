@@ -9,7 +9,7 @@
 #   tracker session    JobTracker; AgentJobsSession, which joins _http and _polling
 #   batch              run_batch, Journal; batch/_store holds the rows                 (SQLAlchemy)
 #   engines            the same batch on many machines                                 (Procrastinate)
-#   web                errors as HTTP answers, changes of a job as events
+#   web                HTTP answers, events, signed tokens                 (itsdangerous)
 #   testing            the emulator of the service
 #   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""

@@ -9,6 +9,7 @@ __all__ = ["MissingExtraError", "extra_named"]
 _EXTRAS: Final = {
     **dict.fromkeys(("click", "platformdirs", "rich"), "cli"),
     **dict.fromkeys(("aiosqlite", "filelock", "sqlalchemy"), "batch"),
+    "itsdangerous": "web",
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
 }
 """The extra of each library, by the name of its package."""

@@ -34,6 +34,14 @@ TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.
 _KNOWN: Final = {status.value: status for status in JobStatus}
 
 
+_IDS_OF_A_TOKEN: Final = 2
+
+
+def _url_part(encoded: str) -> str:
+    """Return a percent-encoded id with `~` for each percent sign; an id's own `~` is encoded first."""
+    return encoded.replace("~", "%7E").replace("%", "~")
+
+
 @frozen
 class JobRef:
     """The project and id by which a job is found again, also after a restart. Can be pickled; holds no key.
@@ -49,13 +57,18 @@ class JobRef:
     project_id: str = field(validator=validator(checked_id))
     job_id: str = field(validator=validator(checked_id))
 
-    def to_token(self) -> str:
-        """Return the ref as one line of visible ASCII: both ids percent-encoded (RFC 3986), a slash between them."""
-        return f"{quote(self.project_id, safe='')}/{quote(self.job_id, safe='')}"
+    def to_token(self, *, url: bool = False) -> str:
+        """Return the ref as one line of visible ASCII: both ids percent-encoded (RFC 3986), a slash between them.
+
+        With `url`, it is one segment of a URL's path, of `A-Z a-z 0-9 - . _ ~` only, which no framework or proxy
+        decodes or splits: `~.` stands between the ids, and `~` in place of each percent sign.
+        """
+        project_id, job_id = (quote(part, safe="") for part in (self.project_id, self.job_id))
+        return f"{_url_part(project_id)}~.{_url_part(job_id)}" if url else f"{project_id}/{job_id}"
 
     @classmethod
     def from_token(cls, text: str) -> Self:
-        """Return the ref of a token made by `to_token`; white space around the token is ignored.
+        """Return the ref of a token made by `to_token`, of either form; white space around the token is ignored.
 
         Raises:
             InvalidInputError: `text` is not such a token.
@@ -63,13 +76,16 @@ class JobRef:
         if not isinstance(text, str):
             raise InvalidInputError(f"a token must be a string, not {type(text).__name__}")
         token = text.strip()
+        url = "/" not in token
+        # The first "~." is the one between the ids: within an id, two hexadecimal digits follow each "~".
+        parts = token.replace("~.", "/", 1).replace("~", "%").split("/") if url else token.split("/")
         ref = None
-        if token.isascii() and token.count("/") == 1:
+        if token.isascii() and len(parts) == _IDS_OF_A_TOKEN:
             try:
-                ref = cls(*(unquote(part, errors="strict") for part in token.split("/")))
+                ref = cls(*(unquote(part, errors="strict") for part in parts))
             except ValueError:
                 ref = None
-        if ref is None or ref.to_token() != token:
+        if ref is None or ref.to_token(url=url) != token:
             raise InvalidInputError(
                 f"not a job token: {one_line(token, 200)};"
                 " a token looks like project/job, as JobRef.to_token() gives it"

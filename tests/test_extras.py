@@ -29,3 +29,13 @@ def test_another_missing_module() -> None:
     command = [sys.executable, "-c", IMPORT, "agentjobs_async.batch.limits", "agentjobs_async.batch"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of agentjobs_async.batch.limits")
+
+
+def test_missing_signatures() -> None:
+    """Without itsdangerous the room of web backends can be imported; only signed tokens need the extra."""
+    program = (
+        "import sys; sys.modules['itsdangerous'] = None; from agentjobs_async.web import *; SignedTokens('x' * 16)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    needed = "agentjobs_async.web.SignedTokens needs the extra web: pip install 'agentjobs-async[web]'"
+    assert done.stderr.splitlines()[-1] == f"agentjobs_async._extras.MissingExtraError: {needed}"

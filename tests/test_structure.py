@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     # `_validation` checks numbers, and `_loop` refuses another loop or a forked child.
     "batch": {"", "_extras", "_loop", "_text", "_validation"},
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {"", "_validation"},
+    "web": {"", "_extras", "_validation"},
     "testing": {""},
     "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
     "__main__": {"_extras", "_start", "cli"},
@@ -75,6 +75,7 @@ IMPORTERS = {
     "procrastinate": {"engines"},
     "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
     "click": {"cli.commands", "cli._commands"},
+    "itsdangerous": {"web.tokens"},  # imported when tokens are signed: the rest of the room needs no extra
     "platformdirs": {"cli.own_journals"},
     "rich": {"cli._output.screen"},
     "pydantic_core": {"_job_json"},  # imported when Pydantic asks for a schema: no dependency

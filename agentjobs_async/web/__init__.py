@@ -1,6 +1,7 @@
-"""For web backends and bots: errors as HTTP answers, and the changes of a job as events."""
+"""For web backends and bots: errors as HTTP answers, and the changes of a job as events, and tokens for one user."""
 
 from agentjobs_async.web.answers import HttpAnswer, http_answer
 from agentjobs_async.web.events import job_events, sse_events
+from agentjobs_async.web.tokens import SignedTokens
 
-__all__ = ["HttpAnswer", "http_answer", "job_events", "sse_events"]
+__all__ = ["HttpAnswer", "SignedTokens", "http_answer", "job_events", "sse_events"]

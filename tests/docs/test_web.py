@@ -1,8 +1,9 @@
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession, web
 
-from agentjobs_async import JobRef, WaitTimeoutError
+from agentjobs_async import InvalidInputError, JobRef, WaitTimeoutError
 from agentjobs_async.testing import Emulator
 from tests.docs.samples import run_page
 
@@ -60,6 +61,17 @@ async def test_stream(emulator: Emulator) -> None:
         await runner.cleanup()
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
+
+
+def test_signed_tokens() -> None:
+    """A token in a URL gives its user the job back, and no other."""
+    names = run_page("web")
+    tokens = names["SignedTokens"]("a secret of 16 bytes or more")
+    ref = JobRef("docs", "job/1")
+    token = names["handed_out"](tokens, ref, "ada").removeprefix("/jobs/")
+    assert names["taken_back"](tokens, token, "ada") == ref
+    with pytest.raises(InvalidInputError):
+        names["taken_back"](tokens, token, "bob")
 
 
 async def test_json(emulator: Emulator) -> None:

@@ -62,7 +62,7 @@ from agentjobs_async.batch import (
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobScript
-from agentjobs_async.web import HttpAnswer, http_answer, job_events, sse_events
+from agentjobs_async.web import HttpAnswer, SignedTokens, http_answer, job_events, sse_events
 
 
 async def first_screen() -> None:
@@ -317,6 +317,13 @@ def answered(error: Exception) -> HttpAnswer:
     answer = http_answer(error)
     assert_type((answer.status, answer.body, answer.headers), tuple[int, dict[str, Any], dict[str, str]])
     return answer
+
+
+def handed_out(ref: JobRef) -> None:
+    tokens = SignedTokens("a secret of 16 bytes or more")
+    assert_type(tokens.issue(ref, user=42), str)
+    assert_type(tokens.read("text", user="42", max_age=3600), JobRef)
+    assert_type(JobRef.from_token(ref.to_token(url=True)), JobRef)
 
 
 async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob) -> None:
