@@ -1,4 +1,4 @@
-"""Rows that were read and can't begin yet, by project: those of one project keep no other waiting."""
+"""Rows that were read and can't begin yet, by project: those of one project do not hold up another."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ class Backlog:
 
     Args:
         project_of: Returns the project of a row.
-        may_begin: Tells whether an item of a project may begin now.
+        may_begin: Returns whether an item of a project may begin now.
     """
 
     def __init__(self, project_of: Callable[[JournalRow], str | None], may_begin: Callable[[str | None], bool]) -> None:

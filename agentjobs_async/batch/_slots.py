@@ -97,7 +97,7 @@ class Slots:
     async def take(self, slot: Slot, *, has_job: bool = False) -> None:
         """Wait for a slot; an item that has a job takes one at once, since its agent is at work already.
 
-        When this call is cancelled the slot may be taken all the same: `put_back` or `leave` has to follow.
+        The slot may be taken even if this call is cancelled: `put_back` or `leave` must follow.
         """
         if slot.taken:
             return
@@ -166,9 +166,7 @@ class Slots:
                 if self.free(project) > 0:
                     granted = True
                     slot, waiter = self._next(project)
-                    if (
-                        not waiter.cancelled()
-                    ):  # it was cancelled in this turn of the loop, and has not removed itself yet
+                    if not waiter.cancelled():  # else it was cancelled in this turn, and has not removed itself yet
                         self._take(slot)
                         waiter.set_result(None)
         self.on_change()

@@ -1,4 +1,4 @@
-"""What a run has to do: rows of earlier runs, then new items, which are read as late as possible."""
+"""What a run works on: rows of earlier runs, then new items, which are read as late as possible."""
 
 import asyncio
 import inspect
@@ -51,7 +51,7 @@ async def new(
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
     """Plan items as there is room, and yield their rows, and the results of those that are refused.
 
-    An item that has a row of an earlier run is left out: its row is among those that the run takes up anyway, or ended.
+    An item that has a row of an earlier run is left out: the run takes up that row anyway, or it has ended.
 
     Args:
         entries: The journal's rows.

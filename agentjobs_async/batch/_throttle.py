@@ -17,7 +17,7 @@ _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 cre
 
 
 class CreateThrottle:
-    """Allow creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
+    """Allows creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
 
     The rate is a sliding window, as servers count: a leaky bucket would allow twice the count in its first span. A
     create counts from its answer on, since that is no earlier than when the server counted it.
@@ -85,7 +85,7 @@ class CreateThrottle:
         return self._refusal if self._clock() < self._refused_until else None
 
     async def take(self) -> int | None:
-        """Wait until a create may go, and count it as under way; `spend` or `refund` has to follow.
+        """Wait until a create may go, and count it as under way; `spend` or `refund` must follow.
 
         Returns `holds` as it was then, or `None` when the creates are refused: then nothing is counted.
         """

@@ -104,7 +104,7 @@ class CreateThrottles:
     async def take(self, project: str | None) -> Permit | None:
         """Wait until a create of a project may go; return `None` when the server refuses its creates.
 
-        `Permit.spend` or `Permit.refund` has to follow.
+        `Permit.spend` or `Permit.refund` must follow.
         """
         own = self.of(project)
         holds = await own.take()

@@ -54,7 +54,7 @@ class Limits:
     """The settings of `run_batch`, which documents them.
 
     Raises:
-        InvalidInputError: One of them makes no sense.
+        InvalidInputError: A setting is invalid.
     """
 
     max_active: int = field(validator=_count)
@@ -78,7 +78,7 @@ class FleetLimits:
             them together count as half of `max_active` at most, rounded down.
 
     Raises:
-        InvalidInputError: One of them makes no sense.
+        InvalidInputError: A setting is invalid.
     """
 
     max_active: int | None = field(default=None, validator=_count_or_none)

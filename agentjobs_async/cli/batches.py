@@ -48,7 +48,7 @@ def item_report(screen: Screen, options: Options) -> Report:
 
 
 async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack) -> "_Run":
-    """Open the file of results, the session and the journal, in this order: what makes no sense leaves no file."""
+    """Open the file of results, the session and the journal, in this order: invalid options leave no file."""
     screen, service = context.screen, options.shared.service
     stack.enter_context(UnrecordedIds(screen).shown())
     out = None if options.out is None else stack.enter_context(Out.opened(options.out))

@@ -1,4 +1,4 @@
-"""The command line: one group of commands, and what is shown when its arguments make no sense."""
+"""The command line: one group of commands, and what is shown when its arguments are invalid."""
 
 import io
 import signal

@@ -20,20 +20,20 @@ __all__ = ["Notice", "emulate", "emulated_session"]
 Notice = Callable[[str], None]
 
 _PROJECT: Final = "demo"
-_SPEED: Final = 60.0
-_POLL_DELAY: Final = 0.2
+_SPEED: Final = 60.0  # jobs of 1 to 5 minutes take 1 to 5 seconds
+_POLL_DELAY_SECONDS: Final = 0.2  # the emulator is on the same machine
 
 
 @asynccontextmanager
 async def emulated_session(
     project_id: str | None, notice: Notice, settings: dict[str, Any]
 ) -> AsyncIterator[AgentJobsSession]:
-    """Start an emulator, tell of it by `notice`, and open a session for it; both end with the block."""
+    """Start an emulator, show that by `notice`, and open a session for it; both end with the block."""
     from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
 
-    policy = PollPolicy(wait=lambda _: _POLL_DELAY)
+    policy = PollPolicy(wait=lambda _: _POLL_DELAY_SECONDS)
     async with Emulator(script=RandomScripts(), speed=_SPEED) as emulator:
-        notice(f"Emulator at {emulator.base_url}: no real agents, {_SPEED:g} times faster than life.")
+        notice(f"Emulator at {emulator.base_url}: no real agents; jobs run {_SPEED:g} times as fast.")
         async with emulator.session(project_id=project_id or _PROJECT, policy=policy, **settings) as session:
             yield session
 
@@ -109,7 +109,7 @@ def _plan(text: str) -> "FaultPlan":
 
 async def _announced(context: Context, emulator: "Emulator", speed: float) -> None:
     """Show the emulator's address and how to use it from another shell; wait until the command is asked to stop."""
-    context.screen.notice(f"Emulator at {emulator.base_url}: {speed:g} times faster than life; Ctrl-C stops it.")
+    context.screen.notice(f"Emulator at {emulator.base_url}: jobs run {speed:g} times as fast; Ctrl-C stops it.")
     for name, value in emulator.environment(_PROJECT).items():
         context.screen.raw_line(f"export {name}={value}")
     await context.interruption.stop_requested()

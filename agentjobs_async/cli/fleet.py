@@ -71,7 +71,7 @@ async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -
 
 
 async def work(context: Context, options: WorkerOptions) -> int:
-    """Work off what is submitted, until a signal stops the worker."""
+    """Run submitted items until a signal stops the worker."""
     async with AsyncExitStack() as stack:
         screen = context.screen
         stack.enter_context(UnrecordedIds(screen).shown())
@@ -123,7 +123,7 @@ async def _show_each(
 
 
 async def hand_out(journal: Journal, key: str) -> None:
-    """Hand a settled row to the workers."""
+    """Hand a row that was resolved to the workers."""
     await defer([key], journal=journal)
 
 

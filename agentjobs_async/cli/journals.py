@@ -1,4 +1,4 @@
-"""The commands that look into a journal or settle one of its items, without a run."""
+"""The commands that show a journal or resolve one of its items, without a run."""
 
 import json
 from collections import Counter
@@ -102,7 +102,7 @@ async def _write_json_lines(context: Context, rows: AsyncIterator[JournalRow]) -
 
 
 async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:
-    """Settle an unknown item: by its job, or by planning it again."""
+    """Resolve an unknown item: by its job, or by planning it again."""
     async with Journal.open(journal) as opened:
         found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
         await opened.resolve(key, job_id=found, send_again=job_id is None)

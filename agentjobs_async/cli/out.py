@@ -35,7 +35,7 @@ class Out:
     @classmethod
     @contextmanager
     def opened(cls, file: str) -> Iterator[Self]:
-        """Open the file and close it again. A last line that an earlier end has torn is taken away.
+        """Open the file for a block. A last line that an interrupted run left incomplete is removed.
 
         Raises:
             InvalidInputError: It can't be opened.
@@ -59,7 +59,7 @@ class Out:
         """Append one line.
 
         Raises:
-            AgentJobsError: It can't be written; what was written of it is taken away again.
+            AgentJobsError: It can't be written; what was written of it is removed again.
         """
         self._append(f"{json.dumps(document)}\n".encode())
 
@@ -102,7 +102,7 @@ class Out:
 
     @asynccontextmanager
     async def filled_at_a_fault(self, journal: Journal) -> AsyncIterator[None]:
-        """Fill it when the block raises: results that nobody took are in the journal only."""
+        """Fill it when the block raises: results that were not taken are in the journal only."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""Ending a command early: by a signal, or because nobody reads its output any more."""
+"""Ending a command early: by a signal, or because the reader of its output has left."""
 
 import asyncio
 import os
@@ -21,21 +21,18 @@ from agentjobs_async.cli.wrapping import fitted
 __all__ = ["Context", "Interruption", "run_action", "show_error"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
-
-_SIGNAL_BASE: Final = 128
-
+_SIGNAL_BASE: Final = 128  # exit code of a signal, less its number, as shells count
 
 T = TypeVar("T")
 
 
 class Interruption:
-    """A block in which SIGINT and SIGTERM only ask to stop; a second signal ends the process at once.
+    """A block in which SIGINT and SIGTERM request a stop; a second signal ends the process at once.
 
     Attributes:
-        exit_code: What the command is to end with; `None` while nobody asked to stop.
-        last_words: Called at the second signal, before the process ends: what gives the terminal back, and what must
-            be said. They must not wait for anything.
+        exit_code: The exit code of the stopped command; `None` until a stop is requested.
+        last_words: Called at the second signal, before the process ends: they restore the terminal, and show what is
+            recorded nowhere else. They must not wait for anything.
     """
 
     def __init__(self) -> None:
@@ -58,7 +55,7 @@ class Interruption:
             signal.signal(number, handler)
 
     def ask(self, exit_code: int) -> None:
-        """Ask to stop; the first one who asks decides about the exit code."""
+        """Request a stop; the first request sets the exit code."""
         if self.exit_code is None:
             self.exit_code = exit_code
             self._asked.set()
@@ -66,23 +63,23 @@ class Interruption:
                 self._working.cancel()
 
     async def stop_requested(self) -> None:
-        """Wait until somebody asks to stop."""
+        """Wait until a stop is requested."""
         self._working = None
         await self._asked.wait()
 
     async def over(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. It is cancelled when somebody asks to stop before it comes to `run_until_stop`.
+        """Return the result of `work`, which a stop cancels until it calls `run_until_stop`.
 
         Raises:
-            CancelledError: It was.
+            CancelledError: A stop was requested before.
         """
         working = asyncio.ensure_future(work)
         self._working = working
         return await working
 
     async def run_until_stop(self, work: Awaitable[T], stop: Callable[[], Awaitable[object]]) -> T:
-        """Return what `work` gives. When somebody asks to stop, `stop` is called, and has to make an end of `work`."""
-        self._working = None  # from here on the command makes an end of itself, and says how it went
+        """Return the result of `work`; when a stop is requested, call `stop`, which must end `work`."""
+        self._working = None  # from here on the command ends by itself, and shows its results
         working = asyncio.ensure_future(work)
         asking = asyncio.ensure_future(self._asked.wait())
         try:
@@ -113,11 +110,11 @@ class Interruption:
 
 @frozen
 class Context:
-    """What every command's coroutine gets.
+    """What every command's coroutine is given.
 
     Attributes:
         screen: Where it writes.
-        interruption: Who may ask it to stop.
+        interruption: Its stop, once requested.
     """
 
     screen: Screen

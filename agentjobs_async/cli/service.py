@@ -24,8 +24,8 @@ class Service:
     """A service as the options and the environment name it.
 
     Attributes:
-        base_url: Its address; `None` when nobody gave one.
-        project_id: The project of prompts and bare job ids; `None` when nobody gave one.
+        base_url: Its address; `None` when neither an option nor the environment names one.
+        project_id: The project of prompts and bare job ids; `None` as with `base_url`.
         key_file: Where the key is; `None` takes it from AGENTJOBS_API_KEY.
         allow_insecure: Allows plain http to other hosts than loopback.
         emulated: An emulator in this process is the service; the other settings but the project are not used.
@@ -60,10 +60,10 @@ class Service:
 
     @asynccontextmanager
     async def session(self, notice: Notice, **settings: Any) -> AsyncIterator[AgentJobsSession]:
-        """Open a session; `settings` are further ones of `AgentJobsSession`. An emulator is told of by `notice`.
+        """Open a session; `settings` are further ones of `AgentJobsSession`. `notice` shows that there is an emulator.
 
         Raises:
-            InvalidInputError: A setting is missing or makes no sense.
+            InvalidInputError: A setting is missing or invalid.
         """
         if self.emulated:
             async with emulated_session(self.project_id, notice, settings) as session:

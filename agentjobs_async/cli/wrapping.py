@@ -17,7 +17,7 @@ def fitted(text: str, stream: TextIO) -> str:
 
 
 def wrapped(line: str, columns: int, *, indent: int = 0) -> str:
-    """Return one line as lines of at most so many columns, further ones below its last cell; words stay whole.
+    """Return one line as lines of at most `columns` columns, further ones below its last cell; words stay whole.
 
     Args:
         line: Words, or cells with two blanks or more between them.

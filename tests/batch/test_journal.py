@@ -517,9 +517,9 @@ async def test_commits_are_shared(journal: Journal) -> None:
     commits: list[int] = []
     committed = database._committed
 
-    async def counted(lane: Any, writes: Any) -> Any:
+    async def counted(queue: Any, writes: Any) -> Any:
         commits.append(len(writes))
-        return await committed(lane, writes)
+        return await committed(queue, writes)
 
     database._committed = counted  # type: ignore[method-assign]  # only looks
     await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(100)))

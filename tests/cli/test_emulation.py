@@ -17,7 +17,7 @@ def test_first_command() -> None:
     with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links") as child:
         assert child.ended() == 0
     assert re.fullmatch(
-        r"Emulator at http://127\.0\.0\.1:\d+: no real agents, 60 times faster than life\.\n", child.stderr
+        r"Emulator at http://127\.0\.0\.1:\d+: no real agents; jobs run 60 times as fast\.\n", child.stderr
     )
     assert child.stdout.count("demo/job_000001 ") == 3
     assert child.stdout.endswith("\n2 completed\n")

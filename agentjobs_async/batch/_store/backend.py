@@ -16,7 +16,7 @@ __all__ = ["Backend"]
 
 @frozen
 class Backend:
-    """A database, and how it is spoken to.
+    """A database, and what is specific to it.
 
     Attributes:
         insert: An insert into the entries, in the database's dialect.

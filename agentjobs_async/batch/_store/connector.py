@@ -1,4 +1,4 @@
-"""Connections to a journal's database, and work over them that is done again while the database is gone."""
+"""Connections to a journal's database, and work over them that is repeated while the database is gone."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,12 +23,12 @@ class _CutError(Exception):
 
 
 class Connector:
-    """Opens connections, and does work over them again while the database is gone.
+    """Opens connections, and repeats work over them while the database is gone.
 
     Attributes:
-        patience: Seconds for which work is done again while the database is gone.
+        patience: Seconds for which work is repeated while the database is gone.
         is_gone: Whether the last work failed because the database was gone.
-        given_up: Whether nothing waits for the server any more, since it did not answer in time.
+        given_up: Whether the server is no longer waited for, since it did not answer in time.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -54,7 +54,7 @@ class Connector:
         return opening.result()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float | None = None) -> T:
-        """Await `work`, again while the database is gone, for `patience` seconds, by default those of the backend.
+        """Await `work`, and repeat it for `patience` seconds while the database is gone; `None` takes the backend's.
 
         Raises:
             JournalError: The database can't be reached, read or written. The database's own error, which shows
@@ -67,16 +67,12 @@ class Connector:
             if self.given_up:
                 raise self._backend.fault(_CutError("it was left without an answer"))
             began = loop.time()
-            # No timer for a file, whose threads can't be cut: nothing would be done when it rings.
+            # No timer for a file: its threads can't be cut.
             cuts = self._backend.cut is not None
             silence = loop.call_later(_SILENCE_SECONDS, self.cut, context=Context()) if cuts else None
             try:
                 result = await work()
-            except (
-                SQLAlchemyError,
-                ValueError,
-                _CutError,
-            ) as error:  # ValueError: a schema that is no text
+            except (SQLAlchemyError, ValueError, _CutError) as error:  # ValueError: a schema that is not text
                 fault = self._backend.fault(getattr(error, "orig", None) or error)
                 self.is_gone = self._shows_that_it_is_gone(error)
             else:

@@ -223,7 +223,7 @@ class Entries(Reader):
 
     async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled, and take claims back."""
-        await self._database.settle(statements.nothing())
+        await self._database.flush(statements.nothing())
         await self.take_back()
 
     async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> bool:

@@ -13,7 +13,7 @@ from agentjobs_async.batch._store.sqlite_file import faults, log_of
 __all__ = ["FileLock"]
 
 _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
-"""What a file system answers that can't lock files."""
+"""The errors of a file system that can't lock files."""
 
 
 class FileLock:
@@ -34,12 +34,12 @@ class FileLock:
         self._lock = filelock.FileLock(
             beside, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True
         )
-        self._places: dict[Path, tuple[int, int] | None] = {}
+        self._files: dict[Path, tuple[int, int] | None] = {}
         self._log: Path | None = None
         fault = None
         try:
             self._lock.acquire()
-            self._places[beside] = _identity(beside)
+            self._files[beside] = _identity(beside)
         except filelock.Timeout:
             fault = JournalError(f"journal {path.name}: another owner uses it ({beside.name} is locked)", "locked")
         except OSError as error:
@@ -49,20 +49,20 @@ class FileLock:
 
     def watch(self, path: Path) -> None:
         """Remember which file the journal is, for `check`."""
-        self._places[path] = _identity(path)
+        self._files[path] = _identity(path)
         self._log = log_of(path)
 
     def check(self) -> None:
         """Check that the journal, its log and its lock are still the files that they were.
 
         The log goes when this process has read the journal's files itself, as a copy of the directory does, and
-        another program uses the file then: SQLite has lost its locks, and what is written lands in a log without name.
+        another program uses the file then: SQLite has lost its locks, and what is written goes to a log without a name.
 
         Raises:
             JournalError: They are not, and another owner may use the journal by now (`locked`).
         """
         self._watch_log()
-        for path, before in self._places.items():
+        for path, before in self._files.items():
             if _identity(path) != before:
                 words = "was moved, removed or replaced; nothing more is sent, since another owner may use it now"
                 raise JournalError(f"journal: {path.name} {words}", "locked")
@@ -70,13 +70,13 @@ class FileLock:
     def holds(self, path: Path) -> bool:
         """Return whether the journal and its log are still where they were, so that it can be opened again."""
         self._watch_log()
-        places = {path, log_of(path)} & self._places.keys()
-        return path in places and all(_identity(place) == self._places[place] for place in places)
+        known = {path, log_of(path)} & self._files.keys()
+        return path in known and all(_identity(file) == self._files[file] for file in known)
 
     def _watch_log(self) -> None:
         """Remember the log as soon as SQLite has made it, with the first statement."""
         if self._log is not None and (found := _identity(self._log)) is not None:
-            self._places[self._log] = found
+            self._files[self._log] = found
             self._log = None
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What a journal is asked about its rows, without changing any."""
+"""The queries of a journal: they change no row."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ class Reader:
         return dict(counts)
 
     async def planned_projects(self, until: int) -> list[tuple[str | None, int]]:
-        """Return (project, the number of its first row) of the planned rows up to the number `until`."""
+        """Return the projects of planned rows up to the number `until`, each with the number of its first such row."""
         found = await self._database.read(statements.planned_projects(until))
         return legible(lambda: [(text_or_none(row.project_id), row.first) for row in found])
 
@@ -87,7 +87,7 @@ class Reader:
         return FleetLimits(found.max_active, rate, found.unknown_for)
 
     async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
-        """Return (project, how many seconds ago) for the last `most` creates of each project, newest first.
+        """Return the project and the age in seconds of the last `most` creates of each project, newest first.
 
         Left out are those older than `seconds`, and those whose time lies ahead: the clock was wrong.
         """
@@ -95,7 +95,7 @@ class Reader:
         return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
 
     async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
-        """Return (project, how many seconds ago) for the last `most` rows of each project that became unknown.
+        """Return the project and the age in seconds of the last `most` rows of each project that became unknown.
 
         The newest come first, and none is older than `seconds`.
         """
@@ -103,6 +103,6 @@ class Reader:
         return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
 
     async def paused_for(self) -> dict[str | None, float]:
-        """Return the projects of which the service still wants no create, and for how many seconds."""
+        """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))
         return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})

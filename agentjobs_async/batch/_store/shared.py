@@ -1,4 +1,4 @@
-"""What the owners of one journal on PostgreSQL share, and its statements: who is alive, and the limits of them all."""
+"""What the owners of one journal on PostgreSQL share: who is alive, and the limits of all; with their statements."""
 
 from collections.abc import Collection
 from importlib.resources import files
@@ -132,7 +132,7 @@ def _owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
 
 
 def _up_for(patience: float) -> ColumnElement[bool]:
-    """Return whether the server has run for `patience` seconds. A server that was down heard no owner."""
+    """Return whether the server has run for `patience` seconds. A server that was down recorded no heartbeat."""
     return func.date_part("epoch", func.clock_timestamp() - func.pg_postmaster_start_time()) >= patience
 
 

@@ -1,4 +1,4 @@
-"""Statements about times: when creates were sent and became unknown, and until when the service asked for none."""
+"""Statements about times: when creates were sent or became unknown, and until when the server asked for none."""
 
 from typing import Any, Final
 
@@ -26,25 +26,25 @@ from agentjobs_async.batch.states import State
 __all__ = ["delete_old_sends", "keep_send", "paused_for", "sent_ages", "unknown_ages", "upsert_pause"]
 
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
-_SKEW_SECONDS: Final = 60.0  # clocks are set back by so much in daily life; what lies further ahead is no time at all
+_SKEW_SECONDS: Final = 60.0  # clocks are set back by as much in daily life; a time further ahead is ignored
 
 _ROW: Final = ENTRIES.c
 
 
 def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
-    """Select (project, how many seconds ago) for the last creates of each project, newest first.
+    """Select the project and the age in seconds of the last creates of each project, newest first.
 
     Args:
         now: The time by the journal's clock.
-        seconds: None older than that.
-        most: No more of one project than that.
+        seconds: The greatest age.
+        most: The largest number for one project.
     """
     moment = _seconds(now)
     sends = union_all(
         *(
             select(table.c.project_id, table.c.sent_at).where(
                 table.c.sent_at > moment - seconds,
-                # By a clock that was ahead, which says nothing about when it was.
+                # A later time was recorded by a clock that was ahead: the real one is not known.
                 table.c.sent_at < moment + _SKEW_SECONDS,
             )
             for table in (ENTRIES, SENDS)
@@ -54,12 +54,12 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
-    """Select (project, how many seconds ago) for the last rows of each project that became unknown, newest first.
+    """Select the project and the age in seconds of the last rows of each project that became unknown, newest first.
 
     Args:
         now: The time by the journal's clock.
-        seconds: None older than that.
-        most: No more of one project than that.
+        seconds: The greatest age.
+        most: The largest number for one project.
     """
     moment = _seconds(now)
     within = and_(_ROW.updated_at > moment - seconds, _ROW.updated_at < moment + _SKEW_SECONDS)
@@ -68,7 +68,7 @@ def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
 
 
 def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) -> Select[Any]:
-    """Select (project, age) of the `most` newest of each project in `times`, whose columns are project and time."""
+    """Select project and age of the `most` newest of each project in `times`, whose columns are project and time."""
     project, time = times.c
     rank = func.row_number().over(partition_by=project, order_by=time.desc()).label("rank")
     ranked = select(project, (moment - time).label("age"), rank).subquery()
@@ -76,7 +76,7 @@ def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) ->
 
 
 def keep_send(key: str) -> GenericInsert:
-    """Copy when an unknown row was sent, which its next claim will overwrite.
+    """Copy the time at which an unknown row was sent: its next claim will overwrite it.
 
     The row stays locked until the transaction has moved it: of two owners that resolve it at once, one copies its time.
     Executed again after the move, this finds no unknown row, and copies nothing.
@@ -91,7 +91,7 @@ def delete_old_sends(now: Moment) -> Delete:
 
 
 def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float) -> Insert:
-    """Record that the service asked for no create of a project for `seconds`.
+    """Record that the server asked for no create of a project for `seconds`.
 
     A longer pause stands, unless a clock recorded it that was ahead.
     """
@@ -104,7 +104,7 @@ def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float
 
 
 def paused_for(now: Moment) -> Select[Any]:
-    """Select (project, seconds for which the service still wants no create of it)."""
+    """Select each paused project, and the seconds for which the server still wants no create of it."""
     moment, pause = _seconds(now), PAUSES.c
     current = and_(pause.until > moment, pause.set_at < moment + _SKEW_SECONDS)
     begun = case((pause.set_at > moment, pause.set_at), else_=moment)

@@ -34,7 +34,7 @@ class _PendingWrite:
 
 
 @define(eq=False)
-class _Lane:
+class _WriteQueue:
     """Writes that are executed in their order, over a connection of their own.
 
     Attributes:
@@ -64,9 +64,9 @@ class Database:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.connector = Connector(backend)
-        self._changes = _Lane()
-        self._claims = _Lane(alone=True) if backend.claims_apart else self._changes
-        self._lanes = (self._changes, self._claims) if backend.claims_apart else (self._changes,)
+        self._changes = _WriteQueue()
+        self._claims = _WriteQueue(alone=True) if backend.claims_apart else self._changes
+        self._queues = (self._changes, self._claims) if backend.claims_apart else (self._changes,)
         self._reading: set[asyncio.Task[Rows]] = set()
         self._closed = False
         self._binding = LoopBinding("journal")
@@ -111,15 +111,16 @@ class Database:
         self._check()
         return (await self._written(self._changes, _PendingWrite((statement,), rows)))[1]
 
-    async def settle(self, nothing: Executable) -> None:
-        """Wait until all writes so far are executed, those of calls that were cancelled included.
+    async def flush(self, nothing: Executable) -> None:
+        """Wait for all queued writes, including those whose callers were cancelled.
 
         Raises:
-            JournalError: `nothing`, a statement that changes nothing, could not be executed, nor what came before.
+            JournalError: `nothing`, a statement that changes nothing, or what was queued before it, could not be
+                executed.
         """
         self._check()
-        lanes = [lane for lane in self._lanes if lane.writer is not None]
-        await asyncio.gather(*(self._written(lane, _PendingWrite((nothing,))) for lane in lanes))
+        queues = [queue for queue in self._queues if queue.writer is not None]
+        await asyncio.gather(*(self._written(queue, _PendingWrite((nothing,))) for queue in queues))
 
     async def once(self, work: Callable[[AsyncConnection], Coroutine[Any, Any, None]]) -> None:
         """Await `work` in a transaction; a server that is gone is not waited for.
@@ -141,9 +142,9 @@ class Database:
     async def close(self, patience: float) -> None:
         """Execute what is pending, and close; a server is waited for no longer than `patience` seconds."""
         self._closed = True
-        for lane in self._lanes:
-            lane.pending.put_nowait(None)
-        left = {lane.writer for lane in self._lanes if lane.writer is not None} | self._reading
+        for queue in self._queues:
+            queue.pending.put_nowait(None)
+        left = {queue.writer for queue in self._queues if queue.writer is not None} | self._reading
         try:
             await self._ended(left, patience)
         finally:
@@ -195,14 +196,14 @@ class Database:
         if not reading.cancelled():
             reading.exception()  # retrieved here: the call that asked may have been cancelled
 
-    async def _written(self, lane: _Lane, write: _PendingWrite) -> tuple[int, Rows]:
-        if lane.writer is None:
+    async def _written(self, queue: _WriteQueue, write: _PendingWrite) -> tuple[int, Rows]:
+        if queue.writer is None:
             # It serves all callers for as long as the journal is open: in the context of none of them.
-            lane.writer = asyncio.get_running_loop().create_task(self._write_all(lane), context=Context())
-        lane.pending.put_nowait(write)
+            queue.writer = asyncio.get_running_loop().create_task(self._write_all(queue), context=Context())
+        queue.pending.put_nowait(write)
         try:
             # Wait for the task too: the end of a loop cancels all tasks, and no write may wait for one that is gone.
-            either: set[asyncio.Future[Any]] = {write.done, lane.writer}
+            either: set[asyncio.Future[Any]] = {write.done, queue.writer}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if write.done.done():
                 return write.done.result()
@@ -210,31 +211,31 @@ class Database:
             write.done.cancel()
         raise JournalError("the journal's writer was cancelled", "io")
 
-    async def _write_all(self, lane: _Lane) -> None:
+    async def _write_all(self, queue: _WriteQueue) -> None:
         """Execute writes until `None` comes: all that are pending, together."""
         ending = False
         try:
             while not ending:
-                pending = [await lane.pending.get()]
-                while not lane.pending.empty() and len(pending) < _MOST_TOGETHER:
-                    pending.append(lane.pending.get_nowait())
+                pending = [await queue.pending.get()]
+                while not queue.pending.empty() and len(pending) < _MOST_TOGETHER:
+                    pending.append(queue.pending.get_nowait())
                 ending = None in pending
                 if writes := [write for write in pending if write is not None]:
-                    await self._execute(lane, writes)
+                    await self._execute(queue, writes)
         finally:
-            if lane.connection is not None:
-                await lane.connection.close()
+            if queue.connection is not None:
+                await queue.connection.close()
 
-    async def _execute(self, lane: _Lane, writes: list[_PendingWrite]) -> None:
+    async def _execute(self, queue: _WriteQueue, writes: list[_PendingWrite]) -> None:
         """Execute writes in one transaction, and each alone where that fails."""
         try:
-            results = await self.connector.run(lambda: self._committed(lane, writes))
+            results = await self.connector.run(lambda: self._committed(queue, writes))
         except Exception as error:  # noqa: BLE001 - whatever it is, the callers have to get it
             if len(writes) > 1 and not self.connector.is_gone:
                 # Each alone, in a transaction of its own: no write fails for another's sake, and on a full disk those
                 # that still fit are kept. Not while the server is gone: each of them would wait as long as all did.
                 for write in writes:
-                    await self._execute(lane, [write])
+                    await self._execute(queue, [write])
             else:
                 for write in writes:
                     if not write.done.done():
@@ -244,15 +245,15 @@ class Database:
             if not write.done.done():
                 write.done.set_result(result)
 
-    async def _committed(self, lane: _Lane, writes: list[_PendingWrite]) -> list[tuple[int, Rows]]:
-        if lane.connection is None:
-            lane.connection = await self.connector.open(alone=lane.alone)
+    async def _committed(self, queue: _WriteQueue, writes: list[_PendingWrite]) -> list[tuple[int, Rows]]:
+        if queue.connection is None:
+            queue.connection = await self.connector.open(alone=queue.alone)
         try:
-            async with lane.connection.begin():
-                return [await _last_executed(lane.connection, write) for write in writes]
+            async with queue.connection.begin():
+                return [await _last_executed(queue.connection, write) for write in writes]
         finally:
-            if lane.connection.invalidated:
-                broken, lane.connection = lane.connection, None
+            if queue.connection.invalidated:
+                broken, queue.connection = queue.connection, None
                 await broken.close()
 
 

@@ -22,7 +22,7 @@ Exit codes:
   3    the API key was refused
   4    some are unfinished (timed out, unreadable), unknown, or were not sent
   130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
-  141  nobody reads the output any more, as after | head
+  141  the reader of the output has left, as after | head
 If several apply: 3, then 4, then 1.
 """
 ALL_COMPLETED: Final = EXIT_CODES.format(success="all completed")

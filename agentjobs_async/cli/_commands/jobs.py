@@ -54,7 +54,7 @@ def wait(options: Options, jobs: tuple[str, ...]) -> int:
     type=FiniteNumber(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="How many times faster than life jobs of 1 to 5 minutes run.",
+    help="Factor by which jobs of 1 to 5 minutes run faster.",
 )
 @click.option(
     "--fault",
