@@ -144,6 +144,7 @@ class Tracked:
 
     def leave(self, waiter: Watch) -> bool:
         """Remove a waiter; return whether it was the last."""
+        waiter.polls_at_end = self.polls - waiter.polls_before
         waiter.tracked = None
         if type(self.waiters) is dict:
             del self.waiters[waiter]

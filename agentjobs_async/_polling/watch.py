@@ -31,10 +31,11 @@ class Watch(asyncio.Future[AgentJob]):
         started: Loop time of the wait's start.
         timeout: Seconds from `started` to the deadline; `None` waits for ever.
         polls_before: The number of polls of the job before this wait.
+        polls_at_end: The number of polls of this wait once it is over.
         chunk: Where the watch lies among the deadlines; `None` for nowhere.
     """
 
-    __slots__ = ("_leave", "chunk", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_leave", "chunk", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave) -> None:
         super().__init__(loop=loop)
@@ -42,8 +43,19 @@ class Watch(asyncio.Future[AgentJob]):
         self.tracked: Tracked | None = None
         self.started = loop.time()
         self.timeout = timeout
-        self.polls_before = 0
+        self.polls_before = self.polls_at_end = 0
         self.chunk: Any = None
+
+    @property
+    def polls(self) -> int:
+        """How often the job was polled in this wait so far."""
+        return self.polls_at_end if self.tracked is None else self.tracked.polls - self.polls_before
+
+    @property
+    def seen(self) -> float | None:
+        """Loop time at which a poll of this wait last showed the job; `None` before, and once the wait is over."""
+        tracked = self.tracked
+        return None if tracked is None or tracked.shown <= self.polls_before else tracked.seen
 
     def on_job(self, job: AgentJob) -> None:
         """Do nothing with a job that has not ended: a plain watch is a future of the end only."""

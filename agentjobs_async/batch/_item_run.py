@@ -73,6 +73,7 @@ class ItemRun:
         slot: Its slot of `max_active`, which it keeps until `leave_slot`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
+        watch: The wait for its job; `None` before that.
         phase: How far it is to go.
         over: Whether it has ended, in whatever state.
         spent_seconds: What it has spent of its time.
@@ -86,6 +87,7 @@ class ItemRun:
     slot: Slot
     ref: JobRef | str | None = None
     claim: str | None = None
+    watch: asyncio.Future[AgentJob] | None = None
     phase: Phase = Phase.RUNNING
     over: bool = False
     spent_seconds: float = 0.0
@@ -114,6 +116,16 @@ class ItemRun:
     def left_seconds(self) -> float:
         """What is left of its time; infinite where it has no bound."""
         return inf if self.context.timeout is None else self.context.timeout - self.spent_seconds
+
+    @property
+    def polls(self) -> int:
+        """How often its job was polled, by earlier runs and this one."""
+        return self.row.polls + getattr(self.watch, "polls", 0)  # a session in memory may return any future
+
+    @property
+    def seen(self) -> float | None:
+        """Loop time at which a poll of this run last showed its job; `None` before, and once the wait is over."""
+        return getattr(self.watch, "seen", None)
 
     def set_state(self, state: State) -> None:
         """Record where the row is from now on."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
+from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
@@ -64,6 +65,10 @@ class ItemTasks:
         task = asyncio.create_task(work)
         self._helpers[task] = cancelled_from
         return task
+
+    def start_recording(self) -> None:
+        """Record each minute, until the end of the run, when the jobs of the items were seen last."""
+        _ = self.start_helper(record_seen(self.context.entries, self._under_way), Phase.LEFT)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         del self._runs[task]

@@ -1,7 +1,8 @@
 """Planning: items become rows of the journal page by page, and some are refused."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, islice
+from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
@@ -36,10 +37,15 @@ class Planner:
     An item whose key has a row already gets that row, which stays as it is. An item is refused when it can't be sent,
     when its key is that of another item in the journal, or when the same source has given its key before. The rows
     themselves bear the mark of this source, so that the keys need no memory.
+
+    Args:
+        entries: The journal's rows.
+        tries: The tries of those items, by key, for which it is not the first.
     """
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, tries: Mapping[str, int] = MappingProxyType({})) -> None:
         self._entries = entries
+        self._tries = tries
         self._source = uuid4().hex
         self._pages = count()
 
@@ -53,7 +59,7 @@ class Planner:
         rows: list[JournalRow] = []
         while good:
             page, good = _apart(good)
-            found = await self._entries.plan(list(page.values()), self._source, next(self._pages))
+            found = await self._entries.plan(list(page.values()), self._source, next(self._pages), self._tries)
             rows += (found[key] for key in page if key in found)
             refused += await self._refused([item for key, item in page.items() if key not in found])
         return Plan(rows, refused)

@@ -43,10 +43,11 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     left = item.left_seconds
     timeout = None if left == inf else max(left, _LEAST_SECONDS)
     try:
-        job = await item.context.session.watch(target, timeout=timeout)
+        item.watch = item.context.session.watch(target, timeout=timeout)
+        job = await item.watch
     except Exception as error:  # noqa: BLE001 - no error of one wait may end another item, a get_job's own included
         return await _unfinished(item, error)
-    await item.context.entries.mark_ended(item.row.key, job)
+    await item.context.entries.mark_ended(item.row.key, job, item.polls)
     return BatchResult(item.row.item, Outcome(job.status), job, None, job.ref)
 
 
@@ -55,9 +56,9 @@ async def _unfinished(item: ItemRun, error: Exception) -> BatchResult:
         raise error
     if isinstance(error, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        await item.context.entries.abandon(item.row.key, f"its job is gone: {error.message}")
+        await item.context.entries.abandon(item.row.key, f"its job is gone: {error.message}", item.polls)
         return item.result(Outcome.FAILED, error)
-    await item.context.entries.record_error(item.row.key, error)
+    await item.context.entries.record_error(item.row.key, error, item.polls)
     if isinstance(error, WaitTimeoutError):
         return item.result(Outcome.TIMED_OUT, error, error.last_job)
     return item.result(Outcome.UNFINISHED, error)

@@ -1,14 +1,18 @@
 """The items of a batch, and their results."""
 
+import json
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any, Final
 
 from attrs import field, frozen
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async._validation import checked_id, checked_name, checked_prompt
 
-__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item"]
+__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item", "context_text"]
+
+_LONGEST_CONTEXT_BYTES: Final = 16_384  # a row of a table; 100,000 items may have one
 
 
 @frozen
@@ -19,11 +23,14 @@ class BatchItem:
         key: Your own name for it, by which it is known again: 1 to 512 characters, no control characters.
         prompt: What the agent is to do: text with more than white space.
         project_id: `None` takes the session's.
+        context: A JSON object of your own, of up to 16 KiB, which comes back with the item's row and result; `None` for
+            none. An item whose key has a row keeps the context of that row.
     """
 
     key: str
     prompt: str = field(repr=False)
     project_id: str | None = None
+    context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
 
 
 class Outcome(StrEnum):
@@ -82,7 +89,8 @@ def checked_item(item: object) -> BatchItem:
     """Return `item` when it can be sent.
 
     Raises:
-        InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, and why.
+        InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, or its context can't be
+            kept, and why.
     """
     if not isinstance(item, BatchItem):
         raise InvalidInputError(f"items must be BatchItems, such as BatchItem(key, prompt), not {type(item).__name__}")
@@ -90,4 +98,26 @@ def checked_item(item: object) -> BatchItem:
     checked_prompt("prompt", item.prompt)
     if item.project_id is not None:
         checked_id("project_id", item.project_id)
+    if item.context is not None:
+        _check_context(item.context)
     return item
+
+
+def _check_context(context: object) -> None:
+    if not isinstance(context, dict):
+        raise InvalidInputError(f"context must be a dict, as of a JSON object, not {type(context).__name__}")
+    try:
+        text = context_text(context) or ""
+        same, size = json.loads(text) == context, len(text.encode())
+    except (TypeError, ValueError, RecursionError):
+        same, size = False, 0
+    # Raised outside of the handler: inside of it, an error that may quote the context would become its context.
+    if not same:
+        raise InvalidInputError("context must be JSON: dicts, lists, strings, finite numbers, booleans and None")
+    if size > _LONGEST_CONTEXT_BYTES:
+        raise InvalidInputError(f"context must have at most {_LONGEST_CONTEXT_BYTES} bytes as JSON, not {size}")
+
+
+def context_text(context: dict[str, Any] | None) -> str | None:
+    """Return a context as the journal keeps it: JSON without spaces; `None` without one."""
+    return None if context is None else json.dumps(context, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

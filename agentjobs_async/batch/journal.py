@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
-from attrs import asdict
+from attrs import evolve
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_span
@@ -195,10 +195,10 @@ class Journal:
         row = await self._row(key)
         if row.state not in RETRIED:
             raise InvalidInputError(f"{key} is {row.state}: only what failed, was archived or rejected is tried again")
-        again = BatchItem(_next_key(key), row.prompt, row.project_id)
+        again = evolve(row.item, key=_next_key(key))
         if again.key in await self._entries.get_many([again.key]):
             raise InvalidInputError(f"{key} was tried again before, as {again.key}")
-        await self.add([again])
+        await Planner(self._entries, {again.key: row.tries + 1}).plan_all([again])
         return again.key
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
@@ -263,8 +263,7 @@ class Journal:
         """Write every row to a text stream as one line of JSON, and return how many there were."""
         written = 0
         async for row in self.rows():
-            document = asdict(row) | {"updated_at": row.updated_at.isoformat()}
-            stream.write(f"{json.dumps(document)}\n")
+            stream.write(f"{json.dumps(row.to_dict())}\n")
             written += 1
         return written
 

@@ -76,6 +76,7 @@ class BatchWorker:
                 unknown_for=0.0,
             )
         )
+        self._item_tasks.start_recording()
         return self
 
     async def __aexit__(

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from attrs import asdict
-
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, Refusals, State, check_items
 from agentjobs_async.cli._output.hints import resume_command
@@ -98,7 +96,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
 
 async def _write_json_lines(context: Context, rows: AsyncIterator[JournalRow]) -> None:
     async for row in rows:
-        context.screen.raw_line(json.dumps(asdict(row) | {"updated_at": row.updated_at.isoformat()}))
+        context.screen.raw_line(json.dumps(row.to_dict()))
 
 
 async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:

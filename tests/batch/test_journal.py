@@ -368,14 +368,14 @@ def _foreign(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
 
 
 def _newer_in_the_wal(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     left = {name: path.with_name(name).read_bytes() for name in ("run.db", "run.db-wal")}
     connection.close()
     for name, content in left.items():  # as a kill leaves them

@@ -272,7 +272,7 @@ async def errors(session: AgentJobsSession) -> None:
 
 async def endless() -> AsyncIterator[BatchItem]:
     while True:
-        yield BatchItem("page-1", "Document it", project_id="docs")
+        yield BatchItem("page-1", "Document it", project_id="docs", context={"title": "v2", "row": 7})
 
 
 async def batches(session: AgentJobsSession) -> None:
@@ -286,6 +286,13 @@ async def batches(session: AgentJobsSession) -> None:
                     assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
         assert_type(await journal.unknown(), list[JournalRow])
         assert_type([row async for row in old.rows(State.FAILED)], list[JournalRow])
+        for row in await old.rows():
+            assert_type(
+                (row.planned_at, row.sent_at, row.created_at), tuple[datetime | None, datetime | None, datetime | None]
+            )
+            assert_type((row.seen_at, row.ended_at), tuple[datetime | None, datetime | None])
+            assert_type((row.polls, row.tries, row.context), tuple[int, int, dict[str, Any] | None])
+            assert_type(row.to_dict(), dict[str, Any])
         await journal.resolve("a", job_id="job_1")
         await journal.resolve("c", job_id=JobRef.from_token("web/job_1"))
         await journal.resolve("b", send_again=True)

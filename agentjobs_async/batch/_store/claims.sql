@@ -3,17 +3,17 @@
 -- Times are seconds since the epoch by the database's clock, or by `given_now`.
 
 -- What a claim counts: none of these holds more.
-CREATE INDEX agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
+CREATE INDEX IF NOT EXISTS agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
     WHERE state IN ('sending', 'created');
-CREATE INDEX agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
-CREATE INDEX agentjobs_entries_unknown_by_project ON agentjobs_entries ((coalesce(project_id, '')), updated_at)
+CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
+CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown_by_project ON agentjobs_entries ((coalesce(project_id, '')), updated_at)
     WHERE state = 'unknown';
 -- Items of an owner that may have died: planned again, though their chunk may have been done.
-CREATE INDEX agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
-CREATE INDEX agentjobs_entries_by_project ON agentjobs_entries ((coalesce(project_id, '')), sent_at)
+CREATE INDEX IF NOT EXISTS agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
+CREATE INDEX IF NOT EXISTS agentjobs_entries_by_project ON agentjobs_entries ((coalesce(project_id, '')), sent_at)
     WHERE sent_at IS NOT NULL;
 
-CREATE FUNCTION agentjobs_room(
+CREATE OR REPLACE FUNCTION agentjobs_room(
     its_project text, given_now double precision, OUT wait double precision, OUT of_project text
 ) LANGUAGE plpgsql VOLATILE AS $$
 -- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one has to wait.
@@ -114,7 +114,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION agentjobs_claim(
+CREATE OR REPLACE FUNCTION agentjobs_claim(
     its_key text, its_claim text, its_owner text, its_project text, given_now double precision,
     OUT wait double precision, OUT of_project text, OUT claimed bigint
 ) LANGUAGE plpgsql VOLATILE
@@ -134,7 +134,7 @@ BEGIN
 
     -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, updated_at = moment
+    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment, updated_at = moment
         WHERE key = its_key AND claim = its_claim AND state IN ('sending', 'unknown');
     GET DIAGNOSTICS claimed = ROW_COUNT;
     IF claimed > 0 THEN
@@ -162,7 +162,7 @@ BEGIN
     END IF;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
-            project_id = coalesce(its_project, project_id), sent_at = moment, updated_at = moment
+            project_id = coalesce(its_project, project_id), sent_at = moment, claimed_at = moment, updated_at = moment
         WHERE key = its_key AND state = 'planned';
     GET DIAGNOSTICS claimed = ROW_COUNT;
 EXCEPTION WHEN lock_not_available THEN

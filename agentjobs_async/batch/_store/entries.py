@@ -1,7 +1,7 @@
 """The moves that rows of a journal make, and the claims under which creates are sent."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -16,11 +16,11 @@ from agentjobs_async.batch._store.reader import Reader
 from agentjobs_async.batch._store.rows import JournalRow, row_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
-from agentjobs_async.batch.items import BatchItem
+from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.states import MOVES, State
 
-__all__ = ["Entries", "Lease", "NoRoom"]
+__all__ = ["Entries", "Lease", "NoRoom", "Seen"]
 
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
@@ -37,6 +37,21 @@ class NoRoom:
 
     wait: float
     project_id: str | None = None
+
+
+@frozen
+class Seen:
+    """When the job of a row was seen last.
+
+    Attributes:
+        key: The row's key.
+        age_seconds: How many seconds ago a poll showed the job.
+        polls: The number of polls of the job in all.
+    """
+
+    key: str
+    age_seconds: float
+    polls: int
 
 
 class Lease(Protocol):
@@ -86,14 +101,23 @@ class Entries(Reader):
         """Return the time by the journal's clock."""
         return self._clock()
 
-    async def plan(self, items: Sequence[BatchItem], source: str, page: int) -> dict[str, JournalRow]:
+    async def plan(
+        self, items: Sequence[BatchItem], source: str, page: int, tries: Mapping[str, int]
+    ) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
-        of the same source.
+        of the same source. `tries` are the tries of those items, by key, for which it is not the first.
         """
         planning = statements.plan(self._database.backend.insert, f"{source}.{page}", self._clock())
-        rows = [{"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items]
+        rows: list[dict[str, Any]] = [
+            {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
+        ]
+        # Columns that most items leave empty are parameters of those pages only that have them: each costs time.
+        if tries:
+            rows = [row | {"tries": tries.get(item.key)} for row, item in zip(rows, items, strict=True)]
+        if any(item.context is not None for item in items):
+            rows = [row | {"context": context_text(item.context)} for row, item in zip(rows, items, strict=True)]
         return {row.key: row for row in map(row_of, await self._database.insert(planning, rows))}
 
     async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
@@ -146,17 +170,18 @@ class Entries(Reader):
         """
         origin = State.SENDING if claim is None else None
         text = None if error is None else self._text(error)
-        return await self._move_mine(key, State.PLANNED, claim, origin=origin, sent_at=None, error=text)
+        unsent = {"sent_at": None, "claimed_at": None}
+        return await self._move_mine(key, State.PLANNED, claim, origin=origin, error=text, **unsent)
 
     async def mark_created(self, key: str, ref: JobRef) -> bool:
         """Record a job's id, even where the row has become unknown meanwhile."""
-        return await self._move(
-            key, State.CREATED, job_id=ref.job_id, project_id=ref.project_id, sent_at=self._clock(), error=None
-        )
+        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None}
+        return await self._move(key, State.CREATED, ("sent_at", "created_at", "seen_at"), **values)
 
-    async def mark_ended(self, key: str, job: AgentJob) -> bool:
-        """Record how a job ended."""
-        return await self._move(key, State(job.status), pr_link=job.pr_link and self._mask(job.pr_link), error=None)
+    async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:
+        """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is."""
+        values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
+        return await self._move(key, State(job.status), ("seen_at",), **values)
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Record that the service refused a create: of `claim`, or of any claim of this owner."""
@@ -166,9 +191,15 @@ class Entries(Reader):
         """Record that a create may have started an agent: of `claim`, or of any claim of this owner."""
         return await self._move_mine(key, State.UNKNOWN, claim, sent_at=self._clock(), error=self._text(error))
 
-    async def record_error(self, key: str, error: Exception) -> None:
-        """Record what ended the wait for a job that has not ended."""
-        await self._database.write(statements.record_error(key, error=self._text(error), updated_at=self._clock()))
+    async def record_error(self, key: str, error: Exception, polls: int | None = None) -> None:
+        """Record what ended the wait for a job that has not ended, and how many polls there were in all."""
+        values = {"error": self._text(error), "updated_at": self._clock(), **_polls(polls)}
+        await self._database.write(statements.record_error(key, **values))
+
+    async def record_seen(self, seen: Sequence[Seen]) -> None:
+        """Record when jobs that have not ended were seen last, and how often they were polled."""
+        rows = [{"its_key": one.key, "age": one.age_seconds, "its_polls": one.polls} for one in seen]
+        await self._database.insert(statements.record_seen(self._clock()), rows)
 
     async def resolve(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
         """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again."""
@@ -176,17 +207,19 @@ class Entries(Reader):
         values |= {"job_id": job_id, "error": None, "updated_at": self._clock()}
         resolution = uuid4().hex
         if job_id is not None:
-            resolving: tuple[Executable, ...] = (statements.resolve(key, State.CREATED, resolution, **values),)
+            created = statements.resolve(key, State.CREATED, resolution, created_at=self._clock(), **values)
+            resolving: tuple[Executable, ...] = (created,)
         else:
             # The time of the first create moves from the row to a table of its own, so that a rate counts it once. All
             # in one transaction: a lost connection or a kill between them would count it twice, or never.
-            again = statements.resolve(key, State.PLANNED, resolution, sent_at=None, **values)
+            again = statements.resolve_again(key, resolution, **values)
             resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
         return (await self._database.write(*resolving))[0] == 1
 
-    async def abandon(self, key: str, reason: str) -> bool:
-        """End a created or unknown row as failed."""
-        return await self._move(key, State.FAILED, error=one_line(self._mask(reason), _LONGEST_ERROR_BYTES))
+    async def abandon(self, key: str, reason: str, polls: int | None = None) -> bool:
+        """End a created or unknown row as failed, and record how many polls there were in all."""
+        text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
+        return await self._move(key, State.FAILED, error=text, **_polls(polls))
 
     async def mark_interrupted(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
@@ -230,9 +263,12 @@ class Entries(Reader):
         """Move a row that bears `claim`, or any claim of this owner: another owner's row stays as it is."""
         return await self._move(key, target, **values, **({"owner": self.owner} if claim is None else {"claim": claim}))
 
-    async def _move(self, key: str, target: State, **values: Any) -> bool:
-        statement = statements.move(key, target, updated_at=self._clock(), **values)
-        return (await self._database.write(statement))[0] == 1
+    async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> bool:
+        """Move a row, and set these columns, and that of its end, to the present time."""
+        ending = () if MOVES[target] else ("ended_at",)
+        values |= dict.fromkeys(("updated_at", *ending, *times), self._clock())
+        statement, parameters = statements.move(key, target, **values)
+        return (await self._database.write(statement, parameters=parameters))[0] == 1
 
     def _interruption(self) -> dict[str, Any]:
         now = self._clock()
@@ -240,6 +276,10 @@ class Entries(Reader):
 
     def _text(self, error: Exception) -> str:
         return f"{type(error).__name__}: {one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)}"
+
+
+def _polls(number: int | None) -> dict[str, Any]:
+    return {} if number is None else {"polls": number}
 
 
 def _whole_text(error: Exception) -> str:

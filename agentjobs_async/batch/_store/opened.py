@@ -12,8 +12,8 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import file_backend, table_statements
-from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
+from agentjobs_async.batch._store.sqlite import column_statements, file_backend, table_statements
+from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
 from agentjobs_async.batch._store.writer import Database, until_done
 
 __all__ = ["Opened"]
@@ -122,6 +122,8 @@ class Opened:
             if not path.exists() or not path.stat().st_size:
                 make(path, table_statements())
         check(path, writing=writing)
+        if writing:
+            upgrade(path, column_statements())
         if self.lock is not None:
             self.lock.watch(path)
         return path

@@ -16,12 +16,13 @@ from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
-from agentjobs_async.batch._store.format import APPLICATION, VERSION
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA
+from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA, upgrading
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 
 _PATIENCE_SECONDS: Final = 300.0  # as long as a fail-over of a managed server may take
+_UPGRADING_SECONDS: Final = 5  # in which a transaction of a worker has ended, unless it hangs
 _CONNECTING: Final = {"connect_timeout": 10, "tcp_user_timeout": 30_000} | {
     # Without these, libpq would wait for an answer that a cut network keeps back for the kernel's default of two hours.
     "keepalives_idle": 10,
@@ -86,6 +87,12 @@ async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> N
     if not there:
         raise JournalError(f"journal {name}: there is none in this database", "io")
     version = (await connection.execute(shared.limits())).one().version
+    if version == EARLIER:
+        raise JournalError(
+            f"journal {name}: it has the layout of an earlier version; a worker of this version upgrades it,"
+            " and so does any other call that opens it to write",
+            "version",
+        )
     if version != VERSION:
         raise JournalError(
             f"journal {name}: it has version {version}, and this program knows {VERSION};"
@@ -100,8 +107,23 @@ async def _make(connection: AsyncConnection) -> None:
     await connection.run_sync(METADATA.create_all)
     await connection.run_sync(shared.METADATA.create_all)
     await connection.execute(shared.insert_fleet(VERSION))
-    if (await connection.execute(text("SELECT to_regproc('agentjobs_claim')"))).scalar() is None:
+    if (await connection.execute(shared.limits())).one().version == EARLIER:
+        await _upgrade(connection)
+    elif (await connection.execute(text("SELECT to_regproc('agentjobs_claim')"))).scalar() is None:
         await connection.exec_driver_sql(shared.functions())
+
+
+async def _upgrade(connection: AsyncConnection) -> None:
+    """Upgrade a journal of the earlier layout, within the transaction of the caller, who holds the lock of openings.
+
+    Workers of the earlier version that are at work go on, since the columns are only added; no other one can begin.
+    """
+    # All claims would queue behind a statement that waits for the lock of the table.
+    await connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_UPGRADING_SECONDS * 1000:.0f}ms'")
+    for statement in upgrading(connection.dialect):
+        await connection.exec_driver_sql(statement)
+    await connection.exec_driver_sql(shared.functions())
+    await connection.execute(shared.update_limits(version=VERSION))
 
 
 def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float) -> AsyncEngine:

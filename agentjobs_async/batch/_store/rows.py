@@ -1,11 +1,12 @@
 """The rows of a journal as callers see them, read strictly: a cell that the journal can't have written is an error."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from attrs import field, frozen
+from attrs import field, fields, frozen
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch.items import BatchItem
@@ -26,6 +27,15 @@ class JournalRow:
         error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
         updated_at: When the row was changed last, in UTC.
         number: Its place in the journal, from 1.
+        planned_at: When the item was planned, in UTC, by the journal's clock, as all times. A time is `None` where it
+            has not come yet, and where an earlier version of this package did not record it.
+        sent_at: When its create was about to be sent; `None` again where it is proven that nothing was sent.
+        created_at: When the job's id was recorded.
+        seen_at: When the server last showed the job, by its create or a poll; to a minute while it is active.
+        ended_at: When the item was recorded as completed, failed, archived or rejected.
+        polls: How often the job was polled, by all runs; to a minute while it is active.
+        tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
+        context: The context of the item.
     """
 
     key: str
@@ -37,11 +47,27 @@ class JournalRow:
     error: str | None
     updated_at: datetime
     number: int
+    planned_at: datetime | None = None
+    sent_at: datetime | None = None
+    created_at: datetime | None = None
+    seen_at: datetime | None = None
+    ended_at: datetime | None = None
+    polls: int = 0
+    tries: int = 1
+    context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
 
     @property
     def item(self) -> BatchItem:
         """The item as it was planned."""
-        return BatchItem(self.key, self.prompt, self.project_id)
+        return BatchItem(self.key, self.prompt, self.project_id, self.context)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a JSON object: its attributes by their names, times in ISO 8601."""
+        return {name: _plain(getattr(self, name)) for name in (column.name for column in fields(JournalRow))}
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 class Rows(AsyncIterator[JournalRow]):
@@ -69,15 +95,37 @@ async def _paged(page: Callable[[int], Awaitable[list[JournalRow]]]) -> AsyncIte
 
 
 def row_of(found: Any) -> JournalRow:
-    """Return a row of the database as one of the journal."""
+    """Return a row of the database, with the columns `SHOWN`, as one of the journal."""
     return legible(lambda: _row_of(found))
 
 
 def _row_of(found: Any) -> JournalRow:
-    texts = (found.key, found.prompt, found.project_id, found.state, found.job_id, found.pr_link, found.error)
+    *texts, updated_at, number, planned_at, sent_at, created_at, seen_at, ended_at, polls, tries, context = found
     if not all(text is None or isinstance(text, str) for text in texts):
         raise TypeError
-    return JournalRow(*texts, datetime.fromtimestamp(found.updated_at, UTC), found.number)
+    times = map(_time, (planned_at, sent_at, created_at, seen_at, ended_at))
+    rest = number, *times, _count(polls, 0), _count(tries, 1), _context(context)
+    cells: list[Any] = [*texts, datetime.fromtimestamp(updated_at, UTC), *rest]
+    return JournalRow(*cells)
+
+
+def _time(cell: Any) -> datetime | None:
+    return None if cell is None else datetime.fromtimestamp(cell, UTC)
+
+
+def _count(cell: object, default: int) -> int:
+    if cell is None:
+        return default
+    if isinstance(cell, int):
+        return cell
+    raise TypeError
+
+
+def _context(cell: Any) -> dict[str, Any] | None:
+    context = None if cell is None else json.loads(cell)
+    if context is None or isinstance(context, dict):
+        return context
+    raise TypeError
 
 
 def text_or_none(cell: object) -> str | None:
@@ -97,6 +145,6 @@ def legible(read: Callable[[], T]) -> T:
     Raises:
         JournalError: `read` could not make anything of them (`corrupt`).
     """
-    with suppress(ValueError, TypeError, OverflowError, OSError):
+    with suppress(ValueError, TypeError, OverflowError, OSError, RecursionError):
         return read()
     raise JournalError("the journal is broken: it holds what it can't have written", "corrupt")

@@ -1,7 +1,7 @@
 """The tables of a journal, the same on SQLite and PostgreSQL."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from sqlalchemy import (
@@ -19,10 +19,11 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
+from sqlalchemy.schema import CreateColumn
 
 from agentjobs_async.batch.states import State
 
-__all__ = ["ENTRIES", "METADATA", "PAUSES", "SENDS", "Moment"]
+__all__ = ["ADDED", "ENTRIES", "METADATA", "PAUSES", "SENDS", "SHOWN", "AnyText", "Moment", "upgrading"]
 
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
@@ -31,7 +32,7 @@ _ESCAPED: Final = {"\0": "\x1a0", "\x1a": "\x1a1"}
 _PLAIN: Final = {escaped: plain for plain, escaped in _ESCAPED.items()}
 
 
-class _AnyText(TypeDecorator[str]):
+class AnyText(TypeDecorator[str]):
     """Text with any character. PostgreSQL can't store NUL, which is escaped there."""
 
     impl = Text
@@ -62,17 +63,27 @@ ENTRIES: Final = Table(
     METADATA,
     Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
     Column("key", String, nullable=False, unique=True),
-    Column("prompt", _AnyText, nullable=False),
+    Column("prompt", AnyText, nullable=False),
     Column("project_id", String),
     Column("state", String, nullable=False),
     Column("job_id", String),
     Column("pr_link", Text),
-    Column("error", _AnyText),
+    Column("error", AnyText),
     Column("run", String),
     Column("owner", String),
     Column("claim", String),
     Column("sent_at", Float(53)),
     Column("updated_at", Float(53), nullable=False),
+    # What the earlier layout did not have: empty where nothing of the kind has happened, or an earlier version did it.
+    Column("planned_at", Float(53)),
+    Column("claimed_at", Float(53)),
+    Column("created_at", Float(53)),
+    Column("seen_at", Float(53)),
+    Column("ended_at", Float(53)),
+    Column("polls", Integer),
+    Column("tries", Integer),
+    Column("context", AnyText),
+    Column("traceparent", String),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     # A failed row has no id when it was unknown and was abandoned.
     CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_created"),
@@ -80,6 +91,19 @@ ENTRIES: Final = Table(
     Index("agentjobs_entries_by_state", "state", "number"),
     Index("agentjobs_entries_by_sending", "sent_at"),
 )
+"""The items. `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays."""
+ADDED: Final = frozenset(
+    {"planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"}
+)
+"""The columns that the earlier layout did not have."""
+SHOWN: Final = tuple(
+    ENTRIES.c[name]
+    for name in (
+        *("key", "prompt", "project_id", "state", "job_id", "pr_link", "error", "updated_at", "number"),
+        *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context"),
+    )
+)
+"""The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
 SENDS: Final = Table(
     "agentjobs_sends",
     METADATA,
@@ -97,3 +121,10 @@ PAUSES: Final = Table(
     Column("until", Float(53), nullable=False),
 )
 """Until when the service asked for no create of a project; `""` stands for a session without a project."""
+
+
+def upgrading(dialect: Dialect) -> Iterator[str]:
+    """Return the statements that add the columns which the earlier layout did not have."""
+    for name in sorted(ADDED):
+        column = CreateColumn(ENTRIES.c[name]).compile(dialect=dialect)
+        yield f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column}"

@@ -15,10 +15,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA
+from agentjobs_async.batch._store.format import EARLIER
+from agentjobs_async.batch._store.schema import ADDED, ENTRIES, METADATA, upgrading
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
 
-__all__ = ["file_backend", "table_statements"]
+__all__ = ["column_statements", "file_backend", "table_statements"]
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
@@ -31,6 +32,11 @@ def table_statements() -> Iterator[str]:
         yield str(CreateTable(table).compile(dialect=dialect))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             yield str(CreateIndex(index).compile(dialect=dialect))
+
+
+def column_statements() -> Iterator[str]:
+    """Return the statements that add the columns which the earlier layout did not have."""
+    return upgrading(sqlite.dialect())
 
 
 def file_backend(path: Path, *, read_only: bool) -> Backend:
@@ -61,9 +67,23 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
         cursor.execute(before_reading(query))
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        cursor.execute("PRAGMA user_version")
+        if read_only and cursor.fetchone() == (EARLIER,):
+            cursor.execute(_earlier_rows())
         cursor.close()
 
     return engine
+
+
+def _earlier_rows() -> str:
+    """Return the statement of a view that shows the rows of the earlier layout as those of this one.
+
+    A temporary view hides the table of its name, and needs no right to write the file. It names the columns of the
+    table, so that it stays right when an owner upgrades the journal meanwhile.
+    """
+    names = (column.name for column in ENTRIES.columns)
+    columns = (f"NULL AS {name}" if name in ADDED else name for name in names)
+    return f"CREATE TEMP VIEW {ENTRIES.name} AS SELECT {', '.join(columns)} FROM main.{ENTRIES.name}"  # noqa: S608 - all of it is ours
 
 
 class _QuietConnection(sqlite3.Connection):

@@ -11,9 +11,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.format import APPLICATION, VERSION
+from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 
-__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading"]
+__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "upgrade"]
 
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
 _WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
@@ -158,12 +158,39 @@ def _check_number(path: Path, connection: sqlite3.Connection) -> None:
 
     if number("application_id") != APPLICATION:
         raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
-    if number("user_version") != VERSION:
+    if number("user_version") not in {EARLIER, VERSION}:
         raise JournalError(
             f"journal {path.name}: it has version {number('user_version')}, and this program knows {VERSION};"
             " use the version of agentjobs-async that wrote it",
             "version",
         )
+
+
+def upgrade(path: Path, columns: Iterable[str]) -> None:
+    """Upgrade a journal of the earlier layout, in one transaction. Only its owner may call this.
+
+    Args:
+        path: A journal, checked.
+        columns: The statements that add its columns.
+
+    Raises:
+        JournalError: It can't be written; it is as it was.
+    """
+    fault = None
+    try:
+        # Every statement is ours, BEGIN included: the driver would commit before some of them.
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute("PRAGMA user_version").fetchone() == (EARLIER,):
+                for statement in columns:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+    except (OSError, sqlite3.Error) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
 
 
 def make(path: Path, tables: Iterable[str]) -> None:

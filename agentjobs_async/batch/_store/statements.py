@@ -1,16 +1,19 @@
 """The statements that read and move rows. Executed twice, when an answer was lost, each has its effect once."""
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
+    Float,
     Numeric,
     Select,
     String,
     Update,
     and_,
+    bindparam,
     case,
     cast,
     exists,
@@ -25,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
-from agentjobs_async.batch._store.schema import ENTRIES, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, Moment
 from agentjobs_async.batch.states import ENDED, RETRIED, State, origins
 
 if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
@@ -45,7 +48,9 @@ __all__ = [
     "planned_counts",
     "planned_projects",
     "record_error",
+    "record_seen",
     "resolve",
+    "resolve_again",
     "take_back",
     "unended",
 ]
@@ -68,7 +73,8 @@ def plan(insert: Insert, mark: str, now: Moment) -> ReturningInsert[Any]:
         mark: The page: 32 characters that name the source, then anything.
         now: The time by the journal's clock.
     """
-    planning = insert.values(state=State.PLANNED, run=mark, updated_at=now)
+    # The state as a literal: a parameter would be one more for each row.
+    planning = insert.values(state=literal_column(f"'{State.PLANNED}'"), run=mark, planned_at=now, updated_at=now)
     given = planning.excluded
     unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
     same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
@@ -76,7 +82,7 @@ def plan(insert: Insert, mark: str, now: Moment) -> ReturningInsert[Any]:
         index_elements=[_ROW.key],
         set_={"run": given.run},
         where=and_(unmarked, _ROW.prompt == given.prompt, same_project),
-    ).returning(*ENTRIES.c)
+    ).returning(*SHOWN)
 
 
 def _source(mark: ColumnElement[Any]) -> ColumnElement[str]:
@@ -91,7 +97,7 @@ def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None)
     """
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
     claiming = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.PLANNED, repeated))
-    values = {"claim": token, "owner": owner, "sent_at": now, "updated_at": now, "error": None}
+    values = {"claim": token, "owner": owner, "sent_at": now, "claimed_at": now, "updated_at": now, "error": None}
     project = {} if project_id is None else {"project_id": project_id}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
     return claiming.values(state=State.SENDING, **values, **project).returning(*found)
@@ -105,8 +111,10 @@ def move(
     claim: str | None = None,
     owner: str | None = None,
     **values: Any,
-) -> Update:
+) -> tuple[Update, dict[str, Any]]:
     """Move a row to `target` where the table of moves allows it; touch no row otherwise.
+
+    Return the statement and its parameters.
 
     Args:
         key: The row's key.
@@ -119,17 +127,27 @@ def move(
     Raises:
         ValueError: No row may ever go from `origin` to `target`.
     """
+    borne = {name: value for name, value in {"claim": claim, "owner": owner}.items() if value is not None}
+    timed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}  # by a server's clock
+    plain = {name: value for name, value in values.items() if name not in timed}
+    moving = _moving(target, origin, tuple(borne), tuple(plain))
+    parameters = {f"its_{name}": value for name, value in {"key": key, **borne}.items()}
+    parameters |= {f"new_{name}": value for name, value in plain.items()}
+    return (moving.values(timed) if timed else moving), parameters
+
+
+@cache
+def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed: tuple[str, ...]) -> Update:
+    """Return the statement of a move. It is built once: building it costs more than executing it on SQLite."""
     allowed = origins(target)
     if origin is not None:
         if origin not in allowed:
             raise ValueError(f"no row goes from {origin} to {target}")
         allowed = frozenset({origin})
-    moving = update(ENTRIES).where(_ROW.key == key, _ROW.state.in_(sorted(allowed)))
-    if claim is not None:
-        moving = moving.where(_ROW.claim == claim)
-    if owner is not None:
-        moving = moving.where(_ROW.owner == owner)
-    return moving.values(state=target, **values)
+    moving = update(ENTRIES).where(_ROW.state.in_([literal_column(f"'{state}'") for state in sorted(allowed)]))
+    moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *borne)))
+    new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
+    return moving.values(state=literal_column(f"'{target}'"), **new)
 
 
 def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
@@ -140,6 +158,13 @@ def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     repeated = and_(_ROW.state == target, _ROW.claim == resolution)
     resolving = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.UNKNOWN, repeated))
     return resolving.values(state=target, claim=resolution, **values)
+
+
+def resolve_again(key: str, resolution: str, **values: Any) -> Update:
+    """Plan an unknown row again, as `resolve` does, for its next try."""
+    tries = func.coalesce(_ROW.tries, 1)
+    counted = case((_ROW.claim == resolution, tries), else_=tries + 1)  # an earlier execution has counted it
+    return resolve(key, State.PLANNED, resolution, sent_at=None, claimed_at=None, tries=counted, **values)
 
 
 def mark_interrupted(**values: Any) -> ReturningUpdate[Any]:
@@ -157,12 +182,21 @@ def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
     """
     borne = and_(_ROW.key.in_(set(claims.values())), _ROW.claim.in_(claims))
     taking = update(ENTRIES).where(borne, _ROW.state.in_([State.SENDING, State.UNKNOWN]))
-    return taking.values(state=State.PLANNED, sent_at=None, error=None, **values).returning(_ROW.key, _ROW.claim)
+    return taking.values(state=State.PLANNED, sent_at=None, claimed_at=None, error=None, **values).returning(
+        _ROW.key, _ROW.claim
+    )
 
 
 def record_error(key: str, **values: Any) -> Update:
     """Change columns of a created row without moving it."""
     return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.CREATED).values(**values)
+
+
+def record_seen(now: Moment) -> Update:
+    """Record of created rows that their jobs were seen: `its_key`, `age` (seconds ago) and `its_polls` of each."""
+    moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
+    seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.CREATED)
+    return seeing.values(seen_at=moment - bindparam("age", type_=Float(53)), polls=bindparam("its_polls"))
 
 
 def page(
@@ -174,7 +208,7 @@ def page(
     project: tuple[str | None] | None = None,
 ) -> Select[Any]:
     """Select the next `size` rows above the number `after`, of one state or all, of one project (in a tuple) or all."""
-    rows = select(ENTRIES).where(_ROW.number > after).order_by(_ROW.number).limit(size)
+    rows = select(*SHOWN).where(_ROW.number > after).order_by(_ROW.number).limit(size)
     if state is not None:
         rows = rows.where(_ROW.state == state)
     if project is not None:
@@ -196,7 +230,7 @@ def planned_counts() -> Select[Any]:
 
 def get_many(keys: Collection[str]) -> Select[Any]:
     """Select the rows of these keys."""
-    return select(ENTRIES).where(_ROW.key.in_(keys))
+    return select(*SHOWN).where(_ROW.key.in_(keys))
 
 
 def unended(keys: Collection[str]) -> Select[Any]:

@@ -21,7 +21,7 @@ _MOST_TOGETHER: Final = 200  # writes in one transaction: more would keep the lo
 _CUTTING_SECONDS: Final = 0.5  # a connection that was cut fails at once; this much when the loop is busy
 
 Rows = Sequence[Row[Any]]
-Parameters = list[dict[str, Any]]
+Parameters = dict[str, Any] | list[dict[str, Any]]
 
 
 @frozen
@@ -29,7 +29,7 @@ class _PendingWrite:
     """Statements that wait for their commit, which is one for all of them."""
 
     statements: tuple[Executable, ...]
-    rows: Parameters | None = None
+    parameters: Parameters | None = None
     done: asyncio.Future[tuple[int, Rows]] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -88,7 +88,9 @@ class Database:
         """
         return await self._apart(statement, commit=True)
 
-    async def write(self, *statements: Executable, claims: bool = False) -> tuple[int, Rows]:
+    async def write(
+        self, *statements: Executable, parameters: dict[str, Any] | None = None, claims: bool = False
+    ) -> tuple[int, Rows]:
         """Execute statements durably in one transaction; return how many rows the last one touched, and its rows.
 
         The whole transaction is executed again when its connection breaks before the answer comes: statements that
@@ -100,10 +102,10 @@ class Database:
             JournalError: They were not executed; or, when the loop is ending, they may have been.
         """
         self._check()
-        return await self._written(self._claims if claims else self._changes, _PendingWrite(statements))
+        return await self._written(self._claims if claims else self._changes, _PendingWrite(statements, parameters))
 
-    async def insert(self, statement: Executable, rows: Parameters) -> Rows:
-        """Execute an insert durably for many rows in one transaction, as `write` does, and return its rows.
+    async def insert(self, statement: Executable, rows: list[dict[str, Any]]) -> Rows:
+        """Execute an insert or update durably for many rows in one transaction, as `write` does, and return its rows.
 
         Raises:
             JournalError: As `write` does.
@@ -284,7 +286,7 @@ async def _cut_off(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 async def _last_executed(connection: AsyncConnection, write: _PendingWrite) -> tuple[int, Rows]:
-    return [await _executed(connection, statement, write.rows) for statement in write.statements][-1]
+    return [await _executed(connection, statement, write.parameters) for statement in write.statements][-1]
 
 
 async def _executed(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from agentjobs_async.batch import JournalRow
@@ -52,12 +53,17 @@ def _state_cell(row: JournalRow) -> tuple[str, str]:
 
 
 def markdown_lines(rows: Sequence[JournalRow]) -> Iterator[Line]:
-    """Return a table in Markdown, with the markup in every text escaped."""
-    yield ("| key | state | job | pull request | error |",)
-    yield ("| --- | --- | --- | --- | --- |",)
+    """Return a table in Markdown, with the markup in every text escaped. Times are in UTC."""
+    yield ("| key | state | job | pull request | error | sent | created | seen | ended | polls | tries |",)
+    yield (f"|{' --- |' * 11}",)
     for row in rows:
         cells = (row.key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
-        yield (f"| {' | '.join(map(_cell, cells))} |",)
+        times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
+        yield (f"| {' | '.join((*map(_cell, cells), *times, str(row.polls), str(row.tries)))} |",)
+
+
+def _time(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def _cell(text: str) -> str:

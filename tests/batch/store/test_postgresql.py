@@ -101,8 +101,8 @@ async def test_another_version(database: str) -> None:
     """A journal of another version is refused, and stays as it is."""
     async with Journal.open(database):
         pass
-    execute(database, "UPDATE agentjobs_fleet SET version = 3")
-    with pytest.raises(JournalError, match="it has version 3") as caught:
+    execute(database, "UPDATE agentjobs_fleet SET version = 4")
+    with pytest.raises(JournalError, match="it has version 4") as caught:
         await Journal.open(database).__aenter__()
     assert caught.value.reason == "version"
 

@@ -1,0 +1,173 @@
+"""What rows tell of their items: times, polls, tries and the item's own context."""
+
+import asyncio
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsError, JobRef
+from agentjobs_async.batch import BatchItem, Journal, JournalRow
+from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.stage import items, run
+
+REF = JobRef("docs", "job_1")
+WHY = AgentJobsError("because")
+CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
+
+
+async def row_of(journal: Journal, key: str = "k0") -> JournalRow:
+    return (await entries_of(journal).get_many([key]))[key]
+
+
+def set_clock(journal: Journal, seconds: float) -> None:
+    entries_of(journal)._clock = lambda: seconds
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+async def test_times(journal: Journal) -> None:
+    """Each step of an item leaves its time, and later steps leave it as it is."""
+    entries = entries_of(journal)
+    set_clock(journal, 1000)
+    await journal.add(items(1))
+    row = await row_of(journal)
+    assert (row.planned_at, row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1000), *4 * [None])
+    set_clock(journal, 1001)
+    await journal.add(items(1))
+    await entries.claim("k0")
+    set_clock(journal, 1002)
+    await entries.mark_created("k0", REF)
+    row = await row_of(journal)
+    assert (row.planned_at, row.sent_at, row.created_at, row.seen_at) == (at(1000), at(1001), at(1002), at(1002))
+    assert row.ended_at is None
+    set_clock(journal, 1003)
+    await entries.mark_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
+    row = await row_of(journal)
+    assert (row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1001), at(1002), at(1003), at(1003))
+    assert (row.polls, row.tries) == (7, 1)
+
+
+async def test_times_of_the_database(journal: Journal) -> None:
+    """The times are those of the journal's clock, and aware."""
+    await journal.add(items(1))
+    await entries_of(journal).claim("k0")
+    row = await row_of(journal)
+    for time in (row.planned_at, row.sent_at):
+        assert time is not None
+        assert abs((time - datetime.now(UTC)).total_seconds()) < 60
+
+
+async def test_what_did_not_happen(journal: Journal) -> None:
+    """A claim under which nothing was sent leaves no time of a create; a rejection and an abandoning are ends."""
+    entries = entries_of(journal)
+    await journal.add(items(4))
+    for key in ("k0", "k1", "k2", "k3"):
+        claim = await entries.claim(key)
+        assert isinstance(claim, str)
+        if key == "k3":
+            entries._unanswered[claim] = (key, asyncio.get_running_loop().time())
+    await entries.release_claim("k0", WHY)
+    await entries.mark_rejected("k1", WHY)
+    await entries.mark_unknown("k2", WHY)
+    assert await entries.take_back() == ("k3",)
+    rows = {row.key: row for row in await journal.rows()}
+    assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
+    assert [key for key, row in rows.items() if row.ended_at is not None] == ["k1"]
+    await journal.abandon("k2")
+    assert (await row_of(journal, "k2")).ended_at is not None
+
+
+async def test_tries(journal: Journal) -> None:
+    """A retry is a row with one try more; an unknown item that is planned again has one more, too."""
+    entries = entries_of(journal)
+    await journal.add([BatchItem("k0", "x", context=CONTEXT)])
+    for key in ("k0", "k0#2"):
+        await entries.claim(key)
+        await entries.mark_rejected(key, WHY)
+        await journal.retry(key)
+    assert [(row.tries, row.context) for row in await journal.rows()] == [(1, CONTEXT), (2, CONTEXT), (3, CONTEXT)]
+    await entries.claim("k0#3")
+    await entries.mark_unknown("k0#3", WHY)
+    await journal.resolve("k0#3", send_again=True)
+    row = await row_of(journal, "k0#3")
+    assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
+
+
+async def test_resolved_rows(journal: Journal) -> None:
+    """A job that was found has the time at which it was recorded, and the create keeps its own."""
+    entries = entries_of(journal)
+    await journal.add(items(1))
+    set_clock(journal, 2000)
+    await entries.claim("k0")
+    await entries.mark_unknown("k0", WHY)
+    set_clock(journal, 3000)
+    await journal.resolve("k0", job_id="job_1")
+    row = await row_of(journal)
+    assert (row.sent_at, row.created_at, row.ended_at) == (at(2000), at(3000), None)
+
+
+async def test_context(journal: Journal) -> None:
+    """An item's context comes back with its row, and a key that is planned again keeps the first."""
+    await journal.add([BatchItem("a", "x", context=CONTEXT), BatchItem("b", "y"), BatchItem("c", "z", context={})])
+    await journal.add([BatchItem("a", "x", context={"other": 1}), BatchItem("b", "y", context={"late": 1})])
+    rows = await journal.rows()
+    assert [row.context for row in rows] == [CONTEXT, None, {}]
+    assert rows[0].item == BatchItem("a", "x", context=CONTEXT)
+    assert "title" not in repr(rows[0])
+    assert "title" not in repr(rows[0].item)
+
+
+async def test_a_run_tells_of_polls_and_context(journal: Journal) -> None:
+    """After a run, rows have the number of polls and all times, and results the context of their items."""
+    async with Emulator(script=JobScript(duration=0.1)) as emulator, emulator.session(project_id="docs") as session:
+        (result,) = await run(session, [BatchItem("k0", "x", context=CONTEXT)], journal)
+        polls = sum(request.method == "GET" for request in emulator.requests)
+    assert result.item.context == CONTEXT
+    row = await row_of(journal)
+    assert (row.state, row.polls) == ("completed", polls)
+    times = [row.planned_at, row.sent_at, row.created_at, row.ended_at]
+    assert None not in times
+    assert times == sorted(time for time in times if time is not None)
+    assert row.seen_at == row.ended_at
+
+
+async def test_polls_of_several_runs(journal: Journal) -> None:
+    """A run that gives up on a job records its polls, and the next one counts on."""
+    async with Emulator(script=JobScript(duration=0.6)) as emulator, emulator.session(project_id="docs") as session:
+        (result,) = await run(session, items(1), journal, timeout=0.3)
+        assert str(result.outcome) == "timed_out"
+        first = (await row_of(journal)).polls
+        await run(session, [], journal)
+        polls = sum(request.method == "GET" for request in emulator.requests)
+    assert 0 < first < polls
+    assert (await row_of(journal)).polls == polls
+
+
+async def test_documents(journal: Journal) -> None:
+    """A row is exported as JSON with all that it tells: times in ISO 8601, null for what has not come."""
+    await journal.add([BatchItem("k0", "x", context=CONTEXT)])
+    stream = io.StringIO()
+    await journal.export(stream)
+    document = json.loads(stream.getvalue())
+    assert document["context"] == CONTEXT
+    assert datetime.fromisoformat(document["planned_at"]).tzinfo is not None
+    nothing = {name: document[name] for name in ("sent_at", "created_at", "seen_at", "ended_at")}
+    assert nothing == dict.fromkeys(nothing)
+    assert (document["polls"], document["tries"]) == (0, 1)
+    assert set(document) == {name for name in dir(await row_of(journal)) if name in JournalRow.__annotations__}
+
+
+@pytest.mark.parametrize("cell", ["context = '[1]'", "context = 'no JSON'", "polls = 'secret'", "ended_at = 'secret'"])
+async def test_illegible_cells(file_journal: Journal, cell: str) -> None:
+    """A cell that the journal can't have written is an error that does not quote it."""
+    await file_journal.add(items(1))
+    async with entries_of(file_journal)._database.backend.engine.begin() as connection:
+        await connection.exec_driver_sql(f"UPDATE agentjobs_entries SET {cell}")  # noqa: S608 - a cell of the test
+    with pytest.raises(Exception, match="it holds what it can't have written") as caught:
+        await file_journal.rows()
+    assert "secret" not in str(caught.value)
