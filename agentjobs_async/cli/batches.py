@@ -23,7 +23,7 @@ from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.planning import planned
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
+from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 
 __all__ = ["NO_TASKS", "item_report", "run_tasks"]
 
@@ -86,7 +86,8 @@ class _Run:
             raise
         refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
         for refusal in refusals:
-            tell_refusal(self.context.screen, refusal)
+            show_refusal(self.context.screen, refusal)
+        show_repeats(self.context.screen, tasks)
         return refusals
 
     async def to_the_end(self, refusals: Sequence[Refusal]) -> int:

@@ -16,7 +16,7 @@ from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
+from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.engines.procrastinate import defer, submit, work_off
 
 __all__ = ["SubmitOptions", "WorkerOptions", "hand_out", "submit_tasks", "work"]
@@ -65,7 +65,8 @@ async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -
         limits = await journal.limits()
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
     for refusal in refusals:
-        tell_refusal(context.screen, refusal)
+        show_refusal(context.screen, refusal)
+    show_repeats(context.screen, tasks)
     context.screen.notice(f"{len(tasks.items) - len(refused)} submitted, {len(refusals)} refused; {_words(limits)}.")
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 

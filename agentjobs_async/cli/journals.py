@@ -4,47 +4,18 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, JournalRow, Refusals, State, check_items
+from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import markdown_lines, table_lines
-from agentjobs_async.cli._output.screen import shortened
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
 from agentjobs_async.cli.own_journals import directory, is_in_use, left_journals
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal, Tasks, tell_refusal
 
-__all__ = ["abandon_row", "resolve_row", "show_left_journals", "show_plan", "show_status"]
-
-_PROMPT_COLUMNS: Final = 60
-
-
-async def show_plan(context: Context, journal: str | None, tasks: Tasks) -> int:
-    """Show what a run would send, and what it would refuse and why, without sending anything."""
-    known, refusals = await _looked_up(journal, tasks)
-    refused = {item.key for item, _ in refusals}
-    all_refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refusals)]
-    for refusal in all_refusals:
-        tell_refusal(context.screen, refusal)
-    new = [item for item in tasks.items if item.key not in refused and item.key not in known]
-    planned = [row.item for row in known.values() if row.state is State.PLANNED]
-    for item in [*planned, *new]:
-        context.screen.line(f"{item.key} would be sent: {shortened(item.prompt, _PROMPT_COLUMNS)}")
-    context.screen.notice(f"{len(planned) + len(new)} would be sent, {len(all_refusals)} refused.")
-    return ExitCode.FAILED if all_refusals else ExitCode.COMPLETED
-
-
-async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals]:
-    """Return the rows that a journal has already, by their keys, and the items that it would refuse."""
-    opened = None if journal is None else Journal.open(journal, read_only=True)
-    if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
-        return {}, check_items(tasks.items)[1]
-    async with opened:
-        return {row.key: row async for row in opened.rows()}, await opened.check(tasks.items)
+__all__ = ["abandon_row", "resolve_row", "show_left_journals", "show_status"]
 
 
 async def show_status(context: Context, journal: str, form: str) -> int:

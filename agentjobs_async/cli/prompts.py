@@ -1,33 +1,16 @@
-"""Prompts from the command line and from a file or standard input, all checked before anything is sent."""
+"""Prompts from the command line, and the text of a file or of standard input."""
 
 import errno
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
+from agentjobs_async.cli.wrapping import fitted
 
-__all__ = ["checked_prompts", "numbered_prompts"]
-
-_LINE_END: Final = re.compile("\r\n|\r|\n")
-
-
-def numbered_prompts(arguments: Sequence[str], file: str | None) -> list[tuple[int, str]]:
-    """Return the arguments, then the lines of the file that are not blank; each with its number, from 1.
-
-    The number is the place among the arguments, or the line in the file. `-` is standard input.
-
-    Raises:
-        InvalidInputError: There is no prompt, an argument cannot be sent, or the file cannot be read as UTF-8.
-    """
-    prompts = [*enumerate(checked_prompts(arguments), 1), *([] if file is None else _lines(file))]
-    if not prompts:
-        raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
-    return prompts
+__all__ = ["check_quotes", "checked_prompts", "confirmed", "is_asked", "read_text"]
 
 
 def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
@@ -43,16 +26,46 @@ def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
     return prompts
 
 
-def _lines(file: str) -> list[tuple[int, str]]:
+def check_quotes(prompts: Sequence[str], *, is_confirmed: bool) -> None:
+    """Ask at a terminal whether several prompts of one word each are meant, which forgotten quotes look like.
+
+    Raises:
+        InvalidInputError: They are not meant, or there is no terminal to ask at.
+    """
+    if is_confirmed or len(prompts) < 2 or any(" " in prompt for prompt in prompts):  # noqa: PLR2004 - several
+        return
+    words = f"{len(prompts)} prompts of one word each would start {len(prompts)} agents"
+    if not confirmed(f"{words}. Start them?"):
+        raise InvalidInputError(f"{words}: put a prompt of several words in quotes, or say --yes")
+
+
+def confirmed(question: str) -> bool:
+    """Ask a question on standard error and return whether the answer is yes; no without a terminal."""
+    if not is_asked():
+        return False
+    sys.stderr.write(f"{fitted(question, sys.stderr)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def is_asked() -> bool:
+    """Return whether there is a terminal to ask at."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file without its byte order mark; `-` is standard input.
+
+    Raises:
+        InvalidInputError: It cannot be read as UTF-8.
+    """
     name = "standard input" if file == "-" else one_line(file)
     try:
-        text = _read(file).decode("utf-8-sig")
+        return _read(file).decode("utf-8-sig")
     except OSError as error:
         defect = f"--file: {name} can't be read: {error.strerror}"
     except UnicodeDecodeError as error:
         defect = f"--file: {name} is not UTF-8 (byte {error.start}); convert it first"
-    else:
-        return [(number, line) for number, line in enumerate(_LINE_END.split(text), 1) if line.strip()]
     raise InvalidInputError(defect)
 
 

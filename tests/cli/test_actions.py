@@ -183,7 +183,7 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     service.live("failed", prompt="b")
     service.inject("500", prompt="c")
     service.inject("400", prompt="d")
-    assert main(["run", "a", "b", "c", "d", "e"]) == 4
+    assert main(["run", "--yes", "a", "b", "c", "d", "e"]) == 4
     written = capsys.readouterr()
     table = written.out.split("\n\n")[1].splitlines()
     assert [line.split()[-1] for line in table] == ["PROMPT", "a", "b", "c", "d", "e"]
@@ -196,7 +196,7 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
 
 def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> None:
     """With `--max-active 1` a job is created only when the one before it has ended."""
-    assert main(["run", "--max-active", "1", "a", "b"]) == 0
+    assert main(["run", "--yes", "--max-active", "1", "a", "b"]) == 0
     assert [request.method for request in service.emulator.requests] == ["POST", "GET", "POST", "GET"]
     assert "\n2 completed\n" in capsys.readouterr().out
 

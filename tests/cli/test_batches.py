@@ -75,7 +75,7 @@ def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.
 def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run tells what would be sent and refused, makes no journal and sends nothing."""
     assert run(tasks, db, "--dry-run") == 0
-    assert capsys.readouterr().out.splitlines() == [f"k{n} would be sent: p{n}" for n in range(3)]
+    assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
     assert not Path(db).exists()
     assert service.emulator.requests == ()
     assert run(tasks, db, "--limit", "1") == 4
@@ -83,7 +83,10 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.C
     capsys.readouterr()
     assert run(tasks, db, "--dry-run") == 1
     written = capsys.readouterr()
-    assert written.out.splitlines() == ["k1 would be sent: p1", "k2 would be sent: p2", "new would be sent: x"]
+    assert written.out.splitlines() == [
+        *("k1 would be sent: p1", "k2 would be sent: p2", "new would be sent: x"),
+        "3 would be sent, 1 refused.",
+    ]
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
@@ -403,7 +406,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
     place.mkdir()
     db = str(place / "run.db")
     service.live(duration=3600 if crashed else 0)
-    with Child("run", "a", "b", "--journal", db, env=service.environment) as child:
+    with Child("run", "--yes", "a", "b", "--journal", db, env=service.environment) as child:
         if crashed:
             service.wait_for_requests(4)
             child.send(signal.SIGKILL)

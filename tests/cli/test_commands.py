@@ -4,8 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli import commands
-from agentjobs_async.cli._commands import batches
+from agentjobs_async.cli import commands, tasks
 from tests.cli.stage import Child, EmulatorThread
 
 COMMANDS = ["run", "resume", "status", "resolve", "create", "get", "wait", "emulator"]
@@ -77,7 +76,7 @@ def test_interrupted_while_reading_prompts(monkeypatch: pytest.MonkeyPatch) -> N
         del arguments
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(batches, "numbered_prompts", interrupted)
+    monkeypatch.setattr(tasks, "read_text", interrupted)
     assert main(["run", "--file", "-"]) == 130
 
 

@@ -28,7 +28,7 @@ def db(tmp_path: Path) -> Path:
 def two_of_three(service: EmulatorThread, db: Path, *more: str) -> Iterator[Child]:
     """Run three prompts, two at once, until both have their jobs; these take an hour."""
     service.live(duration=3600)
-    arguments = ("run", "a", "b", "c", "--journal", str(db), "--max-active", "2", *more)
+    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", *more)
     with Child(*arguments, env=service.environment) as child:
         service.wait_for_requests(4)
         yield child
@@ -62,7 +62,7 @@ def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) 
     """A create that would come next is not sent; the error and the jobs in hand are told."""
     service.live(duration=3600)
     service.live(prompt="a", duration=1.5)
-    arguments = ("run", "a", "b", "c", "--journal", str(db), "--max-active", "2", "--json")
+    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", "--json")
     with Child(*arguments, env=service.environment) as child:
         child.until('"created"').until("job_000002")
         remove(db)

@@ -100,7 +100,7 @@ def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: 
     assert SECRET not in told
     assert main(["resume", "--journal", url]) == 0
     assert main(["run", "--file", str(tasks), "--journal", url, "--dry-run"]) == 0
-    assert "0 would be sent" in capsys.readouterr().err
+    assert "0 would be sent" in capsys.readouterr().out
     assert service.emulator.agents_started.total() == 3
 
 

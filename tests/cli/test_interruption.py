@@ -15,7 +15,7 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 def test_run_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
     """A signal stops a run: it shows what continues, prints the command that resumes, and exits by the signal."""
     service.live(duration=3600)
-    with Child("run", "a", "b", env=service.environment) as child:
+    with Child("run", "--yes", "a", "b", env=service.environment) as child:
         child.until("job_000001 created").until("job_000002 created").send(number)
         assert child.ended() == code
     assert "Resume with this; the same run again would create all of them again:\n" in child.stderr
@@ -45,7 +45,7 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
 def test_wait_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
     """A signal stops a wait, and the jobs that have ended are not waited for again."""
     service.live(prompt="b", duration=3600)
-    with Child("run", "a", "b", env=service.environment) as run:
+    with Child("run", "--yes", "a", "b", env=service.environment) as run:
         run.until("job_000001 completed").until("job_000002 created").send(signal.SIGKILL)
         run.ended()
     with Child("wait", "job_000001", "job_000002", "--json", env=service.environment) as child:

@@ -201,7 +201,7 @@ def test_tasks_of_a_file(service: EmulatorThread, state_directory: Path, tmp_pat
     tasks, out = tmp_path / "tasks", tmp_path / "out"
     tasks.write_text('{"key": "k", "prompt": "a x"}\n{"key": "l", "prompt": "b x", "project": "web"}\n')
     assert main(["run", "--file", str(tasks), "--dry-run"]) == 0
-    assert capsys.readouterr().out == "k would be sent: a x\nl would be sent: b x\n"
+    assert capsys.readouterr().out == "k would be sent: a x\nl would be sent: b x\n2 would be sent, 0 refused.\n"
     assert main(["run", "--file", str(tasks), "--limit", "1", "--out", str(out)]) == 4
     assert main(["resume", str(the_journal(state_directory)), "--out", str(out)]) == 0
     assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == ["k", "l"]

@@ -1,20 +1,14 @@
 import io
 import os
+import pty
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.prompts import numbered_prompts
+from agentjobs_async.cli.tasks import Input, tasks_of
 from tests.cli.stage import Child, EmulatorThread
-
-
-def test_lines_of_a_file(tmp_path: Path) -> None:
-    """A file has one prompt per line, whatever ends it; blank lines and a byte order mark don't count."""
-    file = tmp_path / "prompts.txt"
-    file.write_bytes("\ufeffone\r\n\n \t\n two \x0b\u2028half\rthree".encode())
-    assert numbered_prompts(["zero"], str(file)) == [(1, "zero"), (1, "one"), (4, " two \x0b\u2028half"), (5, "three")]
 
 
 def test_standard_input(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,13 +25,35 @@ def test_closed_standard_input() -> None:
     assert child.stderr == "Error: --file: standard input can't be read: it is closed\n"
 
 
-def test_forgotten_quotes(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
-    """Several prompts of one word each are run, and hint at the quotes of one with several words."""
-    assert main(["run", "Fix", "it"]) == 0
-    assert "2 prompts of one word each: put a prompt of several words in quotes" in capsys.readouterr().err
-    assert main(["run", "Fix it", "Document"]) == 0
+def test_forgotten_quotes(
+    service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several prompts of one word each are refused without a terminal, unless they are in a file or --yes is given."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert main(["run", "Fix", "it"]) == 2
+    assert "put a prompt of several words in quotes, or say --yes" in capsys.readouterr().err
+    assert service.emulator.agents_started == {}
+    assert main(["run", "--yes", "Fix", "it"]) == 0
+    (tmp_path / "words").write_text("Document\nTest\n")
+    assert main(["run", "--file", str(tmp_path / "words")]) == 0
+    assert main(["run", "Fix it", "Tidy"]) == 0
     assert "quotes" not in capsys.readouterr().err
-    assert service.emulator.agents_started == {"Fix": 1, "it": 1, "Fix it": 1, "Document": 1}
+    assert service.emulator.agents_started == {"Fix": 1, "it": 1, "Document": 1, "Test": 1, "Fix it": 1, "Tidy": 1}
+
+
+@pytest.mark.parametrize(("answer", "code", "agents"), [("y", 0, {"Fix": 1, "it": 1}), ("", 2, {}), ("no", 2, {})])
+def test_forgotten_quotes_at_a_terminal(
+    answer: str, code: int, agents: dict[str, int], service: EmulatorThread
+) -> None:
+    """A terminal is asked, and only a yes starts the agents."""
+    leader, follower = pty.openpty()
+    with Child("run", "Fix", "it", env=service.environment, terminal=True, stdin=follower) as child:
+        os.close(follower)
+        child.until("Start them? [y/N] ")
+        os.write(leader, f"{answer}\n".encode())
+        assert child.ended() == code
+    os.close(leader)
+    assert service.emulator.agents_started == agents
 
 
 def test_no_prompt(tmp_path: Path) -> None:
@@ -45,22 +61,22 @@ def test_no_prompt(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for file in (None, str(tmp_path / "empty")):
         with pytest.raises(InvalidInputError, match="there is no prompt"):
-            numbered_prompts([], file)
+            tasks_of([], Input(file))
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A file that can't be read, or is no text, is named with what is wrong with it."""
     with pytest.raises(InvalidInputError, match=r"--file: .*missing can't be read: No such file"):
-        numbered_prompts([], str(tmp_path / "missing"))
+        tasks_of([], Input(str(tmp_path / "missing")))
     (tmp_path / "binary").write_bytes(b"ab\xff")
     with pytest.raises(InvalidInputError, match=r"--file: .*binary is not UTF-8 \(byte 2\)"):
-        numbered_prompts([], str(tmp_path / "binary"))
+        tasks_of([], Input(str(tmp_path / "binary")))
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n", "half \udcff"])
 def test_prompt_that_cannot_be_sent(prompt: str, service: EmulatorThread) -> None:
     """One prompt that can't be sent is refused before any other is."""
     with pytest.raises(InvalidInputError, match=r"^prompt 2 is"):
-        numbered_prompts(["fine", prompt], None)
+        tasks_of(["fine", prompt], Input())
     assert main(["run", "fine", prompt]) == 2
     assert service.emulator.requests == ()

@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.prompts import numbered_prompts
-from agentjobs_async.cli.tasks import Refusal, Tasks, rate_of, rate_text, tasks_of
+from agentjobs_async.cli.tasks import Input, Refusal, Tasks, rate_of, rate_text, tasks_of
+from tests.cli.stage import EmulatorThread
 
 
 def written(directory: Path, text: str) -> str:
@@ -15,7 +16,7 @@ def written(directory: Path, text: str) -> str:
 
 
 def read(prompts: list[str], file: str) -> Tasks:
-    return tasks_of(numbered_prompts(prompts, file), may_be_json=not prompts)
+    return tasks_of(prompts, Input(file))
 
 
 def test_prompts_by_their_place(tmp_path: Path) -> None:
@@ -65,6 +66,94 @@ def test_refused_by_the_line_of_the_file(tmp_path: Path) -> None:
     tasks = read([], written(tmp_path, "\n".join(lines)))
     assert tasks.items == (BatchItem("1", "one"), BatchItem("4", "last"))
     assert tasks.refusals == (Refusal("line 3", "its key is empty"), Refusal("line 5", "it has 'key' twice"))
+
+
+CSV = 'id,title,body\n7,"The ""v2"" page","one,\ntwo"\n8,Index,x\n'
+DOCUMENT = "Document {title}: {body}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pages.csv", CSV),
+        ("pages.CSV", f"\ufeff{CSV}".replace("\n", "\r\n").replace(",\r\n", ",\n")),
+        ("pages.tsv", 'id\ttitle\tbody\n7\t"The ""v2"" page"\t"one,\ntwo"\n\n8\tIndex\tx\n'),
+        (
+            "pages.jsonl",
+            '{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}\n{"id": 8, "title": "Index", "body": "x"}',
+        ),
+        (
+            "pages.json",
+            '[{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}, {"id": 8, "title": "Index", "body": "x"}]',
+        ),
+    ],
+)
+def test_key_and_prompt_from_fields(name: str, text: str, tmp_path: Path) -> None:
+    """A table, JSON Lines and a JSON array bring the same items by `--key` and `--prompt`."""
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    tasks = tasks_of([], Input(str(tmp_path / name), key="id", template=DOCUMENT))
+    assert tasks == Tasks(
+        (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x")), (), ()
+    )
+
+
+def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
+    """A row with too few cells, without a key, with an earlier key, or without a field is refused; the others go on."""
+    (tmp_path / "a.csv").write_text("id,title\n1,a\n2\n,c\n1,d\n5,e\n")
+    tasks = tasks_of([], Input(str(tmp_path / "a.csv"), key="id", template="{title}"))
+    assert tasks.items == (BatchItem("1", "a"), BatchItem("5", "e"))
+    assert tasks.refusals == (
+        Refusal("line 3", "its number of cells is 1, not 2"),
+        Refusal("line 4", "its key is empty"),
+        Refusal("1", "the key came before in this file"),
+    )
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": null}\n{"title": "c"}')
+    tasks = tasks_of([], Input(str(tmp_path / "a.jsonl"), key="id", template="{title}"))
+    assert tasks.items == (BatchItem("1", "a"),)
+    assert tasks.refusals == (Refusal("line 2", "it has no 'title'"), Refusal("line 3", "it has no 'id'"))
+
+
+def test_the_same_prompt_twice(tmp_path: Path) -> None:
+    """Items with the prompt and the project of an earlier one are named; another project is another item."""
+    lines = ['{"prompt": "a"}', '{"prompt": "a", "project": "web"}', '{"prompt": "b"}', '{"prompt": "a"}']
+    assert read([], written(tmp_path, "\n".join(lines))).repeats == ("4",)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (Input(key="id", template="{a}"), "need --file"),
+        (Input("a.csv", key="id"), "--key needs --prompt"),
+        (Input("a.csv", template="{titel}"), "no column or field 'titel'; it has id, title"),
+        (Input("a.csv", key="nr", template="{title}"), "no column or field 'nr'"),
+        (Input("a.csv", form="lines", template="{title}"), "need columns or fields"),
+    ],
+)
+def test_options_that_do_not_fit_the_file(
+    source: Input, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template without fields, or a field that no record has, is wrong usage."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,title\n1,a\n")
+    with pytest.raises(InvalidInputError, match=words):
+        tasks_of([], source)
+
+
+def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table starts one agent for each record, and none without a template."""
+    (tmp_path / "pages.csv").write_text(CSV)
+    assert main(["run", "--file", str(tmp_path / "pages.csv")]) == 2
+    assert "is a table: give --prompt" in capsys.readouterr().err
+    assert service.emulator.agents_started == {}
+    assert main(["run", "--file", str(tmp_path / "pages.csv"), "--key", "id", "--prompt", "Document {body}"]) == 0
+    assert service.emulator.agents_started == {"Document one,\ntwo": 1, "Document x": 1}
+
+
+def test_run_tells_of_repeats(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run names the items whose prompt occurred before, and sends them."""
+    assert main(["run", "Fix it", "Document it", "Fix it"]) == 0
+    assert "The same prompt as an earlier item (1): 3\n" in capsys.readouterr().err
+    assert service.emulator.agents_started == {"Fix it": 2, "Document it": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,69 +1,114 @@
-"""The commands of batches: `run` and `resume`.
+"""The commands of batches: `run`, `plan` and `resume`.
 
 What they do is imported when they run: it loads SQLAlchemy, which no other command waits for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.cli._commands.help_pages import RUN_EPILOG, command
+from agentjobs_async.cli._commands.help_pages import EXIT_CODES, RUN_EPILOG, command
 from agentjobs_async.cli._commands.journals import existing
 from agentjobs_async.cli._commands.options import (
+    CREATE_RATE,
     EMULATOR_OPTION,
     ITEM_TIMEOUT,
+    MAX_ACTIVE,
     TEXT,
+    YES_OPTION,
+    FiniteNumber,
     batch_options,
-    file_option,
+    input_options,
     journal_option,
 )
 from agentjobs_async.cli.options import Options
-from agentjobs_async.cli.process import run_action, show_error
-from agentjobs_async.cli.prompts import numbered_prompts
+from agentjobs_async.cli.process import run_action
+from agentjobs_async.cli.prompts import check_quotes, confirmed, is_asked
 
 if TYPE_CHECKING:
     from agentjobs_async.cli.batch_options import BatchOptions
 
-__all__ = ["resume", "run"]
+__all__ = ["plan", "resume", "run"]
+
+_MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
+
+_PLAN_EPILOG: Final = EXIT_CODES.format(success="nothing would be refused")
 
 
 @command("run", short_help="Create jobs and wait for all of them.", epilog=RUN_EPILOG)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
-@file_option("One prompt or JSON object per line; blank lines don't count. - is standard input.")
+@input_options
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="Record there what is sent and how it ends.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and what refused.")
+@YES_OPTION
 @EMULATOR_OPTION
 @batch_options
 @ITEM_TIMEOUT
 def run(
     options: Options,
     prompts: tuple[str, ...],
-    file: str | None,
+    source: dict[str, str | None],
     journal: str | None,
     settings: dict[str, Any],
     *,
     dry_run: bool,
+    is_confirmed: bool,
 ) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
-    A line of the file is a prompt, or a JSON object with prompt, and key and project where wanted.
+    A line of the file is a prompt, or a JSON object with prompt, and key and project where wanted. --prompt makes the
+    prompts from the columns of a table, or from the fields of JSON objects.
 
     What was sent and how it ended is recorded in a journal, which survives any end of this command. Without --journal
     it is one of its own, which is removed when all jobs have ended; otherwise agentjobs resume goes on with it, and
     agentjobs status lists it.
     """
-    lines = numbered_prompts(prompts, file)
-    if len(prompts) > 1 and not any(" " in prompt for prompt in prompts):
-        show_error(f"{len(prompts)} prompts of one word each: put a prompt of several words in quotes")
-    from agentjobs_async.cli import batches, journals  # noqa: PLC0415 - see above
-    from agentjobs_async.cli.tasks import tasks_of  # noqa: PLC0415 - see above
+    from agentjobs_async.cli import batches  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.plan import PlanOptions, show_plan  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import Input, tasks_of  # noqa: PLC0415 - see above
 
-    tasks = tasks_of(lines, may_be_json=not prompts)
+    tasks = tasks_of(prompts, Input(**source))
+    check_quotes(prompts, is_confirmed=is_confirmed or dry_run)
     batch = _options(options, journal, settings)
+    plan = PlanOptions(journal, batch.max_active, batch.create_rate, batch.limit)
     if dry_run:
-        return run_action(lambda context: journals.show_plan(context, journal, tasks))
+        return run_action(lambda context: show_plan(context, plan, tasks))
+    if len(tasks.items) > _MOST_UNASKED and is_asked() and not is_confirmed:
+        run_action(lambda context: show_plan(context, plan, tasks))
+        if not confirmed("Start them?"):
+            raise InvalidInputError("nothing was sent")
     return run_action(lambda context: batches.run_tasks(context, batch, tasks))
+
+
+@command("plan", short_help="Show what a run would send, its hours and its cost.", epilog=_PLAN_EPILOG)
+@click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
+@input_options
+@click.option("--journal", metavar="FILE|URL", type=TEXT, help="What it has already is not sent.")
+@MAX_ACTIVE
+@CREATE_RATE
+@click.option("--minutes", type=FiniteNumber(min=0, min_open=True), help="What each job is expected to take.")
+@click.option("--price", type=FiniteNumber(min=0), help="What each job is expected to cost.")
+def plan(
+    prompts: tuple[str, ...],
+    source: dict[str, str | None],
+    journal: str | None,
+    max_active: int,
+    create_rate: str | None,
+    minutes: float | None,
+    price: float | None,
+) -> int:
+    """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
+
+    The hours are those of the rate, and with --minutes those of the jobs active at once as well.
+    """
+    from agentjobs_async.cli.plan import PlanOptions, show_plan  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import Input, rate_of, tasks_of  # noqa: PLC0415 - see above
+
+    tasks = tasks_of(prompts, Input(**source))
+    rate = rate_of(create_rate or "none")
+    options = PlanOptions(journal, max_active, rate, minutes=minutes, price=price)
+    return run_action(lambda context: show_plan(context, options, tasks))
 
 
 @command("resume", short_help="Go on with a journal.", epilog=RUN_EPILOG)

@@ -11,13 +11,12 @@ from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
 from agentjobs_async.cli._commands.options import (
     EMULATOR_OPTION,
     TEXT,
-    file_option,
+    input_options,
     journal_option,
     shared_options,
 )
 from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
 from agentjobs_async.cli.process import run_action
-from agentjobs_async.cli.prompts import numbered_prompts
 
 __all__ = ["submit", "worker"]
 
@@ -30,7 +29,7 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
     epilog=EXIT_CODES.format(success="all were submitted"),
 )
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
-@file_option("As in agentjobs run. - is standard input.")
+@input_options
 @journal_option(_JOURNAL)
 @click.option(
     "--max-active", metavar="N", type=TEXT, help="Jobs active at once over all workers, or none.  [default: as it is]"
@@ -42,16 +41,18 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
     help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
 )
 @click.option("--chunk", type=click.IntRange(1, 1000), default=100, show_default=True, help="Items a worker takes.")
-def submit(prompts: tuple[str, ...], journal: str, file: str | None, chunk: int, **limits: str | None) -> int:
+def submit(
+    prompts: tuple[str, ...], journal: str, source: dict[str, str | None], chunk: int, **limits: str | None
+) -> int:
     """Plan a task for each PROMPT, and hand them to the workers that use the same journal.
 
     Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
-    from agentjobs_async.cli.tasks import limits_of, tasks_of  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import Input, limits_of, tasks_of  # noqa: PLC0415 - see above
 
     options = fleet.SubmitOptions(journal, chunk, limits_of(**limits))
-    tasks = tasks_of(numbered_prompts(prompts, file), may_be_json=not prompts)
+    tasks = tasks_of(prompts, Input(**source))
     return run_action(lambda context: fleet.submit_tasks(context, options, tasks))
 
 

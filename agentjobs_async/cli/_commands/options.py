@@ -10,16 +10,20 @@ import click
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.cli.options import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Options
+from agentjobs_async.cli.records import FORMATS
 from agentjobs_async.cli.service import Service
 
 __all__ = [
+    "CREATE_RATE",
     "EMULATOR_OPTION",
     "ITEM_TIMEOUT",
+    "MAX_ACTIVE",
     "SHARE",
     "TEXT",
+    "YES_OPTION",
     "FiniteNumber",
     "batch_options",
-    "file_option",
+    "input_options",
     "journal_option",
     "shared_options",
 ]
@@ -127,20 +131,22 @@ def _seconds(text: str, *, endless: bool) -> float | None:
 
 
 _BATCH_SETTINGS: Final = ("max_active", "create_rate", "max_failures", "limit", "retry_failed", "out")
+MAX_ACTIVE: Final = click.option(
+    "--max-active",
+    type=click.IntRange(min=1),
+    default=DEFAULT_ACTIVE,
+    show_default=True,
+    help="Jobs active at once.",
+)
+CREATE_RATE: Final = click.option(
+    "--create-rate",
+    metavar="N/UNIT",
+    type=TEXT,
+    help="Creates per s, m, h or d and project, such as 100/h; 100/h/all for all together.  [default: none]",
+)
 _BATCH_OPTIONS: Final = (
-    click.option(
-        "--max-active",
-        type=click.IntRange(min=1),
-        default=DEFAULT_ACTIVE,
-        show_default=True,
-        help="Jobs active at once.",
-    ),
-    click.option(
-        "--create-rate",
-        metavar="N/UNIT",
-        type=TEXT,
-        help="Creates per s, m, h or d and project, such as 100/h; 100/h/all for all together.  [default: none]",
-    ),
+    MAX_ACTIVE,
+    CREATE_RATE,
     click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
     click.option("--retry-failed", is_flag=True, help="Plan failed and rejected items again, as KEY#2."),
@@ -163,9 +169,42 @@ def batch_options(command: Command) -> Command:
     return cast("Command", _with(_BATCH_OPTIONS, with_settings))
 
 
-def file_option(words: str) -> Callable[[Command], Command]:
-    """Add `--file`."""
-    return click.option("--file", metavar="FILE", type=TEXT, help=words)
+_INPUT_SETTINGS: Final = ("file", "form", "key", "template")
+_INPUT_OPTIONS: Final = (
+    click.option(
+        "--file",
+        metavar="FILE",
+        type=TEXT,
+        help="Prompts, one per line, or records: CSV, TSV, JSON Lines or a JSON array. - is standard input.",
+    ),
+    click.option(
+        "--input-format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="The format of the file.  [default: by its suffix and first line]",
+    ),
+    click.option("--key", metavar="NAME", type=TEXT, help="The column or field that is the key.  [default: the place]"),
+    click.option(
+        "--prompt",
+        "template",
+        metavar="TEMPLATE",
+        type=TEXT,
+        help="The prompt of each record, such as 'Document {title}: {body}'.",
+    ),
+)
+
+
+def input_options(command: Command) -> Command:
+    """Add the options of an input; the command gets them as `source`, the arguments of `tasks.Input`."""
+
+    @functools.wraps(command)
+    def with_source(**options: Any) -> Any:
+        return command(source={name: options.pop(name) for name in _INPUT_SETTINGS}, **options)
+
+    return cast("Command", _with(_INPUT_OPTIONS, with_source))
+
+
+YES_OPTION: Final = click.option("--yes", "is_confirmed", is_flag=True, help="Don't ask; do it.")
 
 
 def journal_option(words: str, *, required: bool = True) -> Callable[[Command], Command]:

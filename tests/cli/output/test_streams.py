@@ -14,7 +14,7 @@ FULL = Path("/dev/full")
 def test_reader_leaves(service: EmulatorThread) -> None:
     """When the reader leaves, as `head` does, a run ends with 141, and says how to go on with what it created."""
     service.live(prompt="a", duration=3600)
-    with Child("run", "a", "b", env=service.environment) as child:
+    with Child("run", "--yes", "a", "b", env=service.environment) as child:
         child.close_stdout()
         assert child.ended() == 141
     assert "Resume with this" in child.stderr

@@ -1,0 +1,94 @@
+"""What a run would send, how long it takes and what it costs, shown without sending anything."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, Refusals, State, check_items
+from agentjobs_async.cli._output.screen import Screen, shortened
+from agentjobs_async.cli.estimates import estimate
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
+
+__all__ = ["PlanOptions", "show_plan"]
+
+_MOST_REFUSALS: Final = 10  # lines
+_MOST_PROMPTS: Final = 3  # lines
+_PROMPT_COLUMNS: Final = 60
+_HOUR: Final = 3600.0  # seconds
+
+
+@frozen
+class PlanOptions:
+    """What a plan is made from, besides its tasks.
+
+    Attributes:
+        journal: The file or URL of the journal; `None` for none.
+        max_active: The jobs active at once.
+        create_rate: The limit of creates; `None` for no limit.
+        limit: The number of items to start; `None` for all.
+        minutes: What each job is expected to take; `None` if that is not known.
+        price: What each job costs; `None` if that is not known.
+    """
+
+    journal: str | None
+    max_active: int
+    create_rate: Rate | None
+    limit: int | None = None
+    minutes: float | None = None
+    price: float | None = None
+
+
+async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int:
+    """Show what a run would send, and what it would refuse and why."""
+    screen = context.screen
+    known, refused = await _looked_up(options.journal, tasks)
+    refused_keys = {item.key for item, _ in refused}
+    refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
+    planned = [row.item for row in known.values() if row.state is State.PLANNED]
+    new = [item for item in tasks.items if item.key not in refused_keys and item.key not in known]
+    items = [*planned, *new][: options.limit]
+    for refusal in refusals[:_MOST_REFUSALS]:
+        show_refusal(screen, refusal)
+    if len(refusals) > _MOST_REFUSALS:
+        screen.notice(f"… and {len(refusals) - _MOST_REFUSALS:,} more are refused")
+    show_repeats(screen, tasks)
+    for item in items[:_MOST_PROMPTS]:
+        screen.line(f"{item.key} would be sent: {shortened(item.prompt, _PROMPT_COLUMNS)}")
+    screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
+    if items:
+        _show_estimate(screen, options, items)
+    return ExitCode.FAILED if refusals else ExitCode.COMPLETED
+
+
+def _show_estimate(screen: Screen, options: PlanOptions, items: Sequence[BatchItem]) -> None:
+    """Show the hours as far as they are known, and the cost."""
+    found = estimate(
+        items,
+        max_active=options.max_active,
+        create_rate=options.create_rate,
+        job_seconds=60 * (options.minutes or 0.0),
+    )
+    if found.seconds:
+        how = "at least" if options.minutes is None else "about"
+        end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
+        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {how} {end}.")
+    if options.price is not None:
+        screen.line(f"This costs {len(items) * options.price:,.2f}: {options.price:,.2f} for each.")
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / _HOUR:,.1f} h" if seconds >= _HOUR else f"{max(seconds / 60, 1):.0f} min"
+
+
+async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals]:
+    """Return the rows that a journal has already, by their keys, and the items that it would refuse."""
+    opened = None if journal is None else Journal.open(journal, read_only=True)
+    if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
+        return {}, check_items(tasks.items)[1]
+    async with opened:
+        return {row.key: row async for row in opened.rows()}, await opened.check(tasks.items)

@@ -1,0 +1,172 @@
+"""The records of an input: CSV, TSV, JSON Lines, a JSON array, or plain lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+
+from attrs import frozen
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async._text import one_line
+
+__all__ = ["FORMATS", "Record", "records_of", "table_format"]
+
+FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv")
+_BY_SUFFIX: Final = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
+_LINE_END: Final = re.compile("\r\n|\r|\n")
+_FEWEST_COMMAS: Final = 3  # in every line: prose rarely has so many throughout
+_SHOWN: Final = 60  # characters of a name in a message
+_TEMPLATE_ADVICE: Final = "give --prompt, such as --prompt 'Document {title}', or say --input-format lines"
+
+
+@frozen
+class Record:
+    """One record of an input.
+
+    Attributes:
+        place: Where it is, such as `line 7`.
+        fields: Its fields by their names; a plain line is a text; `None` if it cannot be read.
+        defect: Why it cannot be read; empty if it can.
+    """
+
+    place: str
+    fields: Mapping[str, Any] | str | None
+    defect: str = ""
+
+
+def table_format(file: str, text: str, named: str | None, *, has_template: bool) -> str:
+    """Return the format of an input: `named`, else that of the file's suffix, else what its first line shows.
+
+    Raises:
+        InvalidInputError: It looks like a table or an array and would be taken for plain prompts, or a template needs
+            fields, which plain lines do not have.
+    """
+    found = named or _BY_SUFFIX.get(PurePath(file).suffix.lower()) or _apparent(text, has_template=has_template)
+    if found == "json" and not text.lstrip().startswith("["):
+        found = "jsonl"
+    if found in _DELIMITERS and not has_template:
+        raise InvalidInputError(f"--file: {_name(file)} is a table: {_TEMPLATE_ADVICE}")
+    if found == "lines" and has_template:
+        raise InvalidInputError("--prompt and --key need columns or fields: say --input-format csv, tsv, jsonl or json")
+    return found
+
+
+def records_of(file: str, text: str, form: str) -> list[Record]:
+    """Return the records of `text`; blank lines do not count.
+
+    Raises:
+        InvalidInputError: The text as a whole is not in this format.
+    """
+    if form == "json":
+        return _array(file, text)
+    if form in _DELIMITERS:
+        return _table(file, text, _DELIMITERS[form])
+    lines = [(number, line) for number, line in enumerate(_LINE_END.split(text), 1) if line.strip()]
+    if form == "jsonl":
+        return [_object(f"line {number}", line) for number, line in lines]
+    return [Record(f"line {number}", line) for number, line in lines]
+
+
+def _apparent(text: str, *, has_template: bool) -> str:
+    beginning = text.lstrip()
+    if beginning.startswith("{"):
+        return "jsonl"
+    if re.match(r"\[\s*\{", beginning):
+        if has_template:
+            return "json"
+        raise InvalidInputError("--file: it begins like a JSON array: say --input-format json, or lines for prompts")
+    lines = [line for line in _LINE_END.split(text) if line.strip()]
+    if not has_template and len(lines) > 1 and min(line.count(",") for line in lines) >= _FEWEST_COMMAS:
+        raise InvalidInputError(
+            f"--file: it looks like CSV, with commas in every line: say --input-format csv and {_TEMPLATE_ADVICE}"
+        )
+    return "lines"
+
+
+class _RepeatedNameError(ValueError):
+    """An object has two members of one name, of which a lenient parser would take the last."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _RepeatedNameError(f"it has {_repeated([name for name, _ in pairs])!r} twice")
+    return members
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return one_line(next(name for at, name in enumerate(names) if name in names[:at]), _SHOWN)
+
+
+def _object(place: str, line: str) -> Record:
+    try:
+        document = json.loads(line, object_pairs_hook=_members)
+    except _RepeatedNameError as error:
+        return Record(place, None, str(error))
+    except (ValueError, RecursionError):
+        return Record(place, None, "it is no JSON")
+    return _record(place, document)
+
+
+def _record(place: str, document: object) -> Record:
+    if isinstance(document, dict):
+        return Record(place, document)
+    return Record(place, None, "it is no JSON object with a prompt")
+
+
+def _array(file: str, text: str) -> list[Record]:
+    try:
+        documents = json.loads(text, object_pairs_hook=_members)
+    except _RepeatedNameError as error:
+        defect = str(error)
+    except RecursionError:
+        defect = "it is nested too deeply"
+    except ValueError as error:
+        defect = f"it is no JSON ({error})"
+    else:
+        return [_record(f"item {number}", document) for number, document in enumerate(documents, 1)]
+    raise InvalidInputError(f"--file: {_name(file)}: {defect}")
+
+
+def _table(file: str, text: str, delimiter: str) -> list[Record]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        rows = list(_rows(reader))
+    except csv.Error as error:
+        defect = f"line {reader.line_num}: {error}"
+    else:
+        return _with_names(file, rows)
+    raise InvalidInputError(f"--file: {_name(file)}, {defect}")
+
+
+def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """Return the rows that are not blank, each with the number of the line where it begins."""
+    begin = 1
+    for row in reader:
+        if any(cell.strip() for cell in row):
+            yield begin, row
+        begin = reader.line_num + 1
+
+
+def _with_names(file: str, rows: list[tuple[int, list[str]]]) -> list[Record]:
+    if not rows:
+        return []
+    names = [name.strip() for name in rows[0][1]]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"--file: {_name(file)} has two columns {_repeated(names)!r}")
+    return [_row(f"line {number}", names, cells) for number, cells in rows[1:]]
+
+
+def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
+    if len(cells) != len(names):
+        return Record(place, None, f"its number of cells is {len(cells)}, not {len(names)}")
+    return Record(place, dict(zip(names, cells, strict=True)))
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else one_line(file, 200)

@@ -1,0 +1,73 @@
+import os
+import pty
+import re
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import Child, EmulatorThread
+
+Captured = pytest.CaptureFixture[str]
+
+
+def table(directory: Path, rows: int) -> str:
+    file = directory / "pages.csv"
+    file.write_text("id,title\n" + "".join(f"k{number},page {number}\n" for number in range(rows)))
+    return str(file)
+
+
+def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
+    """A plan names the first prompts, the count, the hours with what decides them, the end and the cost."""
+    arguments = ["--file", table(tmp_path, 3000), "--key", "id", "--prompt", "Document {title}"]
+    assert main(["plan", *arguments, "--create-rate", "100/h", "--minutes", "3", "--price", "0.40"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        *(f"k{number} would be sent: Document page {number}" for number in range(3)),
+        "3,000 would be sent, 0 refused.",
+    ]
+    assert re.fullmatch(
+        r"This takes about 29\.\d h: the rate of 100/h decides. Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.",
+        lines[4],
+    )
+    assert lines[5:] == ["This costs 1,200.00: 0.40 for each."]
+    assert service.emulator.requests == ()
+
+
+def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
+    """Without the time of a job only a rate gives hours, as a lower bound."""
+    arguments = ["plan", "--file", table(tmp_path, 101), "--prompt", "{title}"]
+    assert main(arguments) == 0
+    assert "takes" not in capsys.readouterr().out
+    assert main([*arguments, "--create-rate", "100/h"]) == 0
+    assert "This takes at least 1.0 h: the rate of 100/h decides." in capsys.readouterr().out
+
+
+def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
+    """Ten refusals are shown with their reasons, the others are counted; a prompt that occurred before is named."""
+    file = tmp_path / "a.csv"
+    file.write_text("id,title\n" + "1,a\n" * 13 + "2,a\n")
+    assert main(["plan", "--file", str(file), "--key", "id", "--prompt", "{title}"]) == 1
+    written = capsys.readouterr()
+    assert written.err.splitlines() == [
+        *(["1 refused: the key came before in this file"] * 10),
+        "… and 2 more are refused",
+        "The same prompt as an earlier item (1): 2",
+    ]
+    assert written.out.splitlines()[-1] == "2 would be sent, 12 refused."
+
+
+@pytest.mark.parametrize(("answer", "code", "agents"), [("n", 2, 0), ("yes", 0, 101)])
+def test_many_creates_at_a_terminal(
+    answer: str, code: int, agents: int, service: EmulatorThread, tmp_path: Path
+) -> None:
+    """A terminal is shown the plan and asked before more than 100 creates."""
+    arguments = ["run", "--file", table(tmp_path, 101), "--prompt", "{title}"]
+    leader, follower = pty.openpty()
+    with Child(*arguments, env=service.environment, terminal=True, stdin=follower) as child:
+        os.close(follower)
+        child.until("101 would be sent, 0 refused.").until("Start them? [y/N] ")
+        os.write(leader, f"{answer}\n".encode())
+        assert child.ended() == code
+    os.close(leader)
+    assert sum(service.emulator.agents_started.values()) == agents

@@ -1,0 +1,77 @@
+import pytest
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.cli.records import Record, records_of, table_format
+
+
+def test_lines() -> None:
+    """A file has one prompt per line, whatever ends it; blank lines don't count."""
+    text = "one\r\n\n \t\n two \x0b\u2028half\rthree"
+    found = [(record.place, record.fields) for record in records_of("prompts.txt", text, "lines")]
+    assert found == [("line 1", "one"), ("line 4", " two \x0b\u2028half"), ("line 5", "three")]
+
+
+def test_a_row_is_named_by_its_first_line() -> None:
+    """A row whose cell has several lines is named by the first of them."""
+    found = records_of("a.csv", 'a,b\n"1\n2",3\n\n4,5,6\n', "csv")
+    assert found == [
+        Record("line 2", {"a": "1\n2", "b": "3"}),
+        Record("line 5", None, "its number of cells is 3, not 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "has_template", "form"),
+    [
+        ("a.txt", "one\n", False, "lines"),
+        ("-", '{"prompt": "x"}\n', False, "jsonl"),
+        ("a.json", '{"prompt": "x"}\n', False, "jsonl"),
+        ("a.json", ' [{"prompt": "x"}]\n', False, "json"),
+        ("-", '[{"prompt": "x"}]\n', True, "json"),
+        ("a.TSV", "a\tb\n", True, "tsv"),
+        ("a", "one, two, three, four\n", False, "lines"),
+        ("a", "one, two, three, four\nfive, six\n", False, "lines"),
+    ],
+)
+def test_format(name: str, text: str, has_template: bool, form: str) -> None:  # noqa: FBT001 - a case of the parameter list
+    """The suffix decides, then the beginning of the text."""
+    assert table_format(name, text, None, has_template=has_template) == form
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "title\none\n", "a.csv is a table: give --prompt"),
+        ("-", "a\tb\n", None),
+        ("-", '[{"prompt": "x"},\n', "--input-format json"),
+        ("a.txt", '[ {"prompt": "x"}]', "--input-format json"),
+        ("a.txt", "id,title,body,owner\n1,a,b,c\n2,d,e,f\n", "--input-format csv"),
+    ],
+)
+def test_tables_are_not_prompts(name: str, text: str, words: str | None) -> None:
+    """What looks like a table or an array is refused, unless its lines are said to be prompts."""
+    assert table_format(name, text, "lines", has_template=False) == "lines"
+    if words is not None:
+        with pytest.raises(InvalidInputError, match=words):
+            table_format(name, text, None, has_template=False)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "words"),
+    [
+        ("csv", 'a,b\n"1"2,3\n', "a, line 2: "),
+        ("csv", "a,a\n1,2\n", "two columns 'a'"),
+        ("json", '[{"a": 1}', "a: it is no JSON"),
+        ("json", '[{"a": 1, "a": 2}]', "it has 'a' twice"),
+        ("json", "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_broken_files(form: str, text: str, words: str) -> None:
+    """A file that is not in its format is refused as a whole."""
+    with pytest.raises(InvalidInputError, match=words):
+        records_of("a", text, form)
+
+
+def test_a_table_without_rows() -> None:
+    """An empty table has no records."""
+    assert records_of("a.csv", "", "csv") == records_of("a.csv", "a,b\n", "csv") == []
