@@ -11,6 +11,7 @@
 #   engines            the same batch on many machines                                 (Procrastinate)
 #   web                HTTP answers, events, signed tokens                 (itsdangerous)
 #   testing            the emulator of the service
+#   tracing prometheus hooks for OpenTelemetry and for Prometheus
 #   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
@@ -46,6 +47,7 @@ from agentjobs_async.session import AgentJobsSession
 from agentjobs_async.telemetry import (
     CreateFailed,
     CreateRetried,
+    CreateStarted,
     Event,
     Hook,
     JobChanged,
@@ -53,6 +55,8 @@ from agentjobs_async.telemetry import (
     JobPolled,
     LoggingHook,
     PollFailed,
+    RunEnded,
+    RunStarted,
     WaitEnded,
     WaitStarted,
 )
@@ -67,6 +71,7 @@ __all__ = [
     "CreateOutcome",
     "CreateOutcomeUnknownError",
     "CreateRetried",
+    "CreateStarted",
     "Event",
     "GetJob",
     "Hook",
@@ -92,6 +97,8 @@ __all__ = [
     "RateLimitedError",
     "RejectedError",
     "ResponseError",
+    "RunEnded",
+    "RunStarted",
     "ServerError",
     "SessionClosedError",
     "TrackerStats",

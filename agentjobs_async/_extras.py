@@ -11,6 +11,8 @@ _EXTRAS: Final = {
     **dict.fromkeys(("aiosqlite", "filelock", "sqlalchemy"), "batch"),
     "itsdangerous": "web",
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
+    "opentelemetry": "otel",
+    "prometheus_client": "prometheus",
 }
 """The extra of each library, by the name of its package."""
 

@@ -35,7 +35,7 @@ from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputEr
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
-from agentjobs_async.telemetry.observers import checked_observer
+from agentjobs_async.telemetry.observers import Hooks, RunEvents, checked_observer
 
 __all__ = ["AgentJobsSession"]
 
@@ -78,6 +78,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             Such a create counts as refused, and is repeated like a 429. After any other 5xx its outcome is unknown.
         statuses: The statuses that the service's other words stand for, such as `{"cancelled": JobStatus.FAILED}`, in
             responses and in what `get_job` returns; `raw` keeps the word. Other unknown words do not end a wait.
+        trace_polls: Whether installed instrumentation of aiohttp traces polls and other reads, not only creates.
 
     Raises:
         InvalidInputError: An argument is invalid, or the address or key is missing. The message says what is valid, or
@@ -104,25 +105,25 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         hooks: Sequence[Hook] = (),
         create_refusals: Collection[int] = (),
         statuses: Mapping[str, JobStatus] = _NO_STATUSES,
+        trace_polls: bool = False,
     ) -> None:
         key = missing_settings(base_url=base_url is None, api_key=api_key is None) or checked_key(api_key)
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
         if isinstance(key, InvalidInputError):
             raise key
         max_bytes = checked_document_bytes(max_document_bytes)
-        status_by_word = checked_statuses(statuses)
         self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
-        proxy_address = checked_proxy(proxy, address, allow_insecure=allow_insecure)
-        transport = Transport(key, timeouts, ssl, proxy_address, checked_user_agent(user_agent), max_bytes)
-        decoder = ResponseDecoder(key, max_bytes, checked_refusals(create_refusals), status_by_word)
+        proxy_url = checked_proxy(proxy, address, allow_insecure=allow_insecure)
+        transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), max_bytes, trace_polls)
+        decoder = ResponseDecoder(key, max_bytes, checked_refusals(create_refusals), checked_statuses(statuses))
         self._service = Service(address, create_path, get_path, transport, decoder)
-        self._mask = key.mask
         self._project_id = default_project(project_id)
         self._binding = LoopBinding("session")
         self._scopes: set[CancelScope] = set()
-        read = self._service.read if get_job is None else reader(get_job, status_by_word)
+        read = self._service.read if get_job is None else reader(get_job, decoder.statuses)
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
-        super().__init__(read, self._job_or_ref, self._enter, policy, budget, hooks, longest_poll=longest)
+        checked = Hooks(hooks, address.host if get_job is None else None)
+        super().__init__(read, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
         self._slots = asyncio.Semaphore(self._budget.in_flight)
 
     async def create_job(
@@ -231,16 +232,12 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         checked_timeout(timeout)
         if on_update is not None:
             checked_observer("on_update", on_update)
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        job = await self.create_job(
-            prompt,
-            project_id=project_id,
-            timeout=min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS),
-            label=label,
-        )
-        left = None if timeout is None else max(timeout - (clock() - started), 0.001)
-        return await self.wait_for_job(job, timeout=left, on_update=on_update)
+        first = min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
+        with RunEvents(self._hooks, project_id or self._project_id, label) as run:
+            job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label)
+            left = None if timeout is None else max(timeout - run.elapsed, 0.001)
+            run.job = await self.wait_for_job(job, timeout=left, on_update=on_update)
+        return run.job
 
     @property
     def project_id(self) -> str | None:
@@ -249,7 +246,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""
-        return self._mask(text)
+        return self._service.mask(text)
 
     async def aclose(self) -> None:
         """Interrupt all calls and close all connections. Idempotent. The jobs go on remotely.

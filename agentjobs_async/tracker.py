@@ -10,6 +10,7 @@ from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
+from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["JobTracker"]
 
@@ -41,7 +42,9 @@ class JobTracker(Waits[AgentJob | JobRef]):
     ) -> None:
         self._binding = LoopBinding("tracker")
         longest = HttpTimeouts().request
-        super().__init__(reader(get_job), job_or_ref, self._binding.enter, policy, budget, hooks, longest_poll=longest)
+        super().__init__(
+            reader(get_job), job_or_ref, self._binding.enter, policy, budget, Hooks(hooks), longest_poll=longest
+        )
 
     async def aclose(self) -> None:
         """End all waits with `SessionClosedError`. Idempotent. The jobs go on remotely.

@@ -13,6 +13,8 @@ IMPORT = "import sys; sys.modules[sys.argv[1]] = None; __import__(sys.argv[2])"
         ("filelock", "agentjobs_async.batch", "batch"),
         ("procrastinate", "agentjobs_async.engines.procrastinate", "procrastinate"),
         ("psycopg", "agentjobs_async.engines.procrastinate", "procrastinate"),
+        ("opentelemetry", "agentjobs_async.tracing", "otel"),
+        ("prometheus_client", "agentjobs_async.prometheus", "prometheus"),
     ],
 )
 def test_missing_library(library: str, module: str, extra: str) -> None:

@@ -47,6 +47,8 @@ ROOMS: dict[str, set[str]] = {
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_extras", "_validation"},
     "testing": {""},
+    "tracing": {"_extras", "_version", "errors", "telemetry"},
+    "prometheus": {"_extras", "telemetry"},
     "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
     "__main__": {"_extras", "_start", "cli"},
 }
@@ -55,7 +57,7 @@ ROOMS: dict[str, set[str]] = {
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-PUBLIC_ROOMS = ("batch", "engines", "web", "testing", "cli", "__main__")
+PUBLIC_ROOMS = ("batch", "engines", "web", "testing", "tracing", "prometheus", "cli", "__main__")
 """What the package's own import does not load."""
 
 MOST_MODULES_IN_FRONT = 16
@@ -79,6 +81,8 @@ IMPORTERS = {
     "platformdirs": {"cli.own_journals"},
     "rich": {"cli._output.screen"},
     "pydantic_core": {"_job_json"},  # imported when Pydantic asks for a schema: no dependency
+    "opentelemetry": {"tracing"},
+    "prometheus_client": {"prometheus"},
     "pytest": {"testing.pytest_plugin"},
     "pytest_asyncio": {"testing.pytest_plugin"},
 }
@@ -259,6 +263,7 @@ def test_public_names() -> None:
         *("CreateOutcome", "GetJob", "Hook", "LoggingHook", "OnUpdate", "wait_for_job", "Event"),
         *("TrackerStats", "WaitResult"),
         *(
+            *("RunStarted", "RunEnded", "CreateStarted"),
             "JobCreated",
             "CreateRetried",
             "CreateFailed",
@@ -354,6 +359,8 @@ def test_light_import() -> None:
         "pydantic_core",
         "psycopg",
         "procrastinate",
+        "opentelemetry",
+        "prometheus_client",
         "unittest",
     }
     assert modules & (heavy | {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS}) == set()

@@ -23,7 +23,7 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import CreateFailed, CreateRetried, JobCreated
+from agentjobs_async.telemetry import CreateFailed, CreateRetried, CreateStarted, JobCreated
 from agentjobs_async.telemetry.logging_hook import logger
 from agentjobs_async.telemetry.observers import Hooks
 
@@ -83,6 +83,8 @@ class Create:
     async def run(self, group: set[CancelScope]) -> Result:
         """Return the job, or the error with its outcome. Until then its scope is in `group`."""
         self._started = self._clock()
+        if self._hooks:
+            self._hooks.emit(CreateStarted(self._request.project_id, str(self._url.host), self._request.label))
         scope = CancelScope(self._started + self._request.timeout, group)
         result: Result | None = None
         try:

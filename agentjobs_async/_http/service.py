@@ -61,6 +61,10 @@ class Service:
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
 
+    def mask(self, text: str) -> str:
+        """Return `text` with the key replaced by `***`."""
+        return self._decoder.key.mask(text)
+
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Abort all connections of a service that was never closed, and whose loop may run in another thread."""
         self._transport.abandon(loop)

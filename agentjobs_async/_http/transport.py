@@ -22,7 +22,7 @@ from agentjobs_async._http.progress import Progress, WithheldError
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_instance, checked_seconds, validator
+from agentjobs_async._validation import checked_flag, checked_instance, checked_seconds, validator
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -66,10 +66,12 @@ class Transport:
         proxy: URL | None,
         user_agent: str,
         max_document_bytes: int,
+        trace_reads: object,
     ) -> None:
         limits = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
         self._key = key
         self._max_document_bytes = max_document_bytes
+        self._trace_reads = checked_flag("trace_polls", trace_reads)
         self._read_timeout = aiohttp.ClientTimeout(total=limits.request, connect=limits.connect, ceil_threshold=inf)
         self._create_timeout = aiohttp.ClientTimeout(connect=limits.connect, ceil_threshold=inf)
         self._create_options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
@@ -95,6 +97,8 @@ class Transport:
         if not self._opened:
             names = Resolver()
             self._reads = self._client(Pool(names))
+            if not self._trace_reads:
+                self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
             self._creates = self._client(Pool(names, force_close=True))
             self._read_options |= without_resending(self._reads)
 

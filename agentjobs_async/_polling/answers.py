@@ -82,7 +82,8 @@ class Answers:
         if tracked.trouble is not None:
             tracked.recover()
         tracked.seen_second = self._counters.move(tracked.seen_second)
-        tracked.seen = now
+        if not job.is_terminal:  # the end of a wait says how long ago that was
+            tracked.seen = now
         tracked.shown = tracked.polls
         if type(job.status) is not JobStatus:
             self._warnings.check(job)

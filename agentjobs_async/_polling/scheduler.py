@@ -78,7 +78,7 @@ class Scheduler:
             waiter.on_job(job)
             waiter.on_end(job)
             if self._hooks:
-                self._emit_end(waiter, ref, job, 0, 0.0)
+                self._emit_end(waiter, ref, job, None)
             return
         now = waiter.started
         tracked = self._jobs.get(ref)
@@ -100,10 +100,17 @@ class Scheduler:
         self._started[waiter] = context, label
         self._hooks.emit_in(context, WaitStarted(ref, label))
 
-    def _emit_end(self, waiter: Watch, ref: JobRef, result: Result, polls: int, elapsed: float) -> None:
+    def _emit_end(
+        self, waiter: Watch, ref: JobRef, result: Result, tracked: Tracked | None, *, shared: bool = False
+    ) -> None:
         context, label = self._started.pop(waiter)
         job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-        self._hooks.emit_in(context, WaitEnded(ref, job, error, polls, elapsed, label))
+        polls, elapsed, lateness = 0, self.loop.time() - waiter.started, None
+        if tracked is not None:
+            polls = tracked.polls - waiter.polls_before
+            lateness = None if job is None else min(self.loop.time() - tracked.seen, elapsed)
+        host = self._hooks.server_address
+        self._hooks.emit_in(context, WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, host))
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
@@ -124,6 +131,7 @@ class Scheduler:
         tracked = waiter.tracked
         if tracked is None:
             return
+        shared = tracked.is_shared
         if tracked.leave(waiter) and tracked not in self._ending.jobs:
             self._forget(tracked)
             if tracked.worker is not None:
@@ -132,8 +140,7 @@ class Scheduler:
         if isinstance(result, Exception):
             with_ref(result, tracked.ref)
         if self._hooks:
-            polls, elapsed = tracked.polls - waiter.polls_before, self.loop.time() - waiter.started
-            self._emit_end(waiter, tracked.ref, result, polls, elapsed)
+            self._emit_end(waiter, tracked.ref, result, tracked, shared=shared)
 
     def _leave(self, watch: Watch) -> None:
         self.detach(watch, asyncio.CancelledError())

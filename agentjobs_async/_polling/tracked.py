@@ -37,7 +37,8 @@ class Tracked:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         job: The job as the last good answer showed it.
         label: The first label that one of its waits came with, for events; `None` without one.
-        seen: Loop time of that answer; before the first, of the start of the oldest wait.
+        seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
+            oldest wait.
         shown: The number of the poll that it answered; 0 before the first.
         seen_second: The second in which it was last seen, for the counters.
         trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
@@ -89,6 +90,11 @@ class Tracked:
         self.shown = 0
         self.bucket = Tracked.NOWHERE
         self.worker: Worker | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is, or was, more than one waiter at a time."""
+        return type(self.waiters) is dict
 
     @property
     def error(self) -> Exception | None:

@@ -1,7 +1,7 @@
 """The ways to wait, written once for tracker and session: generic over what each accepts as a job."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -17,7 +17,6 @@ from agentjobs_async._validation import checked_instance, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
-from agentjobs_async.telemetry import Hook
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["Waits"]
@@ -40,7 +39,7 @@ class Waits(Generic[Given]):
         bind: Callable[[], asyncio.AbstractEventLoop],
         policy: PollPolicy | None,
         budget: PollBudget | None,
-        hooks: Sequence[Hook],
+        hooks: Hooks,
         *,
         longest_poll: float,
     ) -> None:
@@ -50,7 +49,7 @@ class Waits(Generic[Given]):
         self._policy = checked_policy(policy)
         self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
         self._longest_poll = longest_poll
-        self._hooks = Hooks(hooks)
+        self._hooks = hooks
         self._lazy_scheduler: Scheduler | None = None
 
     async def wait_for_job(

@@ -3,12 +3,15 @@
 from agentjobs_async.telemetry.events import (
     CreateFailed,
     CreateRetried,
+    CreateStarted,
     Event,
     Hook,
     JobChanged,
     JobCreated,
     JobPolled,
     PollFailed,
+    RunEnded,
+    RunStarted,
     WaitEnded,
     WaitStarted,
 )
@@ -17,6 +20,7 @@ from agentjobs_async.telemetry.logging_hook import LoggingHook
 __all__ = [
     "CreateFailed",
     "CreateRetried",
+    "CreateStarted",
     "Event",
     "Hook",
     "JobChanged",
@@ -24,6 +28,8 @@ __all__ = [
     "JobPolled",
     "LoggingHook",
     "PollFailed",
+    "RunEnded",
+    "RunStarted",
     "WaitEnded",
     "WaitStarted",
 ]

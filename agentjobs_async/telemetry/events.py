@@ -10,15 +10,33 @@ from agentjobs_async.models import AgentJob, JobRef
 __all__ = [
     "CreateFailed",
     "CreateRetried",
+    "CreateStarted",
     "Event",
     "Hook",
     "JobChanged",
     "JobCreated",
     "JobPolled",
     "PollFailed",
+    "RunEnded",
+    "RunStarted",
     "WaitEnded",
     "WaitStarted",
 ]
+
+
+@frozen
+class CreateStarted:
+    """A create began. `JobCreated` or `CreateFailed` follows, in the same task and context: that of the caller.
+
+    Attributes:
+        project_id: The project of the create.
+        server_address: The host of the service.
+        label: The label that `create_job` was given; `None` without one.
+    """
+
+    project_id: str
+    server_address: str
+    label: str | None = None
 
 
 @frozen
@@ -160,6 +178,10 @@ class WaitEnded:
         polls: The number of polls that served this wait.
         elapsed: Seconds from the wait's start to its end.
         label: As in `WaitStarted`.
+        lateness: How late the end was noticed at most, in seconds: the time since the last poll that showed the job not
+            ended, or since the wait's start if that was later. `None` if no poll of this wait showed the end.
+        shared: Whether another wait for the job shared the polls of this one.
+        server_address: The host of the service; `None` for a `JobTracker`, and for a session with its own `get_job`.
     """
 
     ref: JobRef
@@ -168,9 +190,56 @@ class WaitEnded:
     polls: int
     elapsed: float
     label: str | None = None
+    lateness: float | None = None
+    shared: bool = False
+    server_address: str | None = None
 
 
-Event = JobCreated | CreateRetried | CreateFailed | JobPolled | JobChanged | PollFailed | WaitStarted | WaitEnded
+@frozen
+class RunStarted:
+    """A `run_job` began. `RunEnded` follows, in the same task and context, after the events of its create and its wait.
+
+    Attributes:
+        project_id: The project of the create; `None` if neither the call nor the session names one, which is an error.
+        label: The label that `run_job` was given; `None` without one.
+    """
+
+    project_id: str | None
+    label: str | None = None
+
+
+@frozen
+class RunEnded:
+    """A `run_job` ended with a job or with an error.
+
+    Attributes:
+        project_id: As in `RunStarted`.
+        job: The ended job; `None` if `run_job` raises.
+        error: The error that the caller gets, a `CancelledError` if the caller was cancelled; `None` for a job.
+        elapsed: Seconds from the call to its end.
+        label: As in `RunStarted`.
+    """
+
+    project_id: str | None
+    job: AgentJob | None
+    error: BaseException | None
+    elapsed: float
+    label: str | None = None
+
+
+Event = (
+    RunStarted
+    | CreateStarted
+    | CreateRetried
+    | CreateFailed
+    | JobCreated
+    | WaitStarted
+    | JobPolled
+    | PollFailed
+    | JobChanged
+    | WaitEnded
+    | RunEnded
+)
 """The argument of a hook."""
 
 

@@ -1,16 +1,19 @@
 """Users' callables for events and jobs: checked once, and called so that no error of theirs gets out."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
+from types import TracebackType
 from typing import Any, Self
 
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.contexts import call_apart, call_in
-from agentjobs_async.telemetry.events import Event, Hook
+from agentjobs_async.telemetry.events import Event, Hook, RunEnded, RunStarted
 from agentjobs_async.telemetry.logging_hook import logger
 
-__all__ = ["GuardedCallback", "Hooks", "checked_observer"]
+__all__ = ["GuardedCallback", "Hooks", "RunEvents", "checked_observer"]
 
 
 def checked_observer(name: str, observer: object) -> None:
@@ -55,22 +58,27 @@ class GuardedCallback:
                 )
 
 
-class Hooks(tuple[GuardedCallback, ...]):
+class Hooks(tuple[GuardedCallback, ...]):  # noqa: SLOT001 - one per session; a tuple is tested for emptiness fastest
     """All hooks of one session or tracker, each contained. Falsy without hooks: callers then make no events.
+
+    Attributes:
+        server_address: The host of the service, for events; `None` where the jobs are read by a callable of the user's.
 
     Raises:
         InvalidInputError: A hook is a class, not callable, or async, or `hooks` is not iterable.
     """
 
-    __slots__ = ()
+    server_address: str | None
 
-    def __new__(cls, hooks: Sequence[Hook] = ()) -> Self:
+    def __new__(cls, hooks: Sequence[Hook] = (), server_address: str | None = None) -> Self:
         """Check and contain `hooks`."""
         if not isinstance(hooks, Iterable):
             raise InvalidInputError(
                 f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
             )
-        return super().__new__(cls, (GuardedCallback("a hook", hook) for hook in hooks))
+        made = super().__new__(cls, (GuardedCallback("a hook", hook) for hook in hooks))
+        made.server_address = server_address
+        return made
 
     def emit(self, event: Event) -> None:
         """Call every hook with `event`, in the current context."""
@@ -84,3 +92,34 @@ class Hooks(tuple[GuardedCallback, ...]):
     def emit_apart(self, event: Event) -> None:
         """Call every hook with an event that belongs to no caller, in an empty context."""
         call_apart(self.emit, event)
+
+
+class RunEvents:
+    """Emits `RunStarted` when its block is entered, and `RunEnded` when it is left, with `job` or the block's error.
+
+    The arguments of the call are those that the create is about to check.
+    """
+
+    def __init__(self, hooks: Hooks, project_id: object, label: object) -> None:
+        self._hooks = hooks
+        self._project_id = project_id if isinstance(project_id, str) else None
+        self._label = label if isinstance(label, str) else None
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        self.job: AgentJob | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call."""
+        return self._clock() - self._started
+
+    def __enter__(self) -> Self:
+        if self._hooks:
+            self._hooks.emit(RunStarted(self._project_id, self._label))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._hooks:
+            self._hooks.emit(RunEnded(self._project_id, self.job, error, self.elapsed, self._label))

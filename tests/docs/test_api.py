@@ -5,13 +5,16 @@ import pytest
 import agentjobs_async
 import agentjobs_async.batch
 import agentjobs_async.engines.procrastinate
+import agentjobs_async.prometheus
 import agentjobs_async.testing
+import agentjobs_async.tracing
 import agentjobs_async.web
 from tests.docs.samples import PAGES, run_page
 
 MODULES = (
     *(agentjobs_async, agentjobs_async.batch),
     *(agentjobs_async.engines.procrastinate, agentjobs_async.testing, agentjobs_async.web),
+    *(agentjobs_async.tracing, agentjobs_async.prometheus),
 )
 
 

@@ -256,7 +256,7 @@ async def test_timeout_over_http(fault: Reply) -> None:
     assert caught.value.elapsed == pytest.approx(20)
     assert isinstance(caught.value.last_error, TransportError)
     assert [type(event) for event in events] == [WaitStarted, JobPolled, PollFailed, WaitEnded]
-    assert events[-1] == WaitEnded(REF, None, caught.value, 2, caught.value.elapsed)
+    assert events[-1] == WaitEnded(REF, None, caught.value, 2, caught.value.elapsed, server_address="127.0.0.1")
 
 
 @pytest.mark.looptime
@@ -639,7 +639,7 @@ async def test_for_ever() -> None:
 @pytest.mark.looptime
 async def test_hooks_of_a_wait() -> None:
     """A wait tells its start, each poll once, each change against what was known, and its end."""
-    events: list[object] = []
+    events: list[Any] = []
     script = [job(), job(), reply(500), job(model="m"), reply(404), job("failed", model="m")]
     async with Scripted(*script) as server, server.session(policy=every(2), hooks=[events.append]) as session:
         began = clock()
@@ -658,8 +658,9 @@ async def test_hooks_of_a_wait() -> None:
         JobChanged(second, first),
         JobPolled(third, 6),
         JobChanged(third, second),
-        WaitEnded(REF, ended, None, 6, elapsed),
+        WaitEnded(REF, ended, None, 6, elapsed, lateness=events[-1].lateness, server_address="127.0.0.1"),
     ]
+    assert events[-1].lateness == pytest.approx(4)  # two polls before the last one did not show the job
 
 
 @pytest.mark.looptime

@@ -10,12 +10,15 @@ from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import (
     CreateFailed,
     CreateRetried,
+    CreateStarted,
     Event,
     JobChanged,
     JobCreated,
     JobPolled,
     LoggingHook,
     PollFailed,
+    RunEnded,
+    RunStarted,
     WaitEnded,
     WaitStarted,
 )
@@ -26,6 +29,10 @@ DONE = AgentJob("job 1", "docs", "completed")
 REF = JOB.ref
 
 LOGGED: list[tuple[Event, int, str]] = [
+    (RunStarted("my docs"), logging.DEBUG, "run in my%20docs started"),
+    (RunEnded("docs", JOB, None, 61.0), logging.DEBUG, "run in docs ended after 61.0 s with its job"),
+    (RunEnded(None, None, TransportError("reset"), 1.0), logging.DEBUG, "run in  ended after 1.0 s as reset"),
+    (CreateStarted("docs", "api.example.com", "order 17"), logging.DEBUG, "create in docs started [order 17]"),
     (JobCreated(JOB, 0.25), logging.INFO, "created docs/job%201 in 0.250 s"),
     (
         CreateFailed("my docs", CreateOutcome.NOT_SENT, NotSentError("nothing was sent: refused")),
@@ -95,6 +102,9 @@ def test_silent_by_default() -> None:
 
 
 EXTRAS = [
+    (RunStarted("docs", "order-17"), None),
+    (RunEnded("docs", JOB, None, 1.0, "order-17"), None),
+    (CreateStarted("docs", "api.example.com", "order-17"), None),
     (CreateRetried("docs", NotSentError("refused"), 1, 0.1, "ab12", "order-17"), None),
     (CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError(), label="order-17"), None),
     (JobCreated(JOB, 0.25, label="order-17"), "docs/job%201"),

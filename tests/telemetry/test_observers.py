@@ -8,8 +8,8 @@ import pytest
 
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import JobPolled
-from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
+from agentjobs_async.telemetry import JobPolled, RunEnded, RunStarted
+from agentjobs_async.telemetry.observers import GuardedCallback, Hooks, RunEvents
 
 JOB = AgentJob("job 1", "docs", "active")
 
@@ -90,3 +90,16 @@ def test_no_observer(observer: Any, words: str) -> None:
         GuardedCallback("on_update", observer)
     with pytest.raises(InvalidInputError, match=r"^a hook must be"):
         Hooks([observer])
+
+
+async def test_events_of_a_run() -> None:
+    """A run begins and ends with an event, with the job or with the error that left its block."""
+    recorder = Recorder()
+    with RunEvents(Hooks([recorder]), "docs", "order-17") as run:
+        run.job = JOB
+    with pytest.raises(ZeroDivisionError) as caught, RunEvents(Hooks([recorder]), 7, None):
+        raise ZeroDivisionError
+    started, ended, _, failed = recorder.events
+    assert started == RunStarted("docs", "order-17")
+    assert ended == RunEnded("docs", JOB, None, ended.elapsed, "order-17")
+    assert failed == RunEnded(None, None, caught.value, failed.elapsed)

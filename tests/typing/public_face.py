@@ -18,6 +18,7 @@ from agentjobs_async import (
     CreateOutcome,
     CreateOutcomeUnknownError,
     CreateRetried,
+    CreateStarted,
     Event,
     GetJob,
     Hook,
@@ -39,6 +40,8 @@ from agentjobs_async import (
     ProtocolError,
     RateLimitedError,
     ResponseError,
+    RunEnded,
+    RunStarted,
     TrackerStats,
     WaitEnded,
     WaitResult,
@@ -61,7 +64,9 @@ from agentjobs_async.batch import (
     run_batch,
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
+from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.tracing import OpenTelemetryHook
 from agentjobs_async.web import HttpAnswer, SignedTokens, http_answer, job_events, sse_events
 
 
@@ -120,6 +125,7 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
         hooks=[hook, LoggingHook(), on_event, print],
         create_refusals={503},
         statuses={"cancelled": JobStatus.FAILED},
+        trace_polls=True,
     )
 
 
@@ -228,6 +234,20 @@ def on_event(event: Event) -> None:
         case WaitEnded(ref, job, error, polls, elapsed):
             assert_type((ref, job), tuple[JobRef, AgentJob | None])
             assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
+            assert_type((event.lateness, event.shared), tuple[float | None, bool])
+        case _:
+            on_start_or_run(event)
+
+
+def on_start_or_run(event: CreateStarted | RunStarted | RunEnded) -> None:
+    match event:
+        case RunStarted(project_id):
+            assert_type((project_id, event.label), tuple[str | None, str | None])
+        case RunEnded(project_id, job, error, elapsed):
+            assert_type((project_id, job), tuple[str | None, AgentJob | None])
+            assert_type((error, elapsed), tuple[BaseException | None, float])
+        case CreateStarted(project_id, server_address):
+            assert_type((project_id, server_address), tuple[str, str])
 
 
 class Counter:
@@ -239,6 +259,16 @@ class Counter:
 
 
 COUNTER: Hook = Counter()
+
+
+def exporters(session: AgentJobsSession, tracker: JobTracker) -> list[Hook]:
+    traced = OpenTelemetryHook(polls=True, content=False, projects=True)
+    traced.observe(session)
+    counted = PrometheusHook(projects=True)
+    counted.observe(tracker)
+    return [traced, counted]
+
+
 UPDATES: list[Callable[[AgentJob], object]] = [print, lambda job: job.status]
 
 

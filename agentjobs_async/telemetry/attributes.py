@@ -1,0 +1,111 @@
+"""What spans and metrics say of an event: the names of OpenTelemetry's conventions where there is one."""
+
+import asyncio
+from typing import Final
+
+from agentjobs_async.errors import CreateOutcome, CreateOutcomeUnknownError, ResponseError
+from agentjobs_async.models import AgentJob, JobStatus
+from agentjobs_async.telemetry.events import (
+    CreateFailed,
+    CreateRetried,
+    CreateStarted,
+    Event,
+    JobChanged,
+    JobCreated,
+    JobPolled,
+    PollFailed,
+    RunEnded,
+    RunStarted,
+    WaitEnded,
+    WaitStarted,
+)
+
+__all__ = [
+    "Attributes",
+    "call_attributes",
+    "create_attributes",
+    "error_attributes",
+    "error_type",
+    "job_attributes",
+    "project_of",
+    "wait_attributes",
+    "wait_outcome",
+]
+
+Attributes = dict[str, str | int | float | bool]
+"""The values are of these types exactly: an exporter need not know a subclass."""
+
+_INVOKE: Final[Attributes] = {"gen_ai.operation.name": "invoke_agent"}
+
+
+def project_of(event: Event) -> str:
+    """Return the project of an event; the empty string if a call has none, which is an error of the call."""
+    match event:
+        case JobCreated(job) | JobPolled(job) | JobChanged(job):
+            return job.project_id
+        case WaitStarted(ref) | WaitEnded(ref) | PollFailed(ref):
+            return ref.project_id
+        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
+            return event.project_id or ""
+
+
+def call_attributes(event: RunStarted | CreateStarted) -> Attributes:
+    """Return the attributes of a `run_job` or a create at its start."""
+    found = {**_INVOKE, "agentjobs.project.id": event.project_id or "", **_labelled(event.label)}
+    return found | {"server.address": event.server_address} if isinstance(event, CreateStarted) else found
+
+
+def create_attributes(event: JobCreated | CreateFailed) -> Attributes:
+    """Return how a create ended; its tries are counted by `http.request.resend_count`, which a single try has not."""
+    outcome = event.outcome if isinstance(event, CreateFailed) else CreateOutcome.CREATED
+    repeats: Attributes = {"http.request.resend_count": event.tries - 1} if event.tries > 1 else {}
+    return {"agentjobs.create.outcome": str(outcome), **repeats}
+
+
+def job_attributes(job: AgentJob | None, *, content: bool) -> Attributes:
+    """Return what is said of a job; the link to its pull request with `content` only."""
+    if job is None:
+        return {}
+    link: Attributes = {"agentjobs.job.pr_link": job.pr_link} if content and job.pr_link else {}
+    return {"agentjobs.job.id": job.shown_name, "agentjobs.job.status": str(job.shown_status), **link}
+
+
+def wait_attributes(event: WaitEnded) -> Attributes:
+    """Return the attributes of a wait, without those of its job and its error."""
+    found: Attributes = {
+        "agentjobs.project.id": event.ref.project_id,
+        "agentjobs.job.id": event.ref.to_token(),
+        "agentjobs.polls": event.polls,
+        "agentjobs.wait.outcome": wait_outcome(event),
+        "agentjobs.wait.shared": event.shared,
+        **_labelled(event.label),
+    }
+    if event.lateness is not None:
+        found["agentjobs.wait.lateness"] = event.lateness
+    if event.server_address is not None:
+        found["server.address"] = event.server_address
+    return found
+
+
+def wait_outcome(event: WaitEnded) -> str:
+    """Return how a wait ended, in one word of a few: the job's status, `other`, `cancelled` or `error`."""
+    if event.job is not None:
+        return str(event.job.status) if type(event.job.status) is JobStatus else "other"
+    return "cancelled" if isinstance(event.error, asyncio.CancelledError) else "error"
+
+
+def error_type(error: BaseException) -> str:
+    """Return the name of an error with few different values: its class."""
+    return type(error).__name__
+
+
+def error_attributes(error: BaseException | None) -> Attributes:
+    """Return the class of an error and the status of the response; nothing for a cancellation: it is no error."""
+    if not isinstance(error, Exception):
+        return {}
+    status = error.status if isinstance(error, ResponseError | CreateOutcomeUnknownError) else None
+    return {"error.type": error_type(error)} | ({} if status is None else {"http.response.status_code": status})
+
+
+def _labelled(label: str | None) -> Attributes:
+    return {} if label is None else {"agentjobs.label": label}

@@ -1,0 +1,201 @@
+"""What is measured, and what each event adds to it: one table for OpenTelemetry and Prometheus."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import Context
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+from weakref import ReferenceType, ref
+
+from attrs import frozen
+
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
+from agentjobs_async.models import AgentJob
+from agentjobs_async.telemetry.attributes import error_type, project_of, wait_outcome
+from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
+
+__all__ = ["METRICS", "Kind", "Measurement", "Metric", "Snapshots", "label_names", "measurements"]
+
+_SHORT_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of one exchange, or a few
+_LONG_SECONDS: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)  # of an agent's work
+_NO_ERROR: Final = ("",)
+_EVERY_SECONDS: Final = 1.0  # a snapshot is as old as this at most while events come
+
+
+class Kind(Enum):
+    """How a metric adds up."""
+
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    GAUGE = "gauge"
+
+
+@frozen(eq=False)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: Its name; OpenTelemetry takes it as it is, Prometheus with underscores and its unit.
+        unit: `s`, or a word in braces for a number.
+        labels: The names of its labels; each takes a few values only.
+        buckets: The upper bounds of a histogram's buckets.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+Measurement = tuple[Metric, float, tuple[str, ...]]
+"""A metric, a value, and the values of its labels."""
+
+_JOB_DURATION: Final = Metric(
+    "agentjobs.job.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "From a job's creation to when a wait saw its end",
+    ("status",),
+    _LONG_SECONDS,
+)
+_LATENESS: Final = Metric(
+    "agentjobs.wait.lateness", Kind.HISTOGRAM, "s", "How late a job's end was noticed, at most", (), _SHORT_SECONDS
+)
+_WAIT_DURATION: Final = Metric(
+    "agentjobs.wait.duration", Kind.HISTOGRAM, "s", "From a wait's start to its end", ("outcome",), _LONG_SECONDS
+)
+_CREATE_DURATION: Final = Metric(
+    "agentjobs.create.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "Of a create, all tries together",
+    ("outcome", "error.type"),
+    _SHORT_SECONDS,
+)
+_POLLS: Final = Metric("agentjobs.polls", Kind.COUNTER, "{poll}", "Polls that have ended", ("error.type",))
+_POLL_DURATION: Final = Metric("agentjobs.poll.duration", Kind.HISTOGRAM, "s", "Of a poll", (), _SHORT_SECONDS)
+_WATCHED: Final = Metric("agentjobs.jobs.watched", Kind.GAUGE, "{job}", "Jobs that are waited for")
+_DUE: Final = Metric("agentjobs.jobs.due", Kind.GAUGE, "{job}", "Jobs that are due to be polled")
+_OLDEST: Final = Metric(
+    "agentjobs.jobs.oldest_unobserved",
+    Kind.GAUGE,
+    "s",
+    "Since the last poll of the job that was not polled for longest",
+)
+_ITEMS: Final = Metric("agentjobs.batch.items", Kind.GAUGE, "{item}", "Items of a batch", ("state",))
+
+METRICS: Final = (
+    *(_JOB_DURATION, _LATENESS, _WAIT_DURATION, _CREATE_DURATION, _POLLS, _POLL_DURATION),
+    *(_WATCHED, _DUE, _OLDEST, _ITEMS),
+)
+
+
+def label_names(metric: Metric, *, projects: bool) -> tuple[str, ...]:
+    """Return the names of the labels of `metric`; with `projects`, of one for the project too. Gauges never have it."""
+    return (*metric.labels, "project") if projects and metric.kind is not Kind.GAUGE else metric.labels
+
+
+def measurements(event: Event, *, projects: bool) -> tuple[Measurement, ...]:
+    """Return what `event` adds to the metrics, with label values in the order of `label_names`."""
+    measured = _measured(event)
+    if not projects:
+        return measured
+    project = project_of(event)
+    return tuple((metric, value, (*labels, project)) for metric, value, labels in measured)
+
+
+def _measured(event: Event) -> tuple[Measurement, ...]:
+    match event:
+        case JobPolled(job):
+            polled = ((_POLLS, 1, _NO_ERROR), (_POLL_DURATION, event.elapsed, ()))
+            return (*polled, *_ended(job)) if job.is_terminal else polled
+        case PollFailed(_, error):
+            return (_POLLS, 1, (error_type(error),)), (_POLL_DURATION, event.elapsed, ())
+        case JobCreated():
+            return ((_CREATE_DURATION, event.elapsed, (str(CreateOutcome.CREATED), "")),)
+        case CreateFailed():
+            return ((_CREATE_DURATION, event.elapsed, (str(event.outcome), error_type(event.error))),)
+        case WaitEnded():
+            waited = (_WAIT_DURATION, event.elapsed, (wait_outcome(event),))
+            return (waited,) if event.lateness is None else (waited, (_LATENESS, event.lateness, ()))
+    return ()
+
+
+def _ended(job: AgentJob) -> tuple[Measurement, ...]:
+    if job.created_at is None:
+        return ()
+    return ((_JOB_DURATION, max(0.0, (datetime.now(UTC) - job.created_at).total_seconds()), (str(job.status),)),)
+
+
+class Snapshots:
+    """The newest statistics of sessions, trackers and batches, read in their own event loop as events come.
+
+    An exporter asks from a thread of its own, where the statistics cannot be read.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[ReferenceType[Any]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next = 0.0
+        self._is_set = False
+        self._newest: tuple[Measurement, ...] = ()
+
+    def add(self, source: object) -> None:
+        """Observe `source` for as long as it lives.
+
+        Raises:
+            InvalidInputError: It is neither a session nor a tracker nor a batch.
+        """
+        if not callable(getattr(source, "stats", None)):
+            raise InvalidInputError(f"observe takes a session, a tracker or a batch, not {type(source).__name__}")
+        self._sources.append(ref(source))
+
+    def refresh(self) -> None:
+        """Read the statistics again: now, or when the last ones are a second old, so that the last event counts too."""
+        if not self._sources:
+            return
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # the first event, or the hook serves a new loop: a timer of the old one is void
+            self._loop, self._next, self._is_set = loop, loop.time(), False
+        if self._is_set:
+            return
+        if loop.time() >= self._next:
+            self._read(loop)
+        else:
+            self._is_set = True
+            loop.call_at(self._next, self._read, loop, context=Context())
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
+        self._next, self._is_set = loop.time() + _EVERY_SECONDS, False
+        found = []
+        for source in [reference() for reference in self._sources]:
+            with suppress(AgentJobsError):  # closed, not begun, or of another event loop
+                if source is not None:
+                    found.append(source.stats())
+        self._newest = tuple(_gauges(found))  # replaced as a whole: another thread reads the old ones or the new ones
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Return the gauges of all sources together, as of the last event."""
+        return self._newest
+
+
+def _gauges(found: list[Any]) -> Iterator[Measurement]:
+    trackers = [stats for stats in found if hasattr(stats, "oldest_unobserved")]
+    if trackers:
+        yield _WATCHED, sum(stats.jobs for stats in trackers), ()
+        yield _DUE, sum(stats.due for stats in trackers), ()
+        yield _OLDEST, max(stats.oldest_unobserved for stats in trackers), ()
+    items: Counter[str] = Counter()
+    for stats in found:
+        if hasattr(stats, "outcomes"):
+            items.update(waiting=stats.waiting, active=stats.active)
+            items.update({str(outcome): count for outcome, count in stats.outcomes.items()})
+    for state, count in items.items():
+        yield _ITEMS, count, (state,)

@@ -1,0 +1,237 @@
+"""Spans and metrics for OpenTelemetry, made from the events of sessions, trackers and batches. Extra `otel`."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Final
+
+from attrs import define
+
+from agentjobs_async._extras import extra_named
+from agentjobs_async._version import __version__
+from agentjobs_async.errors import describe
+from agentjobs_async.telemetry.attributes import (
+    Attributes,
+    call_attributes,
+    create_attributes,
+    error_attributes,
+    job_attributes,
+    wait_attributes,
+)
+from agentjobs_async.telemetry.events import (
+    CreateFailed,
+    CreateStarted,
+    Event,
+    JobChanged,
+    JobCreated,
+    JobPolled,
+    PollFailed,
+    RunEnded,
+    RunStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from agentjobs_async.telemetry.metrics import METRICS, Kind, Metric, Snapshots, label_names, measurements
+from agentjobs_async.telemetry.wait_notes import WaitNotes
+
+with extra_named("agentjobs_async.tracing"):
+    from opentelemetry import context as contexts
+    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
+    from opentelemetry.trace import (
+        Link,
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        TracerProvider,
+        get_current_span,
+        get_tracer,
+        set_span_in_context,
+    )
+
+__all__ = ["OpenTelemetryHook"]
+
+_NANOSECONDS: Final = 1_000_000_000
+_NAME: Final = "agentjobs_async"
+
+
+@define(eq=False)
+class _OpenSpan:
+    """A span that is current in its caller's task, from the start of a create or a run to its end.
+
+    Attributes:
+        before: The context to go back to.
+        outer: The span that was opened before it in this task; `None` without one.
+    """
+
+    hook: "OpenTelemetryHook"
+    span: Span
+    before: contexts.Context
+    outer: "_OpenSpan | None"
+
+
+_open_span: ContextVar[_OpenSpan | None] = ContextVar("agentjobs_open_span", default=None)
+
+
+class OpenTelemetryHook:
+    """A hook that makes a span of each create, wait and `run_job`, and metrics of all of them and of polls.
+
+    `create_job` and `wait_for_job` are CLIENT spans, `run_job` is their INTERNAL parent. A wait is one span however
+    often it polls; changes of its job's status and the beginning of each outage or rate limit are events of it. A wait
+    that lasts longer than the span around it is the root of a trace of its own, linked to that span. Errors of creates
+    and waits set the status ERROR; a failed job does not, and neither does a cancelled caller.
+
+    Spans have the attributes of the semantic conventions where there is one, else `agentjobs.*`. No span has the prompt
+    or the key. Labels of metrics have few values; see the page on observability. One hook may serve any number of
+    sessions, trackers and batches.
+
+    Args:
+        tracer_provider: Where spans go; `None` for the global provider.
+        meter_provider: Where metrics go; `None` for the global provider.
+        polls: Whether each poll is an event of the spans of its waits; of a job's events the last 100 are kept.
+        content: Whether spans have what a server or an agent wrote: the text of errors, and the pull request's link.
+        projects: Whether metrics have a label for the project; gauges never do.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        polls: bool = False,
+        content: bool = False,
+        projects: bool = False,
+    ) -> None:
+        self._tracer = get_tracer(_NAME, __version__, tracer_provider)
+        self._snapshots = Snapshots()
+        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider), self._snapshots)
+        self._attributes: dict[tuple[Metric, tuple[str, ...]], Attributes] = {}
+        self._notes = WaitNotes(polls=polls)
+        self._content = content
+        self._projects = projects
+
+    def observe(self, source: object) -> None:
+        """Also export the statistics of a session, a tracker or a running batch, as of its last event.
+
+        Args:
+            source: An `AgentJobsSession`, a `JobTracker`, or what `run_batch` returned. It is not kept alive.
+
+        Raises:
+            InvalidInputError: `source` is none of them.
+        """
+        self._snapshots.add(source)
+
+    def __call__(self, event: Event, /) -> None:
+        """Record `event` in the spans and metrics that it belongs to."""
+        match event:
+            case JobPolled() | PollFailed():
+                self._notes.on_poll(event)
+            case JobChanged():
+                self._notes.on_change(event)
+            case WaitStarted(ref):
+                self._notes.begin(ref)
+            case WaitEnded():
+                self._on_wait_ended(event)
+            case RunStarted() | CreateStarted():
+                self._open(event)
+            case JobCreated() | CreateFailed() | RunEnded():
+                self._close(event)
+        for metric, value, labels in measurements(event, projects=self._projects):
+            attributes = self._attributes.get((metric, labels))
+            if attributes is None:
+                attributes = self._named(metric, labels)
+            self._instruments[metric](value, attributes)
+        self._snapshots.refresh()
+
+    def _named(self, metric: Metric, labels: tuple[str, ...]) -> Attributes:
+        """Return labels with their names, without the empty ones; kept, since each poll has the same few."""
+        named = zip(label_names(metric, projects=self._projects), labels, strict=True)
+        found = self._attributes[metric, labels] = {name: label for name, label in named if label}
+        return found
+
+    # Spans that are current while they last.
+
+    def _open(self, event: RunStarted | CreateStarted) -> None:
+        is_run = isinstance(event, RunStarted)
+        name, kind = ("run_job", SpanKind.INTERNAL) if is_run else ("create_job", SpanKind.CLIENT)
+        before = contexts.get_current()
+        span = self._tracer.start_span(name, kind=kind, attributes=call_attributes(event))
+        contexts.attach(set_span_in_context(span))  # without its token: see _close
+        _open_span.set(_OpenSpan(self, span, before, _open_span.get()))
+
+    def _close(self, event: JobCreated | CreateFailed | RunEnded) -> None:
+        """End the newest span of this hook, and go back to the context before it.
+
+        Hooks are called in one order at a start and at an end, so that spans of two hooks on one session do not nest:
+        the span of the second one then goes back to the context before both.
+        """
+        above, opened = None, _open_span.get()
+        while opened is not None and opened.hook is not self:
+            above, opened = opened, opened.outer
+        if opened is None:
+            return
+        if above is None:
+            contexts.attach(opened.before)
+            _open_span.set(opened.outer)
+        else:
+            above.before, above.outer = opened.before, opened.outer
+        job = None if isinstance(event, CreateFailed) else event.job
+        error = None if isinstance(event, JobCreated) else event.error
+        if not isinstance(event, RunEnded):
+            opened.span.set_attributes(create_attributes(event))
+        opened.span.set_attributes(job_attributes(job, content=self._content) | error_attributes(error))
+        self._set_status(opened.span, error)
+        opened.span.end()
+
+    def _set_status(self, span: Span, error: BaseException | None) -> None:
+        if isinstance(error, Exception):  # a cancelled caller is no error of the call
+            span.set_status(Status(StatusCode.ERROR, describe(error) if self._content else type(error).__name__))
+
+    # A wait's span is made at its end, from what was noted meanwhile.
+
+    def _on_wait_ended(self, event: WaitEnded) -> None:
+        end = time.time_ns()
+        start = end - int(event.elapsed * _NANOSECONDS)
+        around = get_current_span()
+        outlived = _has_ended(around)
+        span = self._tracer.start_span(
+            "wait_for_job",
+            contexts.Context() if outlived else None,
+            SpanKind.CLIENT,
+            wait_attributes(event) | job_attributes(event.job, content=self._content) | error_attributes(event.error),
+            [Link(around.get_span_context())] if outlived else None,
+            start,
+        )
+        for note in self._notes.end(event.ref, start):
+            span.add_event(note.name, note.attributes, note.time_ns)
+        self._set_status(span, event.error)
+        span.end(end)
+
+
+def _has_ended(span: Span) -> bool:
+    """Return whether `span` is over: a sampled span of this process that records no more."""
+    found = span.get_span_context()
+    return found.is_valid and found.trace_flags.sampled and not found.is_remote and not span.is_recording()
+
+
+def _instruments(meter: Meter, snapshots: Snapshots) -> dict[Metric, Callable[[float, Attributes], None]]:
+    """Return what takes the values of each metric; gauges are read when an exporter asks."""
+    instruments: dict[Metric, Callable[[float, Attributes], None]] = {}
+    for metric in METRICS:
+        if metric.kind is Kind.COUNTER:
+            instruments[metric] = meter.create_counter(metric.name, metric.unit, metric.description).add
+        elif metric.kind is Kind.HISTOGRAM:
+            instruments[metric] = meter.create_histogram(
+                metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.buckets
+            ).record
+        else:
+            read = partial(_observations, metric, snapshots)
+            meter.create_observable_gauge(metric.name, [read], metric.unit, metric.description)
+    return instruments
+
+
+def _observations(metric: Metric, snapshots: Snapshots, _options: CallbackOptions) -> Iterator[Observation]:
+    for measured, value, labels in snapshots.measurements():
+        if measured is metric:
+            yield Observation(value, dict(zip(metric.labels, labels, strict=True)))

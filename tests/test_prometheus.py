@@ -1,0 +1,73 @@
+"""The text that Prometheus scrapes."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from agentjobs_async import AgentJob, InvalidInputError, JobTracker, TransportError
+from agentjobs_async.prometheus import PrometheusHook
+from agentjobs_async.telemetry import PollFailed
+from tests.polled import ACTIVE, DONE, REF, every
+from tests.scripted import Scripted, job
+
+
+def lines(registry: CollectorRegistry) -> list[str]:
+    text = generate_latest(registry).decode()
+    return [line for line in text.splitlines() if not line.startswith("#") and "_bucket" not in line]
+
+
+async def test_output() -> None:
+    """Counters and histograms have the names of OpenTelemetry, with underscores and the unit."""
+    registry = CollectorRegistry()
+    hook = PrometheusHook(registry)
+    async with Scripted(job(), job("completed")) as server, server.session(hooks=[hook]) as session:
+        await session.run_job("Fix it")
+    hook(PollFailed(REF, TransportError("reset"), 1))
+    found = lines(registry)
+    assert 'agentjobs_polls_total{error_type=""} 1.0' in found
+    assert 'agentjobs_polls_total{error_type="TransportError"} 1.0' in found
+    assert 'agentjobs_create_duration_seconds_count{error_type="",outcome="created"} 1.0' in found
+    assert 'agentjobs_wait_duration_seconds_count{outcome="completed"} 1.0' in found
+    assert "agentjobs_wait_lateness_seconds_count 1.0" in found
+    assert "agentjobs_poll_duration_seconds_count 2.0" in found
+
+
+@pytest.mark.looptime
+async def test_gauges() -> None:
+    """Gauges show what a tracker does while it is observed and lives."""
+
+    async def get_job(ref: object) -> AgentJob:
+        del ref
+        answers.append(ACTIVE if not answers else DONE)
+        found.append(lines(registry))
+        return answers[-1]
+
+    registry, found, answers = CollectorRegistry(), list[list[str]](), list[AgentJob]()
+    hook = PrometheusHook(registry)
+    with pytest.raises(InvalidInputError, match="observe takes"):
+        hook.observe("a session")
+    async with JobTracker(get_job, policy=every(3), hooks=[hook]) as tracker:
+        hook.observe(tracker)
+        await tracker.wait_for_job(REF)
+        await asyncio.sleep(1)  # the most that the gauges lag behind
+        found.append(lines(registry))
+    assert ["agentjobs_jobs_watched 1.0" in each for each in found] == [False, True, False]
+    assert "agentjobs_jobs_due 0.0" in found[1]
+    assert "agentjobs_jobs_watched 0.0" in found[2]
+    assert "agentjobs_jobs_oldest_unobserved_seconds 0.0" in found[2]
+
+
+async def test_projects() -> None:
+    """The project is a label only if asked for."""
+    registry = CollectorRegistry()
+    PrometheusHook(registry, projects=True)(PollFailed(REF, TransportError("reset"), 1))
+    assert 'agentjobs_polls_total{error_type="TransportError",project="docs"} 1.0' in lines(registry)
+
+
+def test_one_hook_per_registry() -> None:
+    """A second hook on one registry would count into the same names."""
+    registry = CollectorRegistry()
+    PrometheusHook(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        PrometheusHook(registry)

@@ -1,0 +1,397 @@
+"""Spans and metrics of OpenTelemetry, as its SDK exports them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import context as contexts
+from opentelemetry.instrumentation.aiohttp_client import AioHttpClientInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
+
+from agentjobs_async import (
+    AgentJob,
+    CreateOutcomeUnknownError,
+    Event,
+    InvalidInputError,
+    JobFailedError,
+    JobRef,
+    JobTracker,
+    NotFoundError,
+    RateLimitedError,
+    RejectedError,
+    TransportError,
+)
+from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.tracing import OpenTelemetryHook
+from tests.polled import REF, every
+from tests.scripted import Reply, Scripted, job, reply, session_of
+
+PATIENT = reply(429, None, ("Retry-After", "0"))
+
+
+class Telemetry:
+    """The SDK with its exporters in memory."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self._reader])
+        self.tracer: Tracer = self.tracers.get_tracer("the application")
+
+    def hook(self, **settings: Any) -> OpenTelemetryHook:
+        return OpenTelemetryHook(self.tracers, self.meters, **settings)
+
+    def spans(self, name: str | None = None) -> list[ReadableSpan]:
+        """Return the ended spans of a name, in the order of their ends."""
+        return [span for span in self._exporter.get_finished_spans() if name in (None, span.name)]
+
+    def span(self, name: str) -> ReadableSpan:
+        (found,) = self.spans(name)
+        return found
+
+    def metrics(self) -> dict[str, list[tuple[dict[str, Any], Any]]]:
+        """Return the points of each metric: labels, and the number of values or the value."""
+        data = self._reader.get_metrics_data()
+        metrics = [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics
+        return {
+            metric.name: [
+                (dict(point.attributes or {}), point.count if hasattr(point, "count") else point.value)
+                for point in metric.data.data_points
+            ]
+            for metric in metrics
+        }
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry()
+
+
+@pytest.fixture
+def instrumented(telemetry: Telemetry) -> Iterator[None]:
+    """The instrumentation of aiohttp that an application has installed."""
+    instrumentor = AioHttpClientInstrumentor()
+    instrumentor.instrument(tracer_provider=telemetry.tracers)
+    yield
+    instrumentor.uninstrument()
+
+
+def parent_of(span: ReadableSpan) -> int | None:
+    return None if span.parent is None else span.parent.span_id
+
+
+def id_of(span: Any) -> int:
+    number: int = span.get_span_context().span_id
+    return number
+
+
+def notes_of(span: ReadableSpan) -> list[str]:
+    return [event.name for event in span.events]
+
+
+@pytest.mark.looptime
+async def test_thousand_waits(telemetry: Telemetry) -> None:
+    """A thousand waits of twenty polls are a thousand spans, each below that of its own request."""
+    polls: Counter[JobRef] = Counter()
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        polls[ref] += 1
+        return AgentJob(ref.job_id, ref.project_id, "completed" if polls[ref] == 20 else "active")
+
+    async with JobTracker(get_job, policy=every(2), hooks=[telemetry.hook()]) as tracker:
+
+        async def request(number: int) -> None:
+            with telemetry.tracer.start_as_current_span(f"request {number}"):
+                await tracker.wait_for_job(JobRef("docs", f"job {number}"))
+
+        await asyncio.gather(*(request(number) for number in range(1000)))
+    assert len(telemetry.spans()) == 2000
+    requests = {id_of(span): span.name for span in telemetry.spans() if span.name != "wait_for_job"}
+    for span in telemetry.spans("wait_for_job"):
+        number = requests.pop(parent_of(span) or 0).removeprefix("request ")
+        assert (span.attributes or {})["agentjobs.job.id"] == f"docs/job%20{number}"
+        assert (span.attributes or {})["agentjobs.polls"] == 20
+    assert requests == {}
+    assert telemetry.metrics()["agentjobs.polls"] == [({}, 20_000)]
+
+
+@pytest.mark.usefixtures("instrumented")
+async def test_tree_of_a_run(telemetry: Telemetry) -> None:
+    """`run_job` is the parent of its create and its wait; the instrumented client sees the create and no poll."""
+    async with (
+        Emulator(script=JobScript(duration=0.1)) as emulator,
+        emulator.session(project_id="docs", policy=every(0.02), hooks=[telemetry.hook()]) as session,
+    ):
+        with telemetry.tracer.start_as_current_span("request") as request:
+            done = await session.run_job("Fix it", label="order-17")
+            assert get_current_span() is request
+    run, create, wait = (telemetry.span(name) for name in ("run_job", "create_job", "wait_for_job"))
+    assert [parent_of(span) for span in (run, create, wait, telemetry.span("POST"))] == [
+        *(id_of(request), id_of(run), id_of(run)),
+        id_of(create),
+    ]
+    assert [span.kind for span in (run, create, wait)] == [SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CLIENT]
+    assert telemetry.spans("GET") == []
+    assert {span.status.status_code for span in telemetry.spans()} == {StatusCode.UNSET}
+    call = {"gen_ai.operation.name": "invoke_agent", "agentjobs.project.id": "docs", "agentjobs.label": "order-17"}
+    named = {"agentjobs.job.id": done.ref.to_token()}
+    assert dict(run.attributes or {}) == {**call, **named, "agentjobs.job.status": "completed"}
+    assert dict(create.attributes or {}) == {
+        **call,
+        **named,
+        "server.address": "127.0.0.1",
+        "agentjobs.create.outcome": "created",
+        "agentjobs.job.status": "active",
+    }
+    attributes: dict[str, Any] = dict(wait.attributes or {})
+    assert 0 < attributes.pop("agentjobs.wait.lateness") < 60
+    assert attributes.pop("agentjobs.polls") > 1
+    assert attributes == {
+        **named,
+        "agentjobs.project.id": "docs",
+        "agentjobs.label": "order-17",
+        "agentjobs.job.status": "completed",
+        "agentjobs.wait.outcome": "completed",
+        "agentjobs.wait.shared": False,
+        "server.address": "127.0.0.1",
+    }
+    assert notes_of(wait) == ["status"]
+    values = [value for span in telemetry.spans() for value in (span.attributes or {}).values()]
+    assert {type(value) for value in values} <= {str, int, float, bool}
+    assert "Fix it" not in repr(values)
+
+
+@pytest.mark.usefixtures("instrumented")
+async def test_traced_polls(telemetry: Telemetry) -> None:
+    """A session that asks for it has its reads traced by the instrumented client, too."""
+    async with Scripted(job("completed")) as server, server.session(trace_polls=True) as session:
+        await session.wait_for_job("job_1")
+    assert len(telemetry.spans("GET")) == 1
+
+
+@pytest.mark.parametrize("value", [1, None, "yes"])
+def test_trace_polls_is_a_flag(value: Any) -> None:
+    """Anything but a bool is refused."""
+    with pytest.raises(InvalidInputError, match="trace_polls"):
+        session_of(trace_polls=value)
+
+
+async def test_repeated_create(telemetry: Telemetry) -> None:
+    """The tries of a create are counted in its one span."""
+    async with Scripted(PATIENT, PATIENT, job()) as server, server.session(hooks=[telemetry.hook()]) as session:
+        await session.create_job("Fix it")
+    create = telemetry.span("create_job")
+    assert (create.attributes or {})["http.request.resend_count"] == 2
+    assert create.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "outcome", "status"),
+    [
+        (reply(400, {"error": "secret words"}), RejectedError, "rejected", 400),
+        (reply(502), CreateOutcomeUnknownError, "unknown", 502),
+        (Reply(then="reset"), CreateOutcomeUnknownError, "unknown", None),
+    ],
+)
+async def test_failed_create(
+    telemetry: Telemetry, answer: Reply, error: type[Exception], outcome: str, status: int | None
+) -> None:
+    """A create that fails is an error of its span and of `run_job`, by the error's class and the response's status."""
+    async with Scripted(answer) as server, server.session(hooks=[telemetry.hook()]) as session:
+        with pytest.raises(error):
+            await session.run_job("Fix it")
+    for name in ("create_job", "run_job"):
+        span = telemetry.span(name)
+        attributes = dict(span.attributes or {})
+        assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, error.__name__)
+        assert (attributes["error.type"], attributes.get("http.response.status_code")) == (error.__name__, status)
+        assert "secret" not in str(span.to_json())
+    assert (telemetry.span("create_job").attributes or {})["agentjobs.create.outcome"] == outcome
+    assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": outcome, "error.type": error.__name__}, 1)]
+
+
+async def test_failed_job_is_no_error(telemetry: Telemetry) -> None:
+    """A job that failed is a result, as `wait_for_job` returns it."""
+    async with Scripted(job("failed")) as server, server.session(hooks=[telemetry.hook()]) as session:
+        ended = await session.wait_for_job("job_1")
+    with pytest.raises(JobFailedError):
+        ended.raise_for_status()
+    wait = telemetry.span("wait_for_job")
+    assert wait.status.status_code is StatusCode.UNSET
+    assert (wait.attributes or {})["agentjobs.wait.outcome"] == "failed"
+
+
+async def test_failed_wait(telemetry: Telemetry) -> None:
+    """Our errors are errors of the wait's span."""
+    async with Scripted(reply(404)) as server, server.session(policy=every(1, not_found_grace=0)) as plain:
+        tracker = JobTracker(plain.get_job, policy=every(1, not_found_grace=0), hooks=[telemetry.hook()])
+        async with tracker:
+            with pytest.raises(NotFoundError):
+                await tracker.wait_for_job(REF)
+    wait = telemetry.span("wait_for_job")
+    assert wait.status.status_code is StatusCode.ERROR
+    attributes = dict(wait.attributes or {})
+    assert (attributes["error.type"], attributes["http.response.status_code"]) == ("NotFoundError", 404)
+    assert attributes["agentjobs.wait.outcome"] == "error"
+    assert "server.address" not in attributes  # a tracker does not know it
+
+
+@pytest.mark.looptime
+async def test_cancelled_callers(telemetry: Telemetry) -> None:
+    """A caller that is cancelled has ended spans without an error, and is back in its own context."""
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        return AgentJob(ref.job_id, ref.project_id, "active")
+
+    seen: list[object] = []
+    async with Scripted(Reply(then="hang")) as server, server.session(hooks=[telemetry.hook()]) as session:
+
+        async def request() -> None:
+            try:
+                await session.run_job("Fix it")
+            finally:
+                seen.append(get_current_span().get_span_context().is_valid)
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(request(), 5)
+        async with JobTracker(get_job, hooks=[telemetry.hook()]) as tracker:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tracker.wait_for_job(REF), 5)
+    assert seen == [False]
+    assert [span.name for span in telemetry.spans()] == ["create_job", "run_job", "wait_for_job"]
+    assert {span.status.status_code for span in telemetry.spans()} == {StatusCode.UNSET}
+    assert (telemetry.span("wait_for_job").attributes or {})["agentjobs.wait.outcome"] == "cancelled"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("asked", [False, True])
+async def test_notes_of_trouble(telemetry: Telemetry, asked: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """An outage and a rate limit are one event each, however many polls they cost; polls are events if asked for."""
+    answers: list[Exception | str] = [
+        *("active", TransportError("reset"), TransportError("reset"), TransportError("reset"), "active"),
+        *(RateLimitedError(429, "slow"), RateLimitedError(429, "slow"), TransportError("reset"), "active", "completed"),
+    ]
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return AgentJob(ref.job_id, ref.project_id, answer)
+
+    async with JobTracker(get_job, policy=every(2), hooks=[telemetry.hook(polls=asked)]) as tracker:
+        await tracker.wait_for_job(REF)
+    notes = notes_of(telemetry.span("wait_for_job"))
+    assert [name for name in notes if name != "poll"] == ["unreachable", "rate_limited", "unreachable", "status"]
+    assert notes.count("poll") == (10 if asked else 0)
+
+
+@pytest.mark.looptime
+async def test_wait_that_outlives_its_request(telemetry: Telemetry) -> None:
+    """A wait that ends after the span around it is a trace of its own, linked to that span."""
+    release = asyncio.Event()
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        await release.wait()
+        return AgentJob(ref.job_id, ref.project_id, "completed")
+
+    async with JobTracker(get_job, hooks=[telemetry.hook()]) as tracker:
+        with telemetry.tracer.start_as_current_span("request") as request:
+            watch = tracker.watch(REF)
+        release.set()
+        await watch
+    wait = telemetry.span("wait_for_job")
+    assert wait.parent is None
+    assert [link.context for link in wait.links] == [request.get_span_context()]
+
+
+async def test_shared_wait(telemetry: Telemetry) -> None:
+    """Waits that share the polls of a job say so."""
+    async with (
+        Emulator(script=JobScript(duration=0.2)) as emulator,
+        emulator.session(project_id="docs", policy=every(0.05), hooks=[telemetry.hook()]) as session,
+    ):
+        created = await session.create_job("Fix it")
+        await asyncio.gather(session.wait_for_job(created), session.wait_for_job(created))
+    assert [(span.attributes or {})["agentjobs.wait.shared"] for span in telemetry.spans("wait_for_job")] == [True] * 2
+
+
+async def test_two_hooks(telemetry: Telemetry) -> None:
+    """Two hooks on one session make two spans of each call, and leave the caller in its own context."""
+    others = Telemetry()
+    hooks = [telemetry.hook(), others.hook()]
+    async with Scripted(job()) as server, server.session(hooks=hooks) as session:
+        before = contexts.get_current()
+        await session.create_job("Fix it")
+        await session.create_job("Fix it")
+        assert contexts.get_current() == before
+    assert [len(each.spans("create_job")) for each in (telemetry, others)] == [2, 2]
+    assert [parent_of(span) for span in telemetry.spans()] == [None, None]
+
+
+async def test_failing_provider(telemetry: Telemetry, caplog: pytest.LogCaptureFixture) -> None:
+    """A hook that fails breaks nothing: it is logged, and the job comes back."""
+
+    class Failing(OpenTelemetryHook):
+        def __call__(self, event: Event, /) -> None:
+            super().__call__(event)
+            raise ZeroDivisionError
+
+    hook = Failing(telemetry.tracers, telemetry.meters)
+    async with Scripted(job(), job("completed")) as server, server.session(hooks=[hook]) as session:
+        assert (await session.run_job("Fix it")).succeeded
+    assert [record.message for record in caplog.records if "a hook raised" in record.message] != []
+    assert len(telemetry.spans()) == 3
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_content(telemetry: Telemetry, content: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """What servers and agents write, the text of errors and the link, is in spans only if asked for."""
+    ended = job("completed", prLink="https://example.com/pull/1", pr_link="https://example.com/pull/1")
+    async with (
+        Scripted(reply(400, {"error": {"message": "secret words"}}), ended) as server,
+        server.session(hooks=[telemetry.hook(content=content)]) as session,
+    ):
+        with pytest.raises(RejectedError):
+            await session.create_job("Fix it")
+        await session.wait_for_job("job_1")
+    texts = "".join(span.to_json() for span in telemetry.spans())
+    assert ("secret words" in texts) == content
+    assert ("agentjobs.job.pr_link" in texts) == content
+    assert ("https://example.com/pull/1" in texts) == content
+
+
+async def test_metrics(telemetry: Telemetry) -> None:
+    """Creates, polls, waits and jobs are measured; gauges come from what the hook observes, also from a closed one."""
+    hook = telemetry.hook()
+    with pytest.raises(InvalidInputError, match="observe takes"):
+        hook.observe(object())
+    async with (
+        Emulator(script=JobScript(duration=0.1)) as emulator,
+        emulator.session(project_id="docs", policy=every(0.02), hooks=[hook]) as session,
+    ):
+        hook.observe(session)
+        await session.run_job("Fix it")
+    metrics = telemetry.metrics()
+    assert metrics["agentjobs.create.duration"] == [({"outcome": "created"}, 1)]
+    assert metrics["agentjobs.wait.duration"] == [({"outcome": "completed"}, 1)]
+    assert metrics["agentjobs.job.duration"] == [({"status": "completed"}, 1)]
+    assert metrics["agentjobs.wait.lateness"] == [({}, 1)]
+    assert metrics["agentjobs.poll.duration"] == metrics["agentjobs.polls"]
+    assert metrics["agentjobs.jobs.watched"] == [({}, 0)]  # as of the first event, before the wait
+    assert {"agentjobs.jobs.due", "agentjobs.jobs.oldest_unobserved"} <= set(metrics)
+
+
+async def test_projects(telemetry: Telemetry) -> None:
+    """The project is a label only if asked for."""
+    async with Scripted(job()) as server, server.session(hooks=[telemetry.hook(projects=True)]) as session:
+        await session.create_job("Fix it")
+    assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": "created", "project": "docs"}, 1)]
