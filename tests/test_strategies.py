@@ -218,7 +218,7 @@ async def test_create_once(error: AgentJobsError) -> None:
 
 
 async def test_create_is_patient() -> None:
-    """A 429 goes again after its wish, never earlier; without a wish by our own backoff."""
+    """A 429 is repeated after its Retry-After, never earlier; without one by our own backoff."""
     creates = Creates(RateLimitedError(429, None, 7.0), RateLimitedError(429), RateLimitedError(429, None, 60.0))
     assert await creates.run() == "created"
     first, second, third, fourth = creates.tries
@@ -227,8 +227,8 @@ async def test_create_is_patient() -> None:
     assert fourth == third + 60.0
 
 
-async def test_create_wish_beyond_its_time() -> None:
-    """A 429 whose wish reaches beyond the time left is raised at once."""
+async def test_create_retry_after_beyond_its_time() -> None:
+    """A 429 whose Retry-After exceeds the time left is raised at once."""
     error = RateLimitedError(429, None, 20.0)
     creates = Creates(error, deadline=20.0)
     assert await creates.run() is error

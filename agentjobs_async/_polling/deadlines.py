@@ -5,20 +5,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from heapq import heapify, heappop, heappush
-from math import ceil
 from typing import Final
 
 from agentjobs_async._polling.clock import ROUNDING_SECONDS
 from agentjobs_async._polling.decision import last_poll_lead
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.timers import RESOLUTION_SECONDS, Timers
+from agentjobs_async._polling.timers import RESOLUTION_SECONDS, Timers, bucket_of, last_due
 from agentjobs_async._polling.watch import Watch
 
 __all__ = ["Deadlines"]
 
 _CHUNK_WAITS: Final = 64  # a wait that ends is searched for in its chunk; smaller chunks take more memory
 _MIN_LEAD_SECONDS: Final = 2 * RESOLUTION_SECONDS  # so that the last poll and the end are two buckets
-_NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
 _FEW_STALE: Final = 1024  # stale numbers in the heap that are not worth a sweep
 # When the loop comes late to a deadline, the answer to a poll in flight may have arrived already. Each callback and
 # each task that hands it on takes a turn of the loop; only after these turns does the wait end without it.
@@ -70,7 +68,7 @@ class Deadlines:
             self._put(waiter, waiter.started + waiter.timeout - lead)
 
     def _put(self, waiter: Watch, when: float) -> None:
-        number = ceil(min(when, _NEVER_SECONDS) / RESOLUTION_SECONDS - ROUNDING_SECONDS)
+        number = bucket_of(when)
         chunk = self._chunks.get(number)
         if chunk is None or len(chunk) >= _CHUNK_WAITS:
             chunk = self._chunks[number] = _Chunk(number, chunk)
@@ -99,7 +97,7 @@ class Deadlines:
             self._timers.set(self._on_due, self._heap[0] * RESOLUTION_SECONDS)
 
     def _on_due(self) -> None:
-        last = self._loop.time() / RESOLUTION_SECONDS + ROUNDING_SECONDS
+        last = last_due(self._loop.time())
         while self._heap and self._heap[0] <= last:
             self._due.extend(reversed([*_linked(self._chunks.pop(heappop(self._heap), None))]))
         self._arm()

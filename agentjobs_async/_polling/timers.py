@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Final, Generic, TypeVar
 
-__all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers"]
+__all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers", "bucket_of", "last_due"]
 
 RESOLUTION_SECONDS: Final = 0.01
 """How late an item may come due; it never comes early. One turn of the loop serves all of such a time."""
@@ -18,6 +18,16 @@ _NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
 _LAST_BUCKET: Final = int(_NEVER_SECONDS / RESOLUTION_SECONDS)
 
 T = TypeVar("T")
+
+
+def bucket_of(when: float) -> int:
+    """Return the number of the first bucket whose time is at or after `when`."""
+    return ceil(when / RESOLUTION_SECONDS - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET
+
+
+def last_due(now: float) -> float:
+    """Return the number up to which buckets are due."""
+    return now / RESOLUTION_SECONDS + _ROUNDING
 
 
 class _Bucket(list[T]):
@@ -51,7 +61,7 @@ class TimerBuckets(Generic[T]):
 
         Only every `step`-th bucket is used: fewer buckets take less memory.
         """
-        bucket = ceil(when / RESOLUTION_SECONDS - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET
+        bucket = bucket_of(when)
         if step > 1:
             bucket += -bucket % step
         items = self._buckets.get(bucket)
@@ -79,7 +89,7 @@ class TimerBuckets(Generic[T]):
 
     def take_due(self, now: float) -> list[T]:
         """Remove and return all items that are due, in order."""
-        last = now / RESOLUTION_SECONDS + _ROUNDING
+        last = last_due(now)
         due: list[T] = []
         while self._heap and self._heap[0] <= last:
             bucket = heappop(self._heap)

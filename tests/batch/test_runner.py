@@ -795,11 +795,11 @@ async def test_no_id_is_dropped_by_cancelling_twice(
     """Who cancels the leaving as well finds the ids in the log."""
     asked = hang(file_journal, monkeypatch)
 
-    async def settle() -> None:
+    async def flush() -> None:
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(entries_of(file_journal), "flush", settle)
+        patch.setattr(entries_of(file_journal), "flush", flush)
         task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
         await asked.wait()
         task.cancel()

@@ -248,7 +248,7 @@ async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_bad_certificate(server_tls: ssl.SSLContext) -> None:
-    """A certificate that nobody vouches for ends a create at the first try, as not sent."""
+    """A certificate of an unknown authority ends a create at the first try, as not sent."""
     hellos: list[object] = []
     server_tls.sni_callback = lambda *hello: hellos.append(hello)
     claims = Claims()

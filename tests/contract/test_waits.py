@@ -176,7 +176,7 @@ async def test_first_end_stands(outcome: Any, waiting: Waiting) -> None:
     "status", ["paused", "Completed", "completed ", "COMPLETED", "done", '"complete\\u0000d"', '"\\u001b[31m"', "0"]
 )
 async def test_unknown_status(status: str, waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
-    """A status that nobody documented is no end; it is kept as text, and warned about once."""
+    """An undocumented status is not an end; it is kept as text, and warned about once."""
     if status == "0":
         status = '"0"'
     seen: list[AgentJob] = []

@@ -102,7 +102,7 @@ async def started(emulator: Emulator, place: str, *arguments: str) -> asyncio.su
 
 
 async def all_ended(journal: Journal) -> None:
-    while (counts := await journal.counts())[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]:  # noqa: ASYNC110 - nobody tells of it
+    while (counts := await journal.counts())[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]:  # noqa: ASYNC110 - no event announces it
         await asyncio.sleep(0.05)
 
 
@@ -147,7 +147,7 @@ async def test_a_worker_that_is_stopped_and_goes_on(database: str, point: str) -
         await submit(items(COUNT), journal=journal, chunk=COUNT)
         stopped = await started(emulator, database, point, str(int(signal.SIGSTOP)))
         async with asyncio.timeout(60):
-            while not (unknown := await journal.unknown()):  # noqa: ASYNC110 - nobody tells of it
+            while not (unknown := await journal.unknown()):  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
         for row in unknown:
             await journal.resolve(row.key, send_again=True)
@@ -160,7 +160,7 @@ async def test_a_worker_that_is_stopped_and_goes_on(database: str, point: str) -
             await all_ended(journal)
         stopped.send_signal(signal.SIGCONT)
         async with asyncio.timeout(60):
-            while not (await owners(database)) > 1:  # noqa: ASYNC110 - nobody tells of it
+            while not (await owners(database)) > 1:  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
         stopped.terminate()
         async with asyncio.timeout(30):
@@ -189,7 +189,7 @@ async def test_ending_without_a_database(database: str, number: signal.Signals) 
         await submit(items(COUNT), journal=journal, chunk=1)
         worker = await started(emulator, wire.url, "when it has recorded the end", str(int(signal.SIGUSR1)))
         async with asyncio.timeout(60):
-            while len(emulator.jobs) < GATE:  # noqa: ASYNC110 - nobody tells of it
+            while len(emulator.jobs) < GATE:  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
         wire.silence()
         worker.send_signal(number)

@@ -30,7 +30,7 @@ async def journal(database: str) -> AsyncIterator[Journal]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(60):
-        while not await condition():  # noqa: ASYNC110 - nobody tells of it
+        while not await condition():  # noqa: ASYNC110 - no event announces it
             await asyncio.sleep(0.02)
 
 

@@ -114,7 +114,7 @@ def _most_within(starts: list[float], seconds: float) -> int:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - nobody tells of it
+        while not await condition():  # noqa: ASYNC110 - no event announces it
             await asyncio.sleep(0.02)
 
 

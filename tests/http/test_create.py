@@ -240,7 +240,7 @@ async def test_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.looptime
 async def test_bad_certificate_is_not_repeated(server_tls: ssl.SSLContext) -> None:
-    """A certificate that nobody vouches for ends the create at once: trying again would not mend it."""
+    """A certificate of an unknown authority ends the create at once: trying again would not mend it."""
     hellos: list[object] = []
     server_tls.sni_callback = lambda *hello: hellos.append(hello)
     async with Scripted(CREATED, ssl=server_tls) as server, server.session() as session:

@@ -136,7 +136,7 @@ def test_not_vital(name: str, value: object) -> None:
     ],
 )
 def test_nothing_is_coerced(name: str, attribute: str, value: object) -> None:
-    """A field of another type is None, costs nobody the job, and stays in `raw`."""
+    """A field of another type is None, leaves the job usable, and stays in `raw`."""
     job = polled(answer(DOCUMENT | {name: value}))
     assert isinstance(job, AgentJob)
     assert getattr(job, attribute) is None
@@ -218,7 +218,7 @@ def test_link(link: str) -> None:
     ],
 )
 def test_no_link(link: str) -> None:
-    """Any other text is no link, costs nobody the job, and stays in `raw`."""
+    """Any other text is no link, leaves the job usable, and stays in `raw`."""
     job = polled(answer(DOCUMENT | {"prLink": link}))
     assert isinstance(job, AgentJob)
     assert job.pr_link is None
@@ -476,7 +476,7 @@ def test_poll_statuses(status: int, kind: type[AgentJobsError]) -> None:
     ],
 )
 def test_bad_answers(body: bytes, reason: str) -> None:
-    """Each kind of bad answer has its reason, and bears the server's wish and no traceback."""
+    """Each kind of bad answer has its reason, and bears the Retry-After and no traceback."""
     error = polled(answer(body, Retry_After="9"))
     assert isinstance(error, ProtocolError)
     assert (error.reason, error.retry_after) == (reason, 9.0)
@@ -499,8 +499,8 @@ def test_any_legal_job(project_id: str, job_id: str) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 400, 404, 408, 429, 500, 503, 600])
-def test_wish_on_any_answer(status: int) -> None:
-    """A server's wish counts on any answer; garbage and none do not."""
+def test_retry_after_on_any_answer(status: int) -> None:
+    """A valid Retry-After counts on any answer; an invalid one does not."""
     wished = polled(answer(status=status, Retry_After="12"))
     assert isinstance(wished, JobWithRetryAfter | ResponseError | ProtocolError)
     assert wished.retry_after == 12.0
@@ -578,7 +578,7 @@ def test_unknown(status: int, document: Any) -> None:
     ],
 )
 def test_created_something(response: Response) -> None:
-    """A 2xx without a job that can be polled leaves nobody knowing."""
+    """A 2xx without a job that can be polled leaves the outcome unknown."""
     error = CODEC.create(response, "docs")
     assert isinstance(error, CreateOutcomeUnknownError)
     assert (error.phase, error.status) == ("response", response.status)

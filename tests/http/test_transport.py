@@ -212,7 +212,7 @@ async def _failure(transport: Transport, url: str, progress: Progress | None = N
 
 
 async def test_refused() -> None:
-    """A port on which nobody listens: nothing was sent."""
+    """A port without a listener: nothing was sent."""
     progress = progress_of_one()
     with loopback_socket() as sock:
         async with opened() as transport:
@@ -251,7 +251,7 @@ async def test_surprise_while_connecting(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.looptime
 async def test_connection_that_hangs() -> None:
-    """A TLS handshake that nobody answers ends with `timeouts.connect`: nothing was sent."""
+    """A TLS handshake that gets no answer ends with `timeouts.connect`: nothing was sent."""
     clock = asyncio.get_running_loop().time
     began = clock()
     async with Scripted(Reply()) as silent, opened() as transport:
@@ -266,7 +266,7 @@ async def test_no_tls_there() -> None:
 
 
 async def test_certificates(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
-    """A certificate that nobody vouches for is not talked to; a context that trusts its authority makes it good."""
+    """A certificate of an unknown authority is not talked to; a context that trusts its authority makes it good."""
     async with Scripted(job(), ssl=server_tls) as server:
         async with opened() as transport:
             assert (await _failure(transport, server.base_url)).reason == "certificate"
