@@ -63,7 +63,8 @@ class Answers:
     def take(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         """Act on the answer that came at the loop time `now` to a poll that began at `began`.
 
-        If this raises, as a wait strategy may, only the waits of this job end.
+        If this raises, as a wait strategy may, only the waits of this job end. They end after a CancelledError, too:
+        the job would never be polled again, and they would hang.
         """
         try:
             self._counters.count_poll(now)
@@ -73,8 +74,10 @@ class Answers:
                 self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now, began)
             if tracked.waiters is not None:  # else the last waiter left in its own callback
                 self._act(tracked, answer, now)
-        except Exception as error:  # noqa: BLE001 - see above
+        except BaseException as error:
             self._finish(tracked, error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
 
     def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
         self._queue.answered(now)

@@ -13,6 +13,7 @@ from agentjobs_async import (
     JobRef,
     JobTracker,
     PollFailed,
+    PollPolicy,
     WaitEnded,
     WaitStarted,
 )
@@ -61,3 +62,19 @@ async def test_labels_of_waits() -> None:
     assert starts == [label for kind, label in labels if kind is WaitEnded] == [None, "a", "b", "c", None]
     polled = [label for kind, label in labels if kind in {JobPolled, JobChanged}]
     assert polled == ["a", "a", "a", None]
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("g", [asyncio.CancelledError()])])
+async def test_strategy_that_raises_more_than_an_exception(raised: BaseException) -> None:
+    """A wait strategy that raises no Exception ends the waits of its job, which would never be polled again."""
+
+    def wait(_state: object) -> float:
+        raise raised
+
+    async with JobTracker(Polled("active"), policy=PollPolicy(wait=wait)) as tracker:
+        watch = tracker.watch(REF, timeout=None)
+        await asyncio.wait([watch], timeout=60)
+        assert watch.done()
+        with pytest.raises(type(raised)):
+            watch.result()
+        assert tracker.stats().jobs == 0
