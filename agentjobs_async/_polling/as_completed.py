@@ -134,6 +134,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
         finally:
             for _ in leaving:  # the rest at once, when this task was cancelled between two turns
                 pass
+            self._running = 0  # cancelled members have no result, for which a reader in another task might wait
+            self._changed.set()
         self._members.clear()
         if self._feeder is not None:
             feeder = self._feeder
@@ -201,7 +203,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
                     self._changed.clear()
                     await self._changed.wait()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_fill`
-            self._fault = error
+            if not self._exhausted:  # else the block is being left, which has cancelled this task
+                self._fault = error
         self._exhausted = True
         self._changed.set()
 

@@ -65,6 +65,7 @@ class Updates(AsyncIterator[AgentJob]):
         if self._watch is not None:
             self._watch.cancel()
         self._end = self._end or StopAsyncIteration()
+        self._changed.set()  # a reader in another task may be waiting
 
     async def __anext__(self) -> AgentJob:
         if self._watch is None:

@@ -64,7 +64,9 @@ async def test_labels_of_waits() -> None:
     assert polled == ["a", "a", "a", None]
 
 
-@pytest.mark.parametrize("raised", [asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("g", [asyncio.CancelledError()])])
+@pytest.mark.parametrize(
+    "raised", [asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("", [GeneratorExit()])]
+)
 async def test_strategy_that_raises_more_than_an_exception(raised: BaseException) -> None:
     """A wait strategy that raises no Exception ends the waits of its job, which would never be polled again."""
 

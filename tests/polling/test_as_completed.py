@@ -415,3 +415,25 @@ async def test_as_completed_over_http() -> None:
         await asyncio.sleep(100)
         assert len(emulator.requests) == asked
     assert [result.ref for result in results] == [created[3].ref, created[2].ref]
+
+
+async def endless(jobs: list[JobRef]) -> AsyncIterator[JobRef]:
+    for job in jobs:
+        yield job
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("made", [as_list, iter, endless])
+async def test_reader_when_the_block_is_left(made: Callable[[list[JobRef]], Any]) -> None:
+    """A reader in another task ends when the block is left, and so does an iteration that begins after it."""
+
+    async def read(finished: AsyncIterator[WaitResult]) -> list[WaitResult]:
+        return [result async for result in finished]
+
+    async with JobTracker(Polled("active"), policy=every(5)) as tracker:
+        async with tracker.as_completed(made([REF])) as finished:
+            during = asyncio.ensure_future(read(finished))
+            await asyncio.sleep(12)
+        after = asyncio.ensure_future(read(finished))
+        await asyncio.wait([during, after], timeout=60)
+        assert [reader.done() and reader.result() for reader in (during, after)] == [[], []]

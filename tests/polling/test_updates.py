@@ -1,6 +1,7 @@
 """The changes of one job, as they are iterated."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -139,3 +140,18 @@ async def test_updates_over_http() -> None:
         created = await session.create_job("Fix it")
         async with session.updates(created.id) as changes:
             assert [job.status async for job in changes] == ["active", "planning", "reviewing", "completed"]
+
+
+async def test_reader_in_another_task_when_the_block_is_left() -> None:
+    """A reader in another task ends when the block is left: no state comes any more."""
+    async with JobTracker(Polled("active"), policy=every(5)) as tracker:
+        async with tracker.updates(REF) as changes:
+            reader = asyncio.ensure_future(_read(changes))
+            await asyncio.sleep(12)
+        await asyncio.wait([reader], timeout=60)
+        assert reader.done()
+        assert reader.result() == [ACTIVE]
+
+
+async def _read(changes: AsyncIterator[AgentJob]) -> list[AgentJob]:
+    return [job async for job in changes]
