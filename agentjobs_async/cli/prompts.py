@@ -32,7 +32,7 @@ def check_quotes(prompts: Sequence[str], *, is_confirmed: bool) -> None:
     Raises:
         InvalidInputError: They are not meant, or there is no terminal to ask at.
     """
-    if is_confirmed or len(prompts) < 2 or any(" " in prompt for prompt in prompts):  # noqa: PLR2004 - several
+    if is_confirmed or len(prompts) < 2 or any(" " in prompt for prompt in prompts):  # noqa: PLR2004 - fewer are not several
         return
     words = f"{len(prompts)} prompts of one word each would start {len(prompts)} agents"
     if not confirmed(f"{words}. Start them?"):
