@@ -14,6 +14,7 @@ with extra_named("agentjobs_async.batch"):
     from agentjobs_async.batch.runner import Batch, run_batch
     from agentjobs_async.batch.states import State
     from agentjobs_async.batch.stats import ActiveItem, BatchStats
+    from agentjobs_async.batch.where import Where
     from agentjobs_async.batch.worker import BatchWorker
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Refusals",
     "Rows",
     "State",
+    "Where",
     "check_items",
     "run_batch",
 ]

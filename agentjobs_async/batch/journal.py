@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TextIO
-
-from attrs import evolve
+from typing import Any, Final, Self, TextIO, overload
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_span
 from agentjobs_async.batch._planning import Planner, check
+from agentjobs_async.batch._retries import retry_row, retry_rows
 from agentjobs_async.batch._store.address import ServerAddress, server_address
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, Refusals
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import RETRIED, State
+from agentjobs_async.batch.states import State
+from agentjobs_async.batch.where import Where, checked_state
 
 __all__ = ["Journal", "entries_of"]
 
@@ -186,20 +186,27 @@ class Journal:
         """Return the limits of all processes that work on this journal; those of a file are empty."""
         return await self._entries.limits() if self.is_shared else FleetLimits()
 
-    async def retry(self, key: str) -> str:
+    @overload
+    async def retry(self, key: str) -> str: ...
+
+    @overload
+    async def retry(self, *, where: Where) -> tuple[str, ...]: ...
+
+    async def retry(self, key: str | None = None, *, where: Where | None = None) -> str | tuple[str, ...]:
         """Plan a failed, archived or rejected item once more, and return the key of its new row, such as `key#2`.
 
+        With `where`, plan all such items that meet it and were not tried again before, and return the keys of their
+        rows. Interrupted, it has planned some of them; the same call goes on with the others.
+
         Raises:
-            InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before.
+            InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
+                `where` names another state; or both or neither are given.
         """
-        row = await self._row(key)
-        if row.state not in RETRIED:
-            raise InvalidInputError(f"{key} is {row.state}: only what failed, was archived or rejected is tried again")
-        again = evolve(row.item, key=_next_key(key))
-        if again.key in await self._entries.get_many([again.key]):
-            raise InvalidInputError(f"{key} was tried again before, as {again.key}")
-        await Planner(self._entries, {again.key: row.tries + 1}).plan_all([again])
-        return again.key
+        if (key is None) == (where is None):
+            raise InvalidInputError("give either a key, or where=Where(...)")
+        if where is not None:
+            return await retry_rows(self._entries, where)
+        return await retry_row(self._entries, await self._row(key or ""))
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
@@ -242,14 +249,16 @@ class Journal:
             row = await self._row(key)
             raise InvalidInputError(f"{key} is {row.state}: only what is created or unknown is abandoned")
 
-    def rows(self, state: State | str | None = None) -> Rows:
+    def rows(self, state: State | str | None = None, *, where: Where | None = None) -> Rows:
         """Return every row, or those of one state: `async for row in journal.rows()`, or `await` it for a list.
+
+        With `where`, they meet its conditions as well, as in `journal.rows(where=Where(text="timed out"))`.
 
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
-        entries, wanted = self._entries, None if state is None else _state(state)
-        return Rows(lambda after: entries.page(after, state=wanted))
+        entries, wanted = self._entries, None if state is None else checked_state(state)
+        return Rows(lambda after: entries.page(after, state=wanted, where=where))
 
     def unknown(self) -> Rows:
         """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
@@ -285,14 +294,3 @@ def entries_of(journal: Journal) -> Entries:
         InvalidInputError: The journal is not open.
     """
     return journal._entries  # noqa: SLF001 - private to users, shared by the rooms that run items
-
-
-def _state(name: str) -> State:
-    if name not in list(State):
-        raise InvalidInputError(f"state must be one of {', '.join(State)}, not {name!r:.100}")
-    return State(name)
-
-
-def _next_key(key: str) -> str:
-    name, separator, number = key.rpartition("#")
-    return f"{name}#{int(number) + 1}" if separator and number.isdecimal() else f"{key}#2"

@@ -61,6 +61,7 @@ from agentjobs_async.batch import (
     Rate,
     Refusals,
     State,
+    Where,
     run_batch,
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
@@ -327,6 +328,8 @@ async def batches(session: AgentJobsSession) -> None:
         await journal.resolve("c", job_id=JobRef.from_token("web/job_1"))
         await journal.resolve("b", send_again=True)
         assert_type(await journal.retry("c"), str)
+        assert_type(await journal.retry(where=Where(states={"failed"}, text="timed out")), tuple[str, ...])
+        assert_type(await old.rows(where=Where(project="docs", older_than=3600)), list[JournalRow])
     run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
 
 

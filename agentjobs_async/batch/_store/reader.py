@@ -10,6 +10,7 @@ from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits, Rate
 from agentjobs_async.batch.states import State
+from agentjobs_async.batch.where import Where
 
 __all__ = ["Reader"]
 
@@ -36,10 +37,17 @@ class Reader:
         until: int | None = None,
         size: int = _PAGE_ROWS,
         project: tuple[str | None] | None = None,
+        where: Where | None = None,
+        newest: bool = False,
     ) -> list[JournalRow]:
-        """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of this one."""
+        """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of this one.
+
+        With `where`, they meet its conditions; with `newest`, they were not tried again.
+        """
         state = None if state is None else State(state)
-        statement = statements.page(after, size, state=state, until=until, project=project)
+        met = [] if where is None else statements.conditions(where, self._clock())
+        met += [statements.newest_try()] if newest else []
+        statement = statements.page(after, size, state=state, until=until, project=project, where=met)
         return [row_of(found) for found in await self._database.read(statement)]
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:

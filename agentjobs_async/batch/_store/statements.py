@@ -1,6 +1,6 @@
 """The statements that read and move rows. Executed twice, when an answer was lost, each has its effect once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -28,8 +28,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
-from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment
 from agentjobs_async.batch.states import ENDED, RETRIED, State, origins
+from agentjobs_async.batch.where import Where
 
 if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
     from sqlalchemy.dialects import postgresql, sqlite
@@ -37,11 +38,13 @@ if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which ta
 __all__ = [
     "Insert",
     "claim",
+    "conditions",
     "counts",
     "get_many",
     "last_number",
     "mark_interrupted",
     "move",
+    "newest_try",
     "nothing",
     "page",
     "plan",
@@ -206,14 +209,42 @@ def page(
     state: State | None = None,
     until: int | None = None,
     project: tuple[str | None] | None = None,
+    where: Sequence[ColumnElement[bool]] = (),
 ) -> Select[Any]:
-    """Select the next `size` rows above the number `after`, of one state or all, of one project (in a tuple) or all."""
-    rows = select(*SHOWN).where(_ROW.number > after).order_by(_ROW.number).limit(size)
+    """Select the next `size` rows above the number `after`, of one state or all, of one project (in a tuple) or all.
+
+    They meet all conditions of `where`.
+    """
+    rows = select(*SHOWN).where(_ROW.number > after, *where).order_by(_ROW.number).limit(size)
     if state is not None:
         rows = rows.where(_ROW.state == state)
     if project is not None:
         rows = rows.where(_ROW.project_id.is_not_distinct_from(project[0]))
     return rows if until is None else rows.where(_ROW.number <= until)
+
+
+def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
+    """Return what rows have to meet."""
+    found: list[ColumnElement[bool]] = []
+    if where.states is not None:
+        found.append(_ROW.state.in_(sorted(where.states)))
+    if where.project is not None:
+        found.append(_ROW.project_id == where.project)
+    if where.text is not None:
+        # What `replace` changes holds the text: both databases have it, and in both it tells cases apart, as LIKE does
+        # on one of them only.
+        columns = (_ROW.key, _ROW.prompt, _ROW.error)
+        found.append(or_(*(func.replace(column, literal(where.text, AnyText), "") != column for column in columns)))
+    if where.older_than is not None:
+        moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
+        found.append(_ROW.updated_at < moment - where.older_than)
+    return found
+
+
+def newest_try() -> ColumnElement[bool]:
+    """Return whether a row was not tried again."""
+    again = ENTRIES.alias()
+    return ~exists().where(again.c.key == _next_key(), again.c.prompt == _ROW.prompt)
 
 
 def planned_projects(until: int) -> Select[Any]:
@@ -245,10 +276,8 @@ def nothing() -> Select[Any]:
 
 def counts() -> CompoundSelect[Any]:
     """Count the rows of each state, and, as a negative number, those that were tried again: an item counts once."""
-    again = ENTRIES.alias()
-    tried_again = exists().where(again.c.key == _next_key(), again.c.prompt == _ROW.prompt)
     # Two parts, so that the index on the state alone serves the first; the second reads only rows that may be retried.
-    outdated = select(_ROW.state, -func.count()).where(_ROW.state.in_(sorted(RETRIED)), tried_again)
+    outdated = select(_ROW.state, -func.count()).where(_ROW.state.in_(sorted(RETRIED)), ~newest_try())
     rows = select(_ROW.state, func.count())
     return union_all(rows.group_by(_ROW.state), outdated.group_by(_ROW.state))
 

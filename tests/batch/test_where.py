@@ -1,0 +1,135 @@
+"""Which rows of a journal are meant, and what is done with all of them."""
+
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
+from agentjobs_async.batch import BatchItem, Journal, State, Where
+from agentjobs_async.batch.journal import entries_of
+from tests.batch.stage import FakeSession, items, rejected, run
+
+NOW = 1_000_000.0
+
+
+async def filled(journal: Journal) -> Journal:
+    """Plan and end some items: one each hour, the last one now."""
+    entries = entries_of(journal)
+    ends = {"done": "completed", "broken": "failed", "old": "archived"}
+    planned = [
+        BatchItem("done", "Document the API", "docs"),
+        BatchItem("broken", "Fix 100% of it", "web"),
+        BatchItem("old", "fix_it", "docs"),
+        BatchItem("refused", "Fix\0it", "web"),
+        BatchItem("planned", "Say 'fix' /%_", None),
+    ]
+    for hours, item in enumerate(reversed(planned)):
+        entries._clock = lambda hours=hours: NOW - 3600 * (4 - hours)  # type: ignore[misc]  # the loop's variable
+        await journal.add([item])
+        if item.key == "planned":
+            continue
+        await entries.claim(item.key)
+        if item.key == "refused":
+            await entries.mark_rejected(item.key, AgentJobsError("the Server was busy"))
+            continue
+        await entries.mark_created(item.key, JobRef(item.project_id or "", item.key))
+        await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]))
+    entries._clock = lambda: NOW
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("where", "keys"),
+    [
+        (Where(), {"done", "broken", "old", "refused", "planned"}),
+        (Where(states=["failed", State.PLANNED]), {"broken", "planned"}),
+        (Where(states=set()), set()),
+        (Where(project="docs"), {"done", "old"}),
+        (Where(text="Fix"), {"broken", "refused"}),
+        (Where(text="fix"), {"old", "planned"}),
+        (Where(text="busy"), {"refused"}),
+        (Where(text="one"), {"done"}),
+        (Where(text="x\0i"), {"refused"}),
+        (Where(text="_"), {"old", "planned"}),
+        (Where(text="100%"), {"broken"}),
+        (Where(text="'fix' /%"), {"planned"}),
+        (Where(older_than=2.5 * 3600), {"refused", "planned"}),
+        (Where(older_than=1e9), set()),
+        (Where(states={"failed", "rejected"}, project="web", text="Fix", older_than=7200), {"refused"}),
+    ],
+    ids=map(str, range(15)),
+)
+async def test_rows(journal: Journal, where: Where, keys: set[str]) -> None:
+    """Rows are those that meet every condition; a text is found as it is, in key, prompt or error."""
+    await filled(journal)
+    assert {row.key async for row in journal.rows(where=where)} == keys
+    planned = {row.key for row in await journal.rows("planned", where=where)}
+    assert planned == keys & {"planned"}
+
+
+async def test_retry(journal: Journal) -> None:
+    """All that meet a condition are planned once more, each once, and what can't be tried again is left."""
+    await filled(journal)
+    assert await journal.retry(where=Where(project="docs")) == ("old#2",)
+    assert await journal.retry(where=Where(project="docs")) == ()
+    assert set(await journal.retry(where=Where())) == {"broken#2", "refused#2"}
+    assert await journal.retry(where=Where()) == ()
+    assert (await journal.counts())[State.PLANNED] == 4
+    assert {row.key: row.tries for row in await journal.rows("planned")} == {
+        "planned": 1,
+        "old#2": 2,
+        "broken#2": 2,
+        "refused#2": 2,
+    }
+
+
+async def test_many_retries(journal: Journal) -> None:
+    """Any number is planned again page by page, with their contexts, and each sends one more create."""
+    session = FakeSession()
+    todo = [BatchItem(item.key, item.prompt, context={"of": item.key}) for item in items(620)]
+    session.answers = {item.prompt: [rejected()] for item in todo}
+    await run(session, todo, journal, max_active=100)
+    keys = await journal.retry(where=Where(states={State.REJECTED}))
+    assert set(keys) == {f"{item.key}#2" for item in todo}
+    assert len(keys) == len(todo)
+    await run(session, [], journal, max_active=100)
+    assert set(session.agents.values()) == {1}
+    assert len(session.agents) == 620
+    rows = await journal.rows("completed")
+    assert {(row.key, str(row.context)) for row in rows} == {(f"{i.key}#2", str(i.context)) for i in todo}
+    assert await journal.retry(where=Where()) == ()
+
+
+async def test_wrong_retries(journal: Journal) -> None:
+    """A filter that names what is not tried again is refused, and so is a call with both a key and a filter."""
+    await filled(journal)
+    with pytest.raises(InvalidInputError, match="states has completed"):
+        await journal.retry(where=Where(states={"failed", "completed"}))
+    for given in ({}, {"key": "broken", "where": Where()}):
+        with pytest.raises(InvalidInputError, match="either"):
+            await journal.retry(**given)  # type: ignore[call-overload]  # that is the point
+    assert len(await journal.rows("planned")) == 1
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"states": "failed"},
+        {"states": ["nonsense"]},
+        {"states": [5]},
+        {"states": 5},
+        {"project": ""},
+        {"project": 5},
+        {"text": ""},
+        {"text": " "},
+        {"text": 5},
+        {"older_than": 0},
+        {"older_than": float("nan")},
+        {"older_than": "1"},
+    ],
+    ids=map(str, range(12)),
+)
+def test_wrong_conditions(conditions: dict[str, Any]) -> None:
+    """A condition that makes no sense is refused when it is made."""
+    with pytest.raises(InvalidInputError, match=next(iter(conditions))[:5]):
+        Where(**conditions)
