@@ -119,7 +119,6 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         self._service = Service(address, create_path, get_path, transport, decoder)
         self._project_id = default_project(project_id)
         self._binding = LoopBinding("session")
-        self._scopes: set[CancelScope] = set()
         read = self._service.read if get_job is None else reader(get_job, decoder.statuses)
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
         checked = Hooks(hooks, address.host if get_job is None else None)
@@ -179,7 +178,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
             raise
-        result = await self._service.create(request, self._hooks, self._scopes)
+        result = await self._service.create(request, self._hooks, self._creates)
         if isinstance(result, Exception):
             raise result
         return result
@@ -259,11 +258,11 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         """
         if not self._binding.close():
             return
-        for scope in tuple(self._scopes):
+        for scope in (*self._scopes, *self._creates):
             scope.interrupt(SessionClosedError(_CLOSED))
         try:
             await self._end_waits(SessionClosedError(_CLOSED))
-            await wait_until_left(lambda: self._scopes)
+            await wait_until_left(lambda: self._scopes or self._creates)
         finally:
             await self._service.aclose()
 

@@ -6,7 +6,7 @@ from contextvars import Context
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["CancelScope", "wait_until_left"]
+__all__ = ["CancelScope", "ScopeGroup", "wait_until_left"]
 
 _GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
 _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
@@ -83,6 +83,28 @@ class CancelScope:
         if self._handle is not None:
             self._handle.cancel()
         self._handle = handle
+
+
+class ScopeGroup(set[CancelScope]):
+    """The scopes of blocks under way; `wait_until_empty` returns when the last one was left."""
+
+    __slots__ = ("_emptied",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._emptied = asyncio.Event()
+
+    def discard(self, scope: object, /) -> None:
+        """Remove the scope of a block that was left."""
+        super().discard(scope)
+        if not self:
+            self._emptied.set()
+
+    async def wait_until_empty(self) -> None:
+        """Wait until no block is under way."""
+        while self:
+            self._emptied.clear()
+            await self._emptied.wait()
 
 
 async def wait_until_left(busy: Callable[[], object]) -> None:

@@ -20,9 +20,10 @@ class LoopBinding:
 
     Attributes:
         closed: Whether `close` was called.
+        draining: Whether `drain` was called.
     """
 
-    __slots__ = ("_loop", "_made_at", "_process", "_what", "closed")
+    __slots__ = ("_loop", "_made_at", "_process", "_what", "closed", "draining")
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -30,16 +31,38 @@ class LoopBinding:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         self.closed = False
+        self.draining = False
 
     def enter(self) -> asyncio.AbstractEventLoop:
         """Return the loop; the first call binds to the running one.
 
         Raises:
-            SessionClosedError: The owner is closed, or bound to another loop or process; or no loop is running.
+            SessionClosedError: The owner is closed or draining, or bound to another loop or process; or no loop is
+                running.
         """
         if self.closed:
             raise SessionClosedError(f"the {self._what} is closed; make a new one")
+        if self.draining:
+            raise self.drained_error()
         return self._here()
+
+    def drain(self) -> bool:
+        """Refuse further calls; return whether the owner was open and bound, so that calls may be under way.
+
+        Raises:
+            SessionClosedError: The owner is open, and bound to another loop or process.
+        """
+        if self.closed:
+            return False
+        bound = self._loop is not None
+        if bound:
+            self._here()
+        self.draining = True
+        return bound
+
+    def drained_error(self) -> SessionClosedError:
+        """Return the error of a call that is refused, or of a wait that is ended, by `drain`."""
+        return SessionClosedError(f"the {self._what} is shutting down; a job goes on: take it up again by its token")
 
     def close(self) -> bool:
         """Mark as closed; return whether the owner was open and bound, so that there is something to shut down.

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.cancel_scope import ScopeGroup, wait_until_left
+from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
-from agentjobs_async._polling.reading import OnUpdate, Read, ref_of
+from agentjobs_async._polling.reading import OnUpdate, Read, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.watch import Watch, WatchWithUpdates
-from agentjobs_async._validation import checked_instance, checked_timeout
+from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
@@ -32,6 +33,8 @@ class Waits(Generic[Given]):
     it again.
     """
 
+    _binding: LoopBinding  # set by each subclass
+
     def __init__(
         self,
         read: Read,
@@ -43,6 +46,10 @@ class Waits(Generic[Given]):
         *,
         longest_poll: float,
     ) -> None:
+        self._scopes = ScopeGroup()
+        """The reads under way."""
+        self._creates = ScopeGroup()
+        """The creates under way; a tracker has none."""
         self._read = read
         self._target = target
         self._bind = bind
@@ -144,6 +151,32 @@ class Waits(Generic[Given]):
         """
         return self._scheduler().stats()
 
+    async def drain(self, grace: float = 10.0) -> None:
+        """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.
+
+        New creates and waits raise a `SessionClosedError`, and all waits and reads under way end with it at once; the
+        jobs go on, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace holds.
+        `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
+        under way go on until `aclose`.
+
+        Args:
+            grace: Seconds from 0 on for which creates under way may wait for their answers. After them they end as by
+                `aclose`: as unknown where their first byte has left.
+
+        Raises:
+            InvalidInputError: `grace` is not a finite number from 0 on.
+            SessionClosedError: Bound to another event loop or to the process that forked this one.
+        """
+        checked_seconds("grace", grace, zero=True)
+        if self._binding.drain():
+            for scope in tuple(self._scopes):
+                scope.interrupt(self._binding.drained_error())
+            await self._end_waits(self._binding.drained_error())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._creates.wait_until_empty()
+        await self.aclose()
+
     async def aclose(self) -> None:
         """End all waits; each subclass says what else it closes."""
         raise NotImplementedError
@@ -161,7 +194,10 @@ class Waits(Generic[Given]):
         target = self._target(job)
         checked_timeout(timeout)
         update = None if on_update is None else GuardedCallback("on_update", on_update)
-        scheduler = self._scheduler()
+        try:
+            scheduler = self._scheduler()
+        except SessionClosedError as error:  # with the job: it may have been created a moment ago, by `run_job`
+            raise with_ref(error, ref_of(target)) from None
         loop, leave = scheduler.loop, scheduler.leave
         watch = Watch(loop, timeout, leave) if update is None else WatchWithUpdates(loop, timeout, leave, update)
         scheduler.attach(watch, target)

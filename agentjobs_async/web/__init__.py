@@ -2,6 +2,7 @@
 
 from agentjobs_async.web.answers import HttpAnswer, http_answer
 from agentjobs_async.web.events import job_events, sse_events
+from agentjobs_async.web.shutdown import drain_on_signal
 from agentjobs_async.web.tokens import SignedTokens
 
-__all__ = ["HttpAnswer", "SignedTokens", "http_answer", "job_events", "sse_events"]
+__all__ = ["HttpAnswer", "SignedTokens", "drain_on_signal", "http_answer", "job_events", "sse_events"]

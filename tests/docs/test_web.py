@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from agentjobs_async import InvalidInputError, JobRef, WaitTimeoutError
-from agentjobs_async.testing import Emulator
+from agentjobs_async import InvalidInputError, JobRef, SessionClosedError, WaitTimeoutError
+from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
 
 
@@ -61,6 +61,22 @@ async def test_stream(emulator: Emulator) -> None:
         await runner.cleanup()
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
+
+
+async def test_shutdown(emulator: Emulator) -> None:
+    """Draining ends the waits of an application; a lifespan that drains at signals comes and goes."""
+    emulator.script(JobScript(duration=float("inf")))
+    names = run_page("web")
+    app = web.Application()
+    app.cleanup_ctx.append(names["lifespan"])
+    app.on_shutdown.append(names["drained"])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    session = app[names["SESSION"]]
+    wait = session.watch(await session.create_job("Go on"))
+    await runner.cleanup()
+    assert isinstance(wait.exception(), SessionClosedError)
+    assert [state async for state in names["lifespan_of_uvicorn"](None)] == [None]
 
 
 def test_signed_tokens() -> None:

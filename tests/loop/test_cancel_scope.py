@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup
 
 
 @pytest.mark.looptime
@@ -88,3 +88,18 @@ async def test_cancellation_passes() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_group_that_empties() -> None:
+    """All who wait for a group go on when its last block was left, and at once when none is under way."""
+    group = ScopeGroup()
+    await group.wait_until_empty()
+    outer = CancelScope(group=group)
+    with outer:
+        waiters = [asyncio.ensure_future(group.wait_until_empty()) for _ in range(2)]
+        with CancelScope(group=group):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not any(waiter.done() for waiter in waiters)
+    await asyncio.gather(*waiters)
+    assert group == set()

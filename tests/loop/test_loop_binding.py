@@ -25,6 +25,21 @@ async def test_binds_to_the_running_loop() -> None:
     assert binding.enter() is binding.enter() is asyncio.get_running_loop()
 
 
+async def test_drains() -> None:
+    """After `drain` nothing is entered, and the owner can still be closed."""
+    binding = LoopBinding("session")
+    assert not binding.drain()
+    with pytest.raises(SessionClosedError, match=r"the session is shutting down; .* by its token"):
+        binding.enter()
+    used = LoopBinding("session")
+    used.enter()
+    assert used.drain()
+    assert used.close()
+    assert not used.drain()
+    with pytest.raises(SessionClosedError, match="the session is closed"):
+        used.enter()
+
+
 async def test_closes_once() -> None:
     """Only the first close of a binding in use has something to take down, and nothing is entered after it."""
     binding = LoopBinding("session")

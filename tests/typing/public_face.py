@@ -68,7 +68,7 @@ from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
-from agentjobs_async.web import HttpAnswer, SignedTokens, http_answer, job_events, sse_events
+from agentjobs_async.web import HttpAnswer, SignedTokens, drain_on_signal, http_answer, job_events, sse_events
 
 
 async def first_screen() -> None:
@@ -364,6 +364,12 @@ def handed_out(ref: JobRef) -> None:
     assert_type(tokens.issue(ref, user=42), str)
     assert_type(tokens.read("text", user="42", max_age=3600), JobRef)
     assert_type(JobRef.from_token(ref.to_token(url=True)), JobRef)
+
+
+async def shut_down(session: AgentJobsSession, tracker: JobTracker) -> None:
+    async with drain_on_signal(session, grace=5), drain_on_signal(tracker):
+        await session.drain(grace=0)
+        await tracker.drain()
 
 
 async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob) -> None:

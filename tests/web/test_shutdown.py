@@ -1,0 +1,102 @@
+"""Signals drain a session, and reach the handlers that were there before."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from agentjobs_async import InvalidInputError, JobTracker, SessionClosedError
+from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.web import drain_on_signal, sse_events
+from tests.scripted import KEY
+
+ENDLESS = JobScript(duration=float("inf"))
+
+KILLED = f"""
+import asyncio, os, signal
+from agentjobs_async import AgentJobsSession, SessionClosedError
+from agentjobs_async.web import drain_on_signal
+
+async def main():
+    async with AgentJobsSession("http://127.0.0.1:9", {KEY!r}, project_id="docs") as session:
+        async with drain_on_signal(session):
+            wait = asyncio.ensure_future(session.wait_for_job("job_1"))
+            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                await wait
+            except SessionClosedError as error:
+                print(error, flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def received() -> Iterator[list[int]]:
+    """The signals that a server's own handler of SIGTERM gets."""
+    numbers: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: numbers.append(number))
+    yield numbers
+    signal.signal(signal.SIGTERM, before)
+
+
+async def test_signal_ends_streams(received: list[int]) -> None:
+    """At the first signal all streams end, and the server's own handler gets each signal; it is put back at the end."""
+    own = signal.getsignal(signal.SIGTERM)
+    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
+        job = await session.create_job("Go on")
+        async with drain_on_signal(session):
+            frames = sse_events(session, job)
+            await anext(frames)
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            rest = [frame async for frame in frames]
+            assert [b"event: job_error" in frame and b"restarting" in frame for frame in rest] == [True]
+        assert signal.getsignal(signal.SIGTERM) is own
+        with pytest.raises(SessionClosedError):
+            await session.create_job("No more")
+    assert received == [signal.SIGTERM] * 2
+
+
+async def test_without_a_signal(received: list[int]) -> None:
+    """Without a signal the session stays open, and the handlers are put back."""
+    own = signal.getsignal(signal.SIGTERM)
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        async with drain_on_signal(session):
+            assert signal.getsignal(signal.SIGTERM) is not own
+        assert signal.getsignal(signal.SIGTERM) is own
+        assert (await session.run_job("Still open")).succeeded
+    assert received == []
+
+
+async def test_in_another_thread() -> None:
+    """In another thread, as in a sync test client, it changes no handler."""
+
+    async def entered() -> bool:
+        before = signal.getsignal(signal.SIGTERM)
+        async with JobTracker(lambda _ref: asyncio.sleep(0, {})) as tracker, drain_on_signal(tracker):
+            return signal.getsignal(signal.SIGTERM) is before
+
+    assert await asyncio.to_thread(lambda: asyncio.run(entered()))
+
+
+def test_signal_without_a_handler() -> None:
+    """A signal that had no handler ends the process as before, but after the draining."""
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert "take it up again by its token" in done.stdout
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr == ""
+
+
+async def test_arguments() -> None:
+    """Wrong arguments are refused, before any handler is changed."""
+    with pytest.raises(InvalidInputError, match="session must be"):
+        await drain_on_signal(None).__aenter__()  # type: ignore[arg-type]  # the wrong type is the test
+    async with Emulator() as emulator, emulator.session() as session:
+        with pytest.raises(InvalidInputError, match="grace"):
+            await drain_on_signal(session, grace=-1).__aenter__()
