@@ -27,9 +27,10 @@ def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | N
     if options is None:
         show_emulator_ends(screen)
         return
-    continuing = "1 job continues" if len(refs) == 1 else f"{len(refs)} jobs continue"
-    keep = " Keep the ids;" if keep_ids else ""
-    screen.notice(f"{continuing} remotely.{keep} {'wait' if keep else 'Wait'} for them with:")
+    one = len(refs) == 1
+    continuing = "1 job continues" if one else f"{len(refs)} jobs continue"
+    keep = f"Keep the {'id' if one else 'ids'}; wait" if keep_ids else "Wait"
+    screen.notice(f"{continuing} remotely. {keep} for {'it' if one else 'them'} with:")
     screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
 
 
