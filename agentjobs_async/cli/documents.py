@@ -58,6 +58,7 @@ def result_document(result: Result) -> Document:
         status=result.status,
         pr_link=result.pr_link,
         error=result.error,
+        **({} if result.context is None else {"context": dict(result.context)}),
     )
 
 

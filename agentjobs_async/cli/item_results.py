@@ -31,6 +31,7 @@ def run_result(result: BatchResult, number: int | None) -> Result:
         None if job is None else job.status,
         None if job is None else job.pr_link,
         None if error is None else described(error),
+        result.item.context,
     )
 
 
@@ -38,7 +39,9 @@ def row_result(row: JournalRow) -> Result:
     """Return how an item stands in the journal."""
     ref = None if row.job_id is None or row.project_id is None else JobRef(row.project_id, row.job_id)
     status = row.state if row.job_id is not None and row.state in _JOB_ENDED else None
-    return Result(row.number, _outcome(row.state), row.key, row.prompt, ref, status, row.pr_link, row.error)
+    return Result(
+        row.number, _outcome(row.state), row.key, row.prompt, ref, status, row.pr_link, row.error, row.context
+    )
 
 
 def refusal_result(refusal: Refusal) -> Result:

@@ -1,11 +1,11 @@
 """How each prompt, task or job of a command ended, and the exit code that follows."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import IntEnum, StrEnum
-from typing import Final
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentjobs_async import (
     AgentJobsError,
@@ -81,6 +81,7 @@ class Result:
         status: The last known status of the job; `None` without one.
         pr_link: The pull request of the job; `None` without one.
         error: Why there is no ended job, as one line; `None` when there is one, or when nothing was sent yet.
+        context: The context of its item; `None` without one.
     """
 
     number: int | None
@@ -91,6 +92,7 @@ class Result:
     status: str | None = None
     pr_link: str | None = None
     error: str | None = None
+    context: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def is_open(self) -> bool:

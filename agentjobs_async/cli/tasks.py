@@ -144,11 +144,13 @@ def _task(record: Record, default_key: str, key: str | None, template: Template 
 
 
 def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, template: Template) -> BatchItem | str:
-    for name in [*template.names, *([] if key is None else [key])]:
+    used = [*template.names, *([] if key is None else [key])]
+    for name in used:
         if fields.get(name) is None:
             return f"it has no {one_line(name, _SHOWN)!r}"
     found = default_key if key is None else text_of(fields[key]).strip()
-    return BatchItem(found, template.filled(fields)) if found else "its key is empty"
+    context = {name: value for name, value in fields.items() if name not in used}
+    return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
 
 
 def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:

@@ -226,7 +226,7 @@ def test_run_as_json(service: EmulatorThread, capsys: Captured) -> None:
 def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A key that is refused from the start is tried once, not for every prompt, and is in no output."""
     monkeypatch.setenv("AGENTJOBS_API_KEY", "wrong-key-0123456789")
-    assert main(["run", "--max-active", "1", "a", "b", "c"]) == 3
+    assert main(["run", "--yes", "--max-active", "1", "a", "b", "c"]) == 3
     written = capsys.readouterr()
     assert len(service.emulator.requests) == 1
     assert "3 not sent" in written.out

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,25 @@ def test_key_and_prompt_from_fields(name: str, text: str, tmp_path: Path) -> Non
     assert tasks == Tasks(
         (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x")), (), ()
     )
+
+
+def test_other_fields_are_the_context(
+    service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fields that are neither key nor part of the prompt come back with the results of this run and of its journal."""
+    (tmp_path / "a.csv").write_text("id,title,owner,cost\n7,Index,Ada,\n")
+    out, db = tmp_path / "out.jsonl", str(tmp_path / "run.db")
+    arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
+    assert main(["run", *arguments, "--out", str(out)]) == 0
+    context = {"owner": "Ada", "cost": ""}
+    assert json.loads(out.read_text())["context"] == context
+    capsys.readouterr()
+    assert main(["status", db, "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["context"] == context
+    out.unlink()
+    assert main(["resume", db, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["context"] == context
+    assert service.emulator.agents_started == {"Document Index": 1}
 
 
 def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
