@@ -84,7 +84,9 @@ class Progress:
         self.may_have_left = False
         try:
             allowed = self._before_send is None or self._before_send()
-        except Exception:  # noqa: BLE001 - whatever it raises, nothing is sent
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - a CancelledError would look like a broken connection, and be repeated
             logger.exception("before_send raised, and nothing is sent")
             allowed = False
         if not allowed:

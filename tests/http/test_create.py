@@ -507,8 +507,12 @@ def fault() -> bool:
     raise LookupError("before_send is broken")
 
 
+def cancellation() -> bool:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("before_send", [no, fault])
+@pytest.mark.parametrize("before_send", [no, fault, cancellation])
 async def test_withheld(
     before_send: Callable[[], bool], server_tls: ssl.SSLContext, client_tls: ssl.SSLContext, *, secure: bool
 ) -> None:
