@@ -89,20 +89,26 @@ _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
 def http_answer(error: BaseException) -> HttpAnswer:
     """Return what to answer an end user with whose request ended with `error`.
 
-    | error | status | `error` in the body |
-    |---|---|---|
-    | `WaitTimeoutError` | 202 | `not_ended`, with the last known state in `job` (`null` when no poll showed it) |
-    | `JobFailedError` | 200 | `job_failed`, with the job in `job`: a failed job is a result |
-    | `InvalidInputError` | 400 | `invalid_request` |
-    | `NotFoundError` | 404 | `not_found` |
-    | `RateLimitedError` | 429 | `too_many_requests`, with a Retry-After header |
-    | `CreateOutcomeUnknownError` | 502 | `unknown`: an agent may have been started |
-    | `AuthError`, `RejectedError` | 502 | `service_refused`: the fault is the backend's, not the end user's |
-    | `TransportError`, `ProtocolError`, `ServerError`, `ResponseError` | 502 | `service_failed` |
-    | `NotSentError` | 503 | `service_unreachable`, with a Retry-After header |
-    | `SessionClosedError` | 503 | `restarting`, with a Retry-After header: take the job up again by its token |
-    | `JournalError` | 503 | `unavailable`, with a Retry-After header |
-    | `AgentJobsError` and any other | 500 | `internal` |
+    ===========================  ======  ========================================================
+    error                        status  `error` in the body
+    ===========================  ======  ========================================================
+    `WaitTimeoutError`           202     `not_ended`; the last known state in `job`, or `null`
+    `JobFailedError`             200     `job_failed`; the job in `job`: a failed job is a result
+    `InvalidInputError`          400     `invalid_request`
+    `NotFoundError`              404     `not_found`
+    `RateLimitedError`           429     `too_many_requests`; a Retry-After header
+    `CreateOutcomeUnknownError`  502     `unknown`: an agent may have been started
+    `AuthError`                  502     `service_refused`: not the end user's fault
+    `RejectedError`              502     `service_refused`
+    `TransportError`             502     `service_failed`
+    `ProtocolError`              502     `service_failed`
+    `ServerError`                502     `service_failed`
+    `ResponseError`              502     `service_failed`
+    `NotSentError`               503     `service_unreachable`; a Retry-After header
+    `SessionClosedError`         503     `restarting`; a Retry-After header
+    `JournalError`               503     `unavailable`; a Retry-After header
+    `AgentJobsError`             500     `internal`; so is any error that is not listed
+    ===========================  ======  ========================================================
 
     The body has the keys `error` and `message`; `outcome` if a create raised the error; and `job`, as by `to_dict`,
     where the table says so. No text of the error itself is in it: no advice for operators, no address, no key. A

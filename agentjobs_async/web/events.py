@@ -38,7 +38,7 @@ def sse_events(
 ) -> AsyncGenerator[bytes]:
     r"""Return the state of a job and each change until its end, as frames of server-sent events.
 
-    Every frame is `id: …\nevent: …\ndata: …\n\n`. The events are those of `job_events`; `data` is their JSON. A
+    Every frame is ``id: …\nevent: …\ndata: …\n\n``. The events are those of `job_events`; `data` is their JSON. A
     browser's EventSource connects again when a stream ends: close it at `job_end`, and at `job_error` too unless the
     job may go on.
 
@@ -68,11 +68,13 @@ def job_events(
 ) -> AsyncGenerator[dict[str, Any]]:
     """Return the state of a job and each change until its end, as dicts of plain JSON types, for web sockets.
 
-    | `event` | `id` | `data` |
-    |---|---|---|
-    | `job` | of this state: the same state has the same id, after a restart too | the job by `to_dict` |
-    | `job_end` | as above | the job, which has ended; the last event |
-    | `job_error` | `None` | the body of `http_answer` for the error that ended the wait; the last event |
+    ===========  =======================================  =========================================
+    `event`      `id`                                     `data`
+    ===========  =======================================  =========================================
+    `job`        of this state, the same after a restart  the job by `to_dict`
+    `job_end`    as above                                 the job, which has ended; the last event
+    `job_error`  `None`                                   the body of `http_answer`; the last event
+    ===========  =======================================  =========================================
 
     The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own.
 

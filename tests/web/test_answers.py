@@ -25,8 +25,8 @@ def kinds(base: type[AgentJobsError] = AgentJobsError) -> Iterator[type[AgentJob
 
 def documented() -> dict[str, tuple[int, str]]:
     """Return status and code of each error, from the table of the docstring."""
-    rows = re.findall(r"^\| (`.*?) \| (\d+) \| `(\w+)`", getdoc(http_answer) or "", re.MULTILINE)
-    return {name: (int(status), code) for names, status, code in rows for name in re.findall(r"`(\w+)`", names)}
+    rows = re.findall(r"^`(\w+)` +(\d+) +`(\w+)`", getdoc(http_answer) or "", re.MULTILINE)
+    return {name: (int(status), code) for name, status, code in rows}
 
 
 def test_every_error_is_documented() -> None:
