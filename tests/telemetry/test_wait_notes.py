@@ -1,0 +1,60 @@
+"""What happens to jobs while they are waited for."""
+
+import pytest
+
+from agentjobs_async.errors import TransportError
+from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
+from agentjobs_async.telemetry.wait_notes import WaitNotes
+from tests.polled import ACTIVE, DONE, REF
+
+FAILED = PollFailed(REF, TransportError("reset"), 1)
+
+
+def test_each_wait_gets_its_own() -> None:
+    """A wait gets what happened since it began; the last one takes the record of the job with it."""
+    notes = WaitNotes(polls=False)
+    notes.begin(REF)
+    notes.begin(REF)
+    notes.on_poll(FAILED)
+    (note,) = notes.end(REF, 0)
+    assert note.name == "unreachable"
+    assert list(notes.end(REF, note.time_ns + 1)) == []
+    notes.begin(REF)
+    assert list(notes.end(REF, 0)) == []
+
+
+def test_trouble_begins_again() -> None:
+    """Trouble is noted where it begins, and again after a poll has shown the job."""
+    notes = WaitNotes(polls=False)
+    notes.begin(REF)
+    for event in (FAILED, FAILED, JobPolled(ACTIVE, 3), JobPolled(ACTIVE, 4), FAILED):
+        notes.on_poll(event)
+    assert [note.name for note in notes.end(REF, 0)] == ["unreachable", "unreachable"]
+
+
+def test_changes_of_status_only() -> None:
+    """A change is noted if it is one of the status."""
+    notes = WaitNotes(polls=False)
+    notes.begin(REF)
+    notes.on_change(JobChanged(ACTIVE, ACTIVE))
+    notes.on_change(JobChanged(DONE, ACTIVE))
+    assert [note.attributes for note in notes.end(REF, 0)] == [{"agentjobs.job.status": "completed"}]
+
+
+def test_last_hundred() -> None:
+    """Of many notes the newest hundred are kept."""
+    notes = WaitNotes(polls=True)
+    notes.begin(REF)
+    for number in range(150):
+        notes.on_poll(JobPolled(ACTIVE, number, float(number)))
+    kept = [note.attributes["agentjobs.poll.duration"] for note in notes.end(REF, 0)]
+    assert kept == [float(number) for number in range(50, 150)]
+
+
+@pytest.mark.parametrize("event", [FAILED, JobPolled(ACTIVE, 1)], ids=lambda event: type(event).__name__)
+def test_job_that_is_not_waited_for(event: JobPolled | PollFailed) -> None:
+    """A poll that was cut after the last wait, or a wait whose start the hook did not see, is no fault."""
+    notes = WaitNotes(polls=True)
+    notes.on_poll(event)
+    notes.on_change(JobChanged(DONE, ACTIVE))
+    assert list(notes.end(REF, 0)) == []
