@@ -74,9 +74,13 @@ def test_validator_of_none(*, optional: bool) -> None:
     """`None` is checked like any other value, unless it is optional."""
     checked: list[object] = []
 
+    def check(name: str, value: object) -> None:
+        assert name == "limit"
+        checked.append(value)
+
     @frozen
     class Owner:
-        limit: Any = field(validator=validator(lambda _, value: checked.append(value), optional=optional))
+        limit: Any = field(validator=validator(check, optional=optional))
 
     Owner(None)
     assert checked == [None] * (not optional)
