@@ -103,7 +103,7 @@ def _plan(text: str) -> "FaultPlan":
     try:
         return FaultPlan.parse(text)
     except ValueError as error:
-        defect = f"--fault: {error}; pydoc agentjobs_async.testing.Fault tells what there is"
+        defect = f"--fault: {error}; pydoc agentjobs_async.testing.Fault lists what there is"
     raise InvalidInputError(defect)
 
 
