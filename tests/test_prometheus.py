@@ -1,13 +1,16 @@
 """The text that Prometheus scrapes."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agentjobs_async import AgentJob, InvalidInputError, JobTracker, TransportError
+from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.telemetry import PollFailed
+from agentjobs_async.testing import Emulator, JobScript
 from tests.polled import ACTIVE, DONE, REF, every
 from tests.scripted import Scripted, job
 
@@ -56,6 +59,23 @@ async def test_gauges() -> None:
     assert "agentjobs_jobs_due 0.0" in found[1]
     assert "agentjobs_jobs_watched 0.0" in found[2]
     assert "agentjobs_jobs_oldest_unobserved_seconds 0.0" in found[2]
+
+
+async def test_items_of_a_batch(tmp_path: Path) -> None:
+    """A running batch shows its items by state."""
+    registry = CollectorRegistry()
+    hook = PrometheusHook(registry)
+    async with (
+        Emulator(script=JobScript(duration=0.1)) as emulator,
+        Journal.open(tmp_path / "run.db") as journal,
+        emulator.session(project_id="docs", policy=every(0.05), hooks=[hook]) as session,
+    ):
+        async with run_batch(session, [BatchItem("one", "Fix it")], journal=journal) as batch:
+            hook.observe(batch)
+            assert [result.item.key async for result in batch] == ["one"]
+            found = lines(registry)  # as of the first event, the start of the create
+    assert 'agentjobs_batch_items{state="active"} 1.0' in found
+    assert 'agentjobs_batch_items{state="waiting"} 0.0' in found
 
 
 async def test_projects() -> None:
