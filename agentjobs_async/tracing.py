@@ -11,6 +11,7 @@ from attrs import define
 from agentjobs_async._extras import extra_named
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import describe
+from agentjobs_async.telemetry import events
 from agentjobs_async.telemetry.attributes import (
     Attributes,
     call_attributes,
@@ -19,19 +20,7 @@ from agentjobs_async.telemetry.attributes import (
     job_attributes,
     wait_attributes,
 )
-from agentjobs_async.telemetry.events import (
-    CreateFailed,
-    CreateStarted,
-    Event,
-    JobChanged,
-    JobCreated,
-    JobPolled,
-    PollFailed,
-    RunEnded,
-    RunStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from agentjobs_async.telemetry.links import last_create, resumed_from
 from agentjobs_async.telemetry.metrics import METRICS, Kind, Metric, Snapshots, label_names, measurements
 from agentjobs_async.telemetry.wait_notes import WaitNotes
 
@@ -49,11 +38,13 @@ with extra_named("agentjobs_async.tracing"):
         get_tracer,
         set_span_in_context,
     )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 __all__ = ["OpenTelemetryHook"]
 
 _NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = "agentjobs_async"
+_TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 
 
 @define(eq=False)
@@ -79,8 +70,9 @@ class OpenTelemetryHook:
 
     `create_job` and `wait_for_job` are CLIENT spans, `run_job` is their INTERNAL parent. A wait is one span however
     often it polls; changes of its job's status and the beginning of each outage or rate limit are events of it. A wait
-    that lasts longer than the span around it is the root of a trace of its own, linked to that span. Errors of creates
-    and waits set the status ERROR; a failed job does not, and neither does a cancelled caller.
+    that lasts longer than the span around it is the root of a trace of its own, linked to that span; that of a batch
+    for a job of an earlier run is linked to the span that created it. Errors of creates and waits set the status ERROR;
+    a failed job does not, and neither does a cancelled caller.
 
     Spans have the attributes of the semantic conventions where there is one, else `agentjobs.*`. No span has the prompt
     or the key. Labels of metrics have few values; see the page on observability. One hook may serve any number of
@@ -122,20 +114,20 @@ class OpenTelemetryHook:
         """
         self._snapshots.add(source)
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: events.Event, /) -> None:
         """Record `event` in the spans and metrics that it belongs to."""
         match event:
-            case JobPolled() | PollFailed():
+            case events.JobPolled() | events.PollFailed():
                 self._notes.on_poll(event)
-            case JobChanged():
+            case events.JobChanged():
                 self._notes.on_change(event)
-            case WaitStarted(ref):
+            case events.WaitStarted(ref):
                 self._notes.begin(ref)
-            case WaitEnded():
+            case events.WaitEnded():
                 self._on_wait_ended(event)
-            case RunStarted() | CreateStarted():
+            case events.RunStarted() | events.CreateStarted():
                 self._open(event)
-            case JobCreated() | CreateFailed() | RunEnded():
+            case events.JobCreated() | events.CreateFailed() | events.RunEnded():
                 self._close(event)
         for metric, value, labels in measurements(event, projects=self._projects):
             attributes = self._attributes.get((metric, labels))
@@ -152,15 +144,15 @@ class OpenTelemetryHook:
 
     # Spans that are current while they last.
 
-    def _open(self, event: RunStarted | CreateStarted) -> None:
-        is_run = isinstance(event, RunStarted)
+    def _open(self, event: events.RunStarted | events.CreateStarted) -> None:
+        is_run = isinstance(event, events.RunStarted)
         name, kind = ("run_job", SpanKind.INTERNAL) if is_run else ("create_job", SpanKind.CLIENT)
         before = contexts.get_current()
         span = self._tracer.start_span(name, kind=kind, attributes=call_attributes(event))
         contexts.attach(set_span_in_context(span))  # without its token: see _close
         _open_span.set(_OpenSpan(self, span, before, _open_span.get()))
 
-    def _close(self, event: JobCreated | CreateFailed | RunEnded) -> None:
+    def _close(self, event: events.JobCreated | events.CreateFailed | events.RunEnded) -> None:
         """End the newest span of this hook, and go back to the context before it.
 
         Hooks are called in one order at a start and at an end, so that spans of two hooks on one session do not nest:
@@ -176,13 +168,15 @@ class OpenTelemetryHook:
             _open_span.set(opened.outer)
         else:
             above.before, above.outer = opened.before, opened.outer
-        job = None if isinstance(event, CreateFailed) else event.job
-        error = None if isinstance(event, JobCreated) else event.error
-        if not isinstance(event, RunEnded):
+        job = None if isinstance(event, events.CreateFailed) else event.job
+        error = None if isinstance(event, events.JobCreated) else event.error
+        if not isinstance(event, events.RunEnded):
             opened.span.set_attributes(create_attributes(event))
         opened.span.set_attributes(job_attributes(job, content=self._content) | error_attributes(error))
         self._set_status(opened.span, error)
         opened.span.end()
+        if isinstance(event, events.JobCreated):
+            last_create.set(_traceparent(opened.span))
 
     def _set_status(self, span: Span, error: BaseException | None) -> None:
         if isinstance(error, Exception):  # a cancelled caller is no error of the call
@@ -190,23 +184,39 @@ class OpenTelemetryHook:
 
     # A wait's span is made at its end, from what was noted meanwhile.
 
-    def _on_wait_ended(self, event: WaitEnded) -> None:
+    def _on_wait_ended(self, event: events.WaitEnded) -> None:
         end = time.time_ns()
         start = end - int(event.elapsed * _NANOSECONDS)
         around = get_current_span()
         outlived = _has_ended(around)
+        linked = ([around] if outlived else []) + _creating_span()
         span = self._tracer.start_span(
             "wait_for_job",
             contexts.Context() if outlived else None,
             SpanKind.CLIENT,
             wait_attributes(event) | job_attributes(event.job, content=self._content) | error_attributes(event.error),
-            [Link(around.get_span_context())] if outlived else None,
+            [Link(other.get_span_context()) for other in linked],
             start,
         )
         for note in self._notes.end(event.ref, start):
             span.add_event(note.name, note.attributes, note.time_ns)
         self._set_status(span, event.error)
         span.end(end)
+
+
+def _traceparent(span: Span) -> str | None:
+    """Return the W3C trace context of `span`; `None` where tracing is off."""
+    carrier: dict[str, str] = {}
+    _TRACE_CONTEXT.inject(carrier, set_span_in_context(span))
+    return carrier.get("traceparent")
+
+
+def _creating_span() -> list[Span]:
+    """Return the span, of an earlier run, that created the job of the current wait; empty without one."""
+    traceparent = resumed_from.get()
+    if traceparent is None:
+        return []
+    return [get_current_span(_TRACE_CONTEXT.extract({"traceparent": traceparent}, contexts.Context()))]
 
 
 def _has_ended(span: Span) -> bool:

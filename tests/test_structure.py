@@ -42,8 +42,8 @@ ROOMS: dict[str, set[str]] = {
     "session": {"_http", "_loop", "_polling", "_validation", "errors", "models", "policy", "telemetry"},
     "": {"_http", "_polling", "_start", "_version", "errors", "models", "policy", "session", "telemetry", "tracker"},
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
-    # `_validation` checks numbers, and `_loop` refuses another loop or a forked child.
-    "batch": {"", "_extras", "_loop", "_text", "_validation"},
+    # `_validation` checks numbers, `_loop` refuses another loop or a forked child, and `telemetry` links traces.
+    "batch": {"", "_extras", "_loop", "_text", "_validation", "telemetry"},
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_extras", "_validation"},
     "testing": {""},

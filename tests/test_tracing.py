@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer, get_current_span
 
 from agentjobs_async import (
     AgentJob,
+    AgentJobsSession,
     CreateOutcomeUnknownError,
     Event,
     InvalidInputError,
@@ -28,6 +30,7 @@ from agentjobs_async import (
     RejectedError,
     TransportError,
 )
+from agentjobs_async.batch import BatchItem, Journal, Outcome, State, run_batch
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from tests.polled import REF, every
@@ -395,3 +398,46 @@ async def test_projects(telemetry: Telemetry) -> None:
     async with Scripted(job()) as server, server.session(hooks=[telemetry.hook(projects=True)]) as session:
         await session.create_job("Fix it")
     assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": "created", "project": "docs"}, 1)]
+
+
+async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_path: Path) -> None:
+    """A run that takes up the jobs of an earlier run links each wait to the span that created its job."""
+    items = [BatchItem(f"k{number}", f"p{number}") for number in range(3)]
+    later = Telemetry()
+
+    def run_of(hook: OpenTelemetryHook, status: str) -> AgentJobsSession:
+        async def get_job(ref: JobRef) -> AgentJob:
+            return AgentJob(ref.job_id, ref.project_id, status)
+
+        return emulator.session(project_id="docs", policy=every(0.01), get_job=get_job, hooks=[hook])
+
+    async with Emulator() as emulator:
+        async with (
+            run_of(telemetry.hook(), "active") as session,
+            Journal.open(tmp_path / "run.db") as journal,
+            run_batch(session, items, journal=journal) as batch,
+        ):
+            async with asyncio.timeout(30):
+                while (await journal.counts())[State.CREATED] < len(items):  # noqa: ASYNC110 - no item has a result
+                    await asyncio.sleep(0.01)
+        async with (
+            run_of(later.hook(), "completed") as session,
+            Journal.open(tmp_path / "run.db") as journal,
+            run_batch(session, items, journal=journal) as batch,
+        ):
+            assert [result.outcome async for result in batch] == [Outcome.COMPLETED] * len(items)
+    found = {_job_of(wait): [link.context for link in wait.links] for wait in later.spans("wait_for_job")}
+    assert found == {_job_of(create): [_remote(create)] for create in telemetry.spans("create_job")}
+    assert all(not wait.links for wait in telemetry.spans("wait_for_job"))
+    assert not later.spans("create_job")
+
+
+def _job_of(span: ReadableSpan) -> object:
+    return (span.attributes or {})["agentjobs.job.id"]
+
+
+def _remote(span: ReadableSpan) -> SpanContext:
+    """Return the context of a span as another process knows it."""
+    context = span.get_span_context()
+    assert context is not None
+    return SpanContext(context.trace_id, context.span_id, is_remote=True, trace_flags=context.trace_flags)

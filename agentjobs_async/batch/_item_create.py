@@ -13,6 +13,7 @@ from agentjobs_async.batch._store.entries import Lease, NoRoom
 from agentjobs_async.batch._throttles import Permit
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
+from agentjobs_async.telemetry.links import last_create
 
 __all__ = ["Created", "Ended", "ItemCreate"]
 
@@ -183,7 +184,7 @@ class ItemCreate:
 
     async def _mark_created(self, job: AgentJob) -> None:
         entries, key = self.item.context.entries, self.item.row.key
-        if await entries.mark_created(key, job.ref):
+        if await entries.mark_created(key, job.ref, last_create.get()):
             return
         if (await entries.get_many([key]))[key].job_id != job.id:  # it has the id where a commit was repeated
             raise JournalError("journal: another owner changed the row meanwhile", "locked")

@@ -8,6 +8,7 @@ from agentjobs_async.batch._create_failures import ends_the_run
 from agentjobs_async.batch._item_create import Ended, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.telemetry.links import resumed_from
 
 __all__ = ["run_item"]
 
@@ -26,6 +27,7 @@ async def run_item(item: ItemRun) -> BatchResult | None:
     """
     try:
         target: AgentJob | JobRef | str | None = item.ref
+        resumed_from.set(item.row.traceparent)  # `None` unless an earlier run created the job
         if target is None:
             created = await ItemCreate(item).run()
             if isinstance(created, Ended):

@@ -173,9 +173,9 @@ class Entries(Reader):
         unsent = {"sent_at": None, "claimed_at": None}
         return await self._move_mine(key, State.PLANNED, claim, origin=origin, error=text, **unsent)
 
-    async def mark_created(self, key: str, ref: JobRef) -> bool:
-        """Record a job's id, even where the row has become unknown meanwhile."""
-        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None}
+    async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> bool:
+        """Record a job's id, and the span that created it, even where the row has become unknown meanwhile."""
+        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
         return await self._move(key, State.CREATED, ("sent_at", "created_at", "seen_at"), **values)
 
     async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:

@@ -36,6 +36,7 @@ class JournalRow:
         polls: How often the job was polled, by all runs; to a minute while it is active.
         tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
         context: The context of the item.
+        traceparent: The W3C trace context of the span that created the job; `None` without a hook that makes spans.
     """
 
     key: str
@@ -55,6 +56,7 @@ class JournalRow:
     polls: int = 0
     tries: int = 1
     context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
+    traceparent: str | None = field(default=None, repr=False)
 
     @property
     def item(self) -> BatchItem:
@@ -100,11 +102,11 @@ def row_of(found: Any) -> JournalRow:
 
 
 def _row_of(found: Any) -> JournalRow:
-    *texts, updated_at, number, planned_at, sent_at, created_at, seen_at, ended_at, polls, tries, context = found
+    *texts, updated_at, number, planned_at, sent_at, created_at, seen_at, ended_at, polls, tries, context, trace = found
     if not all(text is None or isinstance(text, str) for text in texts):
         raise TypeError
     times = map(_time, (planned_at, sent_at, created_at, seen_at, ended_at))
-    rest = number, *times, _count(polls, 0), _count(tries, 1), _context(context)
+    rest = number, *times, _count(polls, 0), _count(tries, 1), _context(context), text_or_none(trace)
     cells: list[Any] = [*texts, datetime.fromtimestamp(updated_at, UTC), *rest]
     return JournalRow(*cells)
 

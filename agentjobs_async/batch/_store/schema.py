@@ -101,6 +101,7 @@ SHOWN: Final = tuple(
     for name in (
         *("key", "prompt", "project_id", "state", "job_id", "pr_link", "error", "updated_at", "number"),
         *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context"),
+        "traceparent",
     )
 )
 """The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
