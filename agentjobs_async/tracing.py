@@ -86,6 +86,8 @@ class OpenTelemetryHook:
         projects: Whether metrics have a label for the project; gauges never do.
     """
 
+    makes_spans: Final = True
+
     def __init__(
         self,
         tracer_provider: TracerProvider | None = None,

@@ -84,7 +84,7 @@ class Create:
         """Return the job, or the error with its outcome. Until then its scope is in `group`."""
         self._started = self._clock()
         if self._hooks:
-            self._hooks.emit(CreateStarted(self._request.project_id, str(self._url.host), self._request.label))
+            self._hooks.emit_span(CreateStarted(self._request.project_id, str(self._url.host), self._request.label))
         scope = CancelScope(self._started + self._request.timeout, group)
         result: Result | None = None
         try:

@@ -262,6 +262,9 @@ class Hook(Protocol):
     Events of a create come in the caller's context; those of a wait, in a copy of the caller's context from the wait's
     start. `JobPolled`, `JobChanged` and `PollFailed` belong to the job, for which many callers may wait: they come in
     an empty context, with no context variable set.
+
+    `RunStarted`, `CreateStarted` and `RunEnded` only repeat what other events say, at the moments at which a span must
+    begin and end: they come to a hook whose attribute `makes_spans` is true.
     """
 
     def __call__(self, event: Event, /) -> object:

@@ -10,7 +10,7 @@ from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.contexts import call_apart, call_in
-from agentjobs_async.telemetry.events import Event, Hook, RunEnded, RunStarted
+from agentjobs_async.telemetry.events import CreateStarted, Event, Hook, RunEnded, RunStarted
 from agentjobs_async.telemetry.logging_hook import logger
 
 __all__ = ["GuardedCallback", "Hooks", "RunEvents", "checked_observer"]
@@ -69,6 +69,7 @@ class Hooks(tuple[GuardedCallback, ...]):  # noqa: SLOT001 - one per session; a 
     """
 
     server_address: str | None
+    _span_makers: tuple[GuardedCallback, ...]
 
     def __new__(cls, hooks: Sequence[Hook] = (), server_address: str | None = None) -> Self:
         """Check and contain `hooks`."""
@@ -76,13 +77,20 @@ class Hooks(tuple[GuardedCallback, ...]):  # noqa: SLOT001 - one per session; a 
             raise InvalidInputError(
                 f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
             )
-        made = super().__new__(cls, (GuardedCallback("a hook", hook) for hook in hooks))
+        guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
+        made = super().__new__(cls, (callback for _, callback in guarded))
         made.server_address = server_address
+        made._span_makers = tuple(callback for hook, callback in guarded if getattr(hook, "makes_spans", False))
         return made
 
     def emit(self, event: Event) -> None:
         """Call every hook with `event`, in the current context."""
         for hook in self:
+            hook(event)
+
+    def emit_span(self, event: CreateStarted | RunStarted | RunEnded) -> None:
+        """Call the hooks that make spans with `event`, in the current context."""
+        for hook in self._span_makers:
             hook(event)
 
     def emit_in(self, context: Context, event: Event) -> None:
@@ -115,11 +123,11 @@ class RunEvents:
 
     def __enter__(self) -> Self:
         if self._hooks:
-            self._hooks.emit(RunStarted(self._project_id, self._label))
+            self._hooks.emit_span(RunStarted(self._project_id, self._label))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._hooks:
-            self._hooks.emit(RunEnded(self._project_id, self.job, error, self.elapsed, self._label))
+            self._hooks.emit_span(RunEnded(self._project_id, self.job, error, self.elapsed, self._label))

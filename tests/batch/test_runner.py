@@ -526,7 +526,7 @@ async def test_an_id_is_never_dropped_silently(
 ) -> None:
     """An id that the journal can't take is in the error and in the log, with the item's key; nothing more is sent."""
 
-    async def full(key: str, ref: object) -> bool:
+    async def full(key: str, ref: object, *_: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
     monkeypatch.setattr(entries_of(journal), "mark_created", full)
@@ -542,7 +542,7 @@ async def test_an_id_whose_row_was_changed(
 ) -> None:
     """An id that its row does not take, because somebody else changed that, is in the error and in the log."""
 
-    async def changed(key: str, ref: object) -> bool:
+    async def changed(key: str, ref: object, *_: object) -> bool:
         del key, ref
         return False
 
@@ -723,7 +723,7 @@ async def test_several_readers(journal: Journal) -> None:
 async def test_all_lost_ids_are_told(journal: Journal, monkeypatch: pytest.MonkeyPatch, *, reading: bool) -> None:
     """Creates under way have their answers, and one error names every job that the journal could not take."""
 
-    async def full(key: str, ref: object) -> bool:
+    async def full(key: str, ref: object, *_: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
     monkeypatch.setattr(entries_of(journal), "mark_created", full)
@@ -744,7 +744,7 @@ def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let no id be written down any more, as while a database is gone; return what is set once one should be."""
     asked = asyncio.Event()
 
-    async def created(key: str, ref: object) -> bool:
+    async def created(key: str, ref: object, *_: object) -> bool:
         del key, ref
         asked.set()
         await asyncio.Event().wait()
@@ -818,10 +818,10 @@ async def test_an_id_is_written_down_after_a_cancellation(
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
     real, asked = entries_of(file_journal).mark_created, asyncio.Event()
 
-    async def slow(key: str, ref: JobRef) -> bool:
+    async def slow(key: str, ref: JobRef, traceparent: str | None) -> bool:
         asked.set()
         await asyncio.sleep(0)
-        return await real(key, ref)
+        return await real(key, ref, traceparent)
 
     monkeypatch.setattr(entries_of(file_journal), "mark_created", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))

@@ -98,7 +98,7 @@ async def test_no_id_is_dropped_by_closing(
     """A worker that is closed while an id is being written down names it, in the error and in the log."""
     asked = asyncio.Event()
 
-    async def created(key: str, ref: object) -> bool:
+    async def created(key: str, ref: object, *_: object) -> bool:
         del key, ref
         asked.set()
         await asyncio.Event().wait()

@@ -47,3 +47,17 @@ async def test_unknown_items(emulator: Emulator, capsys: pytest.CaptureFixture[s
         "planned",
     ]
     assert rows["page-7"].job_id == "job_42"
+
+
+async def test_many_rows(emulator: Emulator, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The sample of many rows lists what failed an hour ago, and plans again what its error names."""
+    path = tmp_path / "run.db"
+    items = [BatchItem("page-7", "Why it timed out"), BatchItem("page-8", "Document it")]
+    emulator.script(JobScript(duration=0, outcome="failed"))
+    async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
+        async with run_batch(session, items, journal=journal) as results:
+            assert {result.outcome async for result in results} == {"failed"}
+    await run_page("batches")["try_again"](str(path))
+    assert capsys.readouterr().out == "1 items are planned again\n"
+    async with Journal.open(path, read_only=True) as journal:
+        assert [row.key for row in await journal.rows() if row.state == "planned"] == ["page-7#2"]

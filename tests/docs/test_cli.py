@@ -8,7 +8,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, SETTLING = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, SETTLING = blocks("cli", "sh")
 
 
 async def test_first_line(tmp_path: Path) -> None:
@@ -37,6 +37,19 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     assert len((tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert (await shell(SETTLING, tmp_path))[0] == 0
     assert emulator.agents_started["Document page 8"] == 1
+
+
+async def test_table(emulator: Emulator, tmp_path: Path) -> None:
+    """The lines of a table show its plan, which sends nothing, and run it."""
+    emulator.script(JobScript(duration=0))
+    (tmp_path / "pages.csv").write_text("id,title,body\n7,Start,Install it\n8,End,Remove it\n", encoding="utf-8")
+    plan, run = TABLE.splitlines()
+    code, printed = await shell(plan, tmp_path)
+    assert code == 0
+    assert "Document Start: Install it" in printed
+    assert emulator.agents_started == {}
+    assert (await shell(run, tmp_path))[0] == 0
+    assert emulator.agents_started == {"Document Start: Install it": 1, "Document End: Remove it": 1}
 
 
 def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,9 +17,10 @@ JOB = AgentJob("job 1", "docs", "active")
 class Recorder:
     """A hook that keeps what it gets, and raises after that if it is told to."""
 
-    def __init__(self, error: BaseException | None = None) -> None:
+    def __init__(self, error: BaseException | None = None, *, makes_spans: bool = False) -> None:
         self.events: list[Any] = []
         self.error = error
+        self.makes_spans = makes_spans
 
     def __call__(self, event: Any, /) -> None:
         self.events.append(event)
@@ -93,13 +94,15 @@ def test_no_observer(observer: Any, words: str) -> None:
 
 
 async def test_events_of_a_run() -> None:
-    """A run begins and ends with an event, with the job or with the error that left its block."""
-    recorder = Recorder()
-    with RunEvents(Hooks([recorder]), "docs", "order-17") as run:
+    """A run begins and ends with an event, with its job or with the error that left its block, for hooks that ask."""
+    plain, recorder = Recorder(), Recorder(makes_spans=True)
+    hooks = Hooks([plain, recorder])
+    with RunEvents(hooks, "docs", "order-17") as run:
         run.job = JOB
-    with pytest.raises(ZeroDivisionError) as caught, RunEvents(Hooks([recorder]), 7, None):
+    with pytest.raises(ZeroDivisionError) as caught, RunEvents(hooks, 7, None):
         raise ZeroDivisionError
     started, ended, _, failed = recorder.events
     assert started == RunStarted("docs", "order-17")
     assert ended == RunEnded("docs", JOB, None, ended.elapsed, "order-17")
     assert failed == RunEnded(None, None, caught.value, failed.elapsed)
+    assert plain.events == []
