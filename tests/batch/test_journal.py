@@ -766,11 +766,12 @@ import asyncio, os, signal, sys
 from agentjobs_async.batch import Journal
 async def main():
     async with Journal.open(sys.argv[1]):
-        if not os.fork():
+        if not os.fork():  # here, whatever a fork has to put right is right
+            os.kill(os.getppid(), signal.SIGKILL)
+            print("forked", flush=True)
             sys.stdin.read()
             os._exit(0)
-        print("forked", flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
 asyncio.run(main())
 """
 
