@@ -180,8 +180,9 @@ _INPUT_OPTIONS: Final = (
     click.option(
         "--input-format",
         "form",
+        metavar="FORMAT",
         type=click.Choice(FORMATS),
-        help="The format of the file.  [default: by its suffix and first line]",
+        help=f"The format of the file: {', '.join(FORMATS)}.  [default: by its suffix and first line]",
     ),
     click.option("--key", metavar="NAME", type=TEXT, help="The column or field that is the key.  [default: the place]"),
     click.option(
