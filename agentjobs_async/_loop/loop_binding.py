@@ -54,9 +54,7 @@ class LoopBinding:
         """
         if self.closed:
             return False
-        bound = self._loop is not None
-        if bound:
-            self._here()
+        bound = self._is_bound_here()
         self.draining = True
         return bound
 
@@ -72,11 +70,16 @@ class LoopBinding:
         """
         if self.closed:
             return False
-        bound = self._loop is not None
-        if bound:
-            self._here()
+        bound = self._is_bound_here()
         self.closed = True
         return bound
+
+    def _is_bound_here(self) -> bool:
+        """Return whether the owner is bound; an error if that is to another loop or process."""
+        if self._loop is None:
+            return False
+        self._here()
+        return True
 
     def unclosed(self, owner: object) -> asyncio.AbstractEventLoop | None:
         """Return the loop of an owner that is being deleted in use and was never closed, with a `ResourceWarning`.

@@ -152,6 +152,7 @@ async def test_dropped_iterator_leaves() -> None:
         await anext(stream)
         del stream
         await until_left(tracker)
+        assert tracker.stats().jobs == 0
 
 
 async def test_invalid_arguments_are_raised_at_once() -> None:
