@@ -19,7 +19,7 @@ napoleon_use_rtype = False
 
 nitpick_ignore_regex = [
     ("py:.*", r"(?!agentjobs_async\.).*"),  # documented elsewhere, and the build fetches nothing
-    ("py:.*", r"agentjobs_async\.(\w+\.)*_\w+\..*"),  # in modules that are not public
-    ("py:class", r"agentjobs_async\.(\w+\.)*[A-Z]"),  # type variables
+    ("py:.*", r"agentjobs_async\.(.*\.)?_\w+(\..*)?"),  # a private name, or a name in a private module
+    ("py:class", r"agentjobs_async\.(\w+\.)*([A-Z]|\w+_(co|contra))"),  # type variables
     ("py:class", r"agentjobs_async\.batch\.limits\.Limits"),  # an argument of `Batch`, which only `run_batch` makes
 ]
