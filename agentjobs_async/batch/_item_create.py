@@ -78,11 +78,13 @@ class ItemCreate:
         2. The throttle of all projects.
         3. A slot of `max_sending`. It comes last of what is waited for and is held until the outcome is durable, since
            it bounds what one crash leaves unknown.
-        4. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
-        5. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
+        4. Whether the gap of a rate that is spread still lies before it, after what it has waited for. Otherwise it
+           goes back to the throttle, and holds nothing there.
+        5. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
+        6. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
            this owner's: all of the above takes time. The session asks for the latter again before the first byte.
-        6. The create. Its answer reaches the throttles before any other create can go.
-        7. The durable outcome. Only then slots and permits are given back.
+        7. The create. Its answer reaches the throttles before any other create can go.
+        8. The durable outcome. Only then slots and permits are given back.
         """
         permit = await self.item.context.throttles.take(self.item.slot.project)
         if permit is None:
@@ -91,7 +93,7 @@ class ItemCreate:
             await self.item.context.slots.take(self.item.slot)
             await permit.take_common()
             async with self.item.context.max_sending:
-                return await self._claim_and_create(permit) if self._may_go(permit) else _AGAIN
+                return await self._claim_and_create(permit) if self._may_go(permit) and permit.begin() else _AGAIN
         finally:
             permit.refund()
             if self.item.state is State.PLANNED:

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
+from math import inf
 from typing import Final
 
 from agentjobs_async.batch.limits import Rate
@@ -11,6 +12,7 @@ from agentjobs_async.batch.limits import Rate
 __all__ = ["CreateThrottle"]
 
 _SLACK_SECONDS: Final = 1e-4  # loops run timers a moment early
+_LEAST_GAP: Final = 0.9  # share of the gap: the way from the permit to the create does not always take equally long
 _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is an outage
 _FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
@@ -20,7 +22,9 @@ class CreateThrottle:
     """Allows creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
 
     The rate is a sliding window, as servers count: a leaky bucket would allow twice the count in its first span. A
-    create counts from its answer on, since that is no earlier than when the server counted it.
+    create counts from its answer on, since that is no earlier than when the server counted it. A rate that is spread
+    also keeps its gap between two creates: between the times at which they are allowed, and, since an allowed create
+    may have to wait for a slot, once more between those at which they begin.
 
     After three unknown creates in a row without a definite answer between them, and once a refusal of the key has
     expired, one create at a time is allowed until one is answered definitely.
@@ -40,7 +44,12 @@ class CreateThrottle:
         self._clock = self._loop.time
         now = self._clock()
         self._sent = deque(sorted(now - age for age in ages))
+        self._gap = 0.0 if rate is None else rate.gap
         self._under_way = 0
+        self._allowed: deque[float] = deque()  # when those under way were allowed that have not begun
+        self._begun = deque(
+            list(self._sent)[-1:]
+        )  # when the creates of the last gap began; of an earlier run: its last
         self._paused_until = now
         self._reason: Exception | None = None
         self._held_until = now
@@ -67,6 +76,8 @@ class CreateThrottle:
         if self._rate is None:
             return earliest
         self._forget(now)
+        if self._gap:
+            earliest = max(earliest, max((*self._allowed, *self._begun), default=-inf) + self._gap)
         free = self._rate.count - self._under_way - len(self._sent)
         if free > 0:
             return earliest
@@ -96,18 +107,37 @@ class CreateThrottle:
             if self.refused_by is not None:
                 return None
             self._under_way += 1
+            self._allowed.append(self._clock())
             return self.holds
+
+    def begin(self) -> float | None:
+        """Begin a create that was allowed, and return the time.
+
+        Return `None` where another one has begun too recently, while this one waited for something else: `refund` and
+        `take` must follow.
+        """
+        now = self._clock()
+        while self._begun and self._begun[0] + self._gap <= now:
+            self._begun.popleft()
+        if self._begun and now < self._begun[-1] + self._gap * _LEAST_GAP:
+            return None
+        self._allowed.popleft()
+        if self._gap:
+            self._begun.append(now)
+        return now
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
-        self._under_way -= 1
+        self._leave()
         if self._rate is not None:  # without one nothing would ever remove them
             self._sent.append(self._clock())
         self._changed.set()
 
-    def refund(self) -> None:
-        """Discard a create that never reached the server."""
-        self._under_way -= 1
+    def refund(self, begun: float | None = None) -> None:
+        """Discard a create that never reached the server; `begun` is what `begin` returned for it."""
+        self._leave()
+        if begun is not None and begun in self._begun:
+            self._begun.remove(begun)
         self._changed.set()
 
     @property
@@ -163,6 +193,11 @@ class CreateThrottle:
     def accept(self) -> None:
         """End a refusal: a create with the same key has succeeded since."""
         self._refused_until = self._clock()
+
+    def _leave(self) -> None:
+        self._under_way -= 1
+        while len(self._allowed) > self._under_way:
+            self._allowed.popleft()
 
     def _hold_back(self) -> None:
         self.holds += 1

@@ -27,6 +27,8 @@ class Permit:
     _common: CreateThrottle
     _own_holds: int
     _common_holds: int | None = field(default=None, init=False)
+    _own_begun: float | None = field(default=None, init=False)
+    _common_begun: float | None = field(default=None, init=False)
     _open: bool = field(default=True, init=False)
 
     @property
@@ -37,6 +39,12 @@ class Permit:
     async def take_common(self) -> None:
         """Wait until a create of any project may go, too."""
         self._common_holds = await self._common.take()
+
+    def begin(self) -> bool:
+        """Begin the create; return `False` where another one has begun too recently: `refund` must follow."""
+        self._own_begun = self._own.begin()
+        self._common_begun = None if self._own_begun is None else self._common.begin()
+        return self._common_begun is not None
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
@@ -50,9 +58,9 @@ class Permit:
         """Discard a create that never reached the server; do nothing if it is counted already."""
         if self._open:
             self._open = False
-            self._own.refund()
+            self._own.refund(self._own_begun)
             if self._common_holds is not None:
-                self._common.refund()
+                self._common.refund(self._common_begun)
 
     def mark_unknown(self, error: Exception) -> bool:
         """Count a create that may have started an agent; return whether this begins an outage."""

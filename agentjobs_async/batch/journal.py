@@ -173,18 +173,16 @@ class Journal:
         return await check(self._entries, items)
 
     async def set_limits(self, limits: FleetLimits) -> None:
-        """Set the limits of all processes that work on this journal, from now on; creates under way go on.
+        """Keep limits in the journal; creates under way go on.
 
-        Raises:
-            InvalidInputError: The journal is a file: its one owner is limited by the settings of `run_batch`.
+        On PostgreSQL they hold from now on for all processes that work on it together. Each later run takes them,
+        except for those that it is given itself.
         """
-        if not self.is_shared:
-            raise InvalidInputError("a file has one owner: bound it by run_batch(max_active=..., create_rate=...)")
         await self._entries.set_limits(limits)
 
     async def limits(self) -> FleetLimits:
-        """Return the limits of all processes that work on this journal; those of a file are empty."""
-        return await self._entries.limits() if self.is_shared else FleetLimits()
+        """Return the limits that the journal keeps: those set last, or `FleetLimits()`."""
+        return await self._entries.limits()
 
     @overload
     async def retry(self, key: str) -> str: ...

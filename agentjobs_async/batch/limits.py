@@ -1,13 +1,18 @@
 """The settings that bound a run or a fleet, checked."""
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import MAX_COUNT, checked_count, checked_span, validator
 
-__all__ = ["FleetLimits", "Limits", "Rate"]
+__all__ = ["FleetLimits", "Kept", "Limits", "Rate", "given", "in_force"]
+
+Kept = Literal["kept"]
+"""A setting of a run that is taken from the limits which the journal keeps."""
+_LONGEST_SECONDS: Final = 366 * 86_400.0  # for which a slot is kept where the journal says: as long as it is unknown
 
 
 @frozen
@@ -18,21 +23,31 @@ class Rate:
         count: How many, up to 1,000,000,000.
         per: The span in seconds, up to 31 years.
         scope: `"project"` counts each project for itself, as the server does; `"all"` counts all of them together.
+        spread: Whether creates go evenly, at least `per / count` seconds apart. Otherwise each goes as soon as it may,
+            so that a run begins with `count` creates at once, and may then send none for the rest of `per`.
 
     Raises:
         InvalidInputError: `count` is not a whole number of at least 1, `per` is not a finite number above 0, one of
-            them is out of bounds, or `scope` is another word.
+            them is out of bounds, `scope` is another word, or `spread` is not a bool.
     """
 
     count: int
     per: float
     scope: Literal["project", "all"] = field(default="project", kw_only=True)
+    spread: bool = field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         checked_count("count", self.count, most=MAX_COUNT)
         checked_span("per", self.per)
         if self.scope not in ("project", "all"):  # a tuple: a value that is not hashable is refused, too
             raise InvalidInputError(f'scope must be "project" or "all", not {self.scope!r:.100}')
+        if not isinstance(self.spread, bool):
+            raise InvalidInputError(f"spread must be True or False, not {self.spread!r:.100}")
+
+    @property
+    def gap(self) -> float:
+        """The seconds that lie at least between two creates."""
+        return self.per / self.count if self.spread else 0.0
 
 
 def _checked_rate(name: str, value: object) -> None:
@@ -57,25 +72,28 @@ class Limits:
         InvalidInputError: A setting is invalid.
     """
 
-    max_active: int = field(validator=_count)
-    create_rate: Rate | None = field(validator=_rate_or_none)
-    timeout: float | None = field(validator=_timeout)
-    max_failures: int | None = field(validator=_count_or_none)
-    limit: int | None = field(validator=_count_or_none)
-    max_sending: int = field(validator=_count)
-    unknown_for: float = field(validator=_span)
+    max_active: int = field(default=20, validator=_count)
+    create_rate: Rate | None = field(default=None, validator=_rate_or_none)
+    timeout: float | None = field(default=1800.0, validator=_timeout)
+    max_failures: int | None = field(default=None, validator=_count_or_none)
+    limit: int | None = field(default=None, validator=_count_or_none)
+    max_sending: int = field(default=10, validator=_count)
+    unknown_for: float = field(default=600.0, validator=_span)
 
 
 @frozen
 class FleetLimits:
-    """What all processes that work on one journal may do together; the database keeps it.
+    """The limits that a journal keeps. On PostgreSQL they hold for all processes that work on it together.
 
     Attributes:
-        max_active: How many items may have an agent at work; `None` for any number.
+        max_active: How many items may have an agent at work; `None` for any number on PostgreSQL, and for the default
+            of `run_batch` in each run.
         create_rate: How many creates may go in any span of time, of each project or of all; `None` for any number.
         unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
             all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
             them together count as half of `max_active` at most, rounded down.
+        timeout: Seconds that the create and the wait of an item may take together in one run; `None` for ever.
+        max_sending: How many creates each process has under way at once.
 
     Raises:
         InvalidInputError: A setting is invalid.
@@ -84,3 +102,28 @@ class FleetLimits:
     max_active: int | None = field(default=None, validator=_count_or_none)
     create_rate: Rate | None = field(default=None, validator=_rate_or_none)
     unknown_for: float | None = field(default=600.0, validator=_span_or_none)
+    timeout: float | None = field(default=1800.0, validator=_timeout, kw_only=True)
+    max_sending: int = field(default=10, validator=_count, kw_only=True)
+
+
+def given(**settings: Any) -> dict[str, Any]:
+    """Return the settings that are given, without those that are to be taken from the journal.
+
+    Raises:
+        InvalidInputError: A setting is invalid.
+    """
+    found = {name: value for name, value in settings.items() if not (isinstance(value, str) and value == "kept")}
+    Limits(**found)
+    return found
+
+
+def in_force(kept: FleetLimits, settings: Mapping[str, Any]) -> Limits:
+    """Return the settings of a run: those that were given, else those that its journal keeps, else the defaults."""
+    of_journal = {
+        "create_rate": kept.create_rate,
+        "timeout": kept.timeout,
+        "max_sending": kept.max_sending,
+        "unknown_for": _LONGEST_SECONDS if kept.unknown_for is None else kept.unknown_for,
+        **({} if kept.max_active is None else {"max_active": kept.max_active}),
+    }
+    return Limits(**{**of_journal, **settings})

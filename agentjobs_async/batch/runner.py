@@ -1,10 +1,10 @@
 """The batch: many items on one session, with a journal of what became of each."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._feed import Feed
@@ -16,7 +16,7 @@ from agentjobs_async.batch._source import Items
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal, entries_of
-from agentjobs_async.batch.limits import Limits, Rate
+from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["Batch", "run_batch"]
@@ -29,13 +29,13 @@ def run_batch(
     items: Items,
     *,
     journal: Journal,
-    max_active: int = 20,
-    create_rate: Rate | None = None,
-    timeout: float | None = 1800.0,
+    max_active: int | Kept = "kept",
+    create_rate: Rate | Kept | None = "kept",
+    timeout: float | Kept | None = "kept",
     max_failures: int | None = None,
     limit: int | None = None,
-    max_sending: int = 10,
-    unknown_for: float = 600.0,
+    max_sending: int | Kept = "kept",
+    unknown_for: float | Kept = "kept",
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
 
@@ -50,25 +50,28 @@ def run_batch(
     creates. A different prompt under the key of an earlier run is refused. Leaving the block cancels no remote job:
     creates under way get up to 10 s for their answers, and the next run goes on.
 
+    What is left out, or is "kept", is as `Journal.set_limits` has set it, and as `agentjobs run` was told on the same
+    journal; otherwise it has the default that is named below. A run changes none of the limits in the journal.
+
     Args:
         session: Sends the creates and the polls. It is not closed.
         items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
             are held back; empty to go on with the journal's rows.
         journal: An open one, not read-only.
-        max_active: How many items are under way at once, and how many results may wait to be taken. Each project may
-            have as many that wait for their creates.
+        max_active: How many items are under way at once, and how many results may wait to be taken; 20. Each project
+            may have as many that wait for their creates.
         create_rate: How many creates may go in any span of time, of each project or of all, those of earlier runs
-            included; `None` for any number.
-        timeout: Seconds that each item's create and wait may take together, in this run; `None` for ever. What waits
-            for the rate or for a pause does not count.
+            included; `None`, the default, for any number.
+        timeout: Seconds that each item's create and wait may take together, in this run; 1800, and `None` for ever.
+            What waits for the rate or for a pause does not count.
         max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no
             bound.
         limit: How many items without a job may begin; `None` for no bound.
-        max_sending: How many creates are under way at once: what one crash can leave unknown.
+        max_sending: How many creates are under way at once: what one crash can leave unknown; 10.
         unknown_for: Seconds for which an unknown item keeps its slot of `max_active`, since its agent may be at work,
-            also in runs that follow; 0 for not at all. Settling it in the journal frees its slot for the next run. For
-            its own project such a slot counts whole. For any other project all of them together count as half of
-            `max_active` at most, rounded down, so that others go on during an outage of one project: until its slots
+            also in runs that follow; 600, and 0 for not at all. Settling it in the journal frees its slot for the next
+            run. For its own project such a slot counts whole. For any other project all of them together count as half
+            of `max_active` at most, rounded down, so that others go on during an outage of one project: until its slots
             are free again, up to `max_active` plus half of it, rounded up, may have an agent.
 
     Raises:
@@ -78,9 +81,16 @@ def run_batch(
     if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
         raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
     _check(session, items, journal)
-    return Batch(
-        session, items, journal, Limits(max_active, create_rate, timeout, max_failures, limit, max_sending, unknown_for)
+    settings = given(
+        max_active=max_active,
+        create_rate=create_rate,
+        timeout=timeout,
+        max_failures=max_failures,
+        limit=limit,
+        max_sending=max_sending,
+        unknown_for=unknown_for,
     )
+    return Batch(session, items, journal, settings)
 
 
 def _check(session: object, items: object, journal: object) -> None:
@@ -104,12 +114,13 @@ class Batch(AsyncIterator[BatchResult]):
     projects are left whose creates the server refuses; and, last of all, what the iterator of the items raises.
     """
 
-    def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, limits: Limits) -> None:
+    def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, settings: Mapping[str, Any]) -> None:
         self._session = session
         self._items = items
         self._journal = journal
-        self._limits = limits
-        self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue(limits.max_active)
+        self._settings = settings
+        self._limits = Limits(**settings)
+        self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
         self._over = False
 
@@ -117,6 +128,8 @@ class Batch(AsyncIterator[BatchResult]):
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         entries_of(self._journal).mask(self._session.mask)
+        self._limits = in_force(await self._journal.limits(), self._settings)
+        self._results = asyncio.Queue(self._limits.max_active)
         slots = Slots(self._limits.max_active)
         for project, age in await self._unknown_ages():
             slots.keep(project or self._session.project_id, self._limits.unknown_for - age)

@@ -15,7 +15,7 @@ from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._throttles import CreateThrottles
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal, entries_of
-from agentjobs_async.batch.limits import Limits
+from agentjobs_async.batch.limits import Kept, given, in_force
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -38,9 +38,10 @@ class BatchWorker:
     Args:
         session: Sends the creates and the polls. It is not closed.
         journal: An open one, not read-only.
-        max_sending: How many creates are under way at once: what the death of this process can leave unknown.
+        max_sending: How many creates are under way at once: what the death of this process can leave unknown. "kept"
+            takes what the journal keeps, else 10.
         timeout: Seconds that the create and the wait of an item may take together in one run of its set; `None` for no
-            bound.
+            bound. "kept" takes what the journal keeps, else 1800.
         on_result: A plain function that is called with each result; an exception that it raises is logged.
 
     Raises:
@@ -52,11 +53,11 @@ class BatchWorker:
         session: AgentJobsSession,
         journal: Journal,
         *,
-        max_sending: int = 10,
-        timeout: float | None = 1800.0,
+        max_sending: int | Kept = "kept",
+        timeout: float | Kept | None = "kept",
         on_result: Callable[[BatchResult], object] | None = None,
     ) -> None:
-        self._limits = Limits(1, None, timeout, None, None, max_sending, 0.0)
+        self._settings = given(max_sending=max_sending, timeout=timeout)
         self._session = session
         self.journal = journal
         self._on_result = on_result
@@ -65,14 +66,15 @@ class BatchWorker:
 
     async def __aenter__(self) -> Self:
         entries_of(self.journal).mask(self._session.mask)
+        limits = in_force(await self.journal.limits(), self._settings)
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,
                 entries_of(self.journal),
                 CreateThrottles(None, refused_for=_REFUSED_SECONDS),
                 Slots(None),
-                asyncio.Semaphore(self._limits.max_sending),
-                self._limits.timeout,
+                asyncio.Semaphore(limits.max_sending),
+                limits.timeout,
                 unknown_for=0.0,
             )
         )

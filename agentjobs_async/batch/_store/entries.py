@@ -12,6 +12,7 @@ from sqlalchemy import Executable
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async._text import error_text, one_line
 from agentjobs_async.batch._store import shared, statements, times
+from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.reader import Reader
 from agentjobs_async.batch._store.rows import JournalRow, row_of
 from agentjobs_async.batch._store.schema import Moment
@@ -237,17 +238,8 @@ class Entries(Reader):
         await self._database.write(shared.follow(keys, self.owner))
 
     async def set_limits(self, limits: FleetLimits) -> None:
-        """Change the limits of all owners of a shared journal."""
-        rate = limits.create_rate
-        await self._database.write(
-            shared.update_limits(
-                max_active=limits.max_active,
-                create_count=None if rate is None else rate.count,
-                create_per=None if rate is None else rate.per,
-                create_scope=None if rate is None else rate.scope,
-                unknown_for=limits.unknown_for,
-            )
-        )
+        """Change the limits of all owners of the journal."""
+        await self._database.write(set_limits(limits))
 
     async def pause(self, seconds: float, project_id: str | None = None) -> None:
         """Record that the service wants no create of a project for `seconds`, also for a run after a restart."""

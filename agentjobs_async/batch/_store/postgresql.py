@@ -17,7 +17,8 @@ from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA, upgrading
+from agentjobs_async.batch._store.limits import update_version, version
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA, upgrading, upgrading_limits
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 
@@ -86,16 +87,16 @@ async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> N
     there = await connection.run_sync(lambda found: inspect(found).has_table(ENTRIES.name))
     if not there:
         raise JournalError(f"journal {name}: there is none in this database", "io")
-    version = (await connection.execute(shared.limits())).one().version
-    if version == EARLIER:
+    found = (await connection.execute(version())).scalar_one()
+    if found == EARLIER:
         raise JournalError(
             f"journal {name}: it has the layout of an earlier version; a worker of this version upgrades it,"
             " and so does any other call that opens it to write",
             "version",
         )
-    if version != VERSION:
+    if found != VERSION:
         raise JournalError(
-            f"journal {name}: it has version {version}, and this program knows {VERSION};"
+            f"journal {name}: it has version {found}, and this program knows {VERSION};"
             " use the version of agentjobs-async that made it",
             "version",
         )
@@ -107,7 +108,7 @@ async def _make(connection: AsyncConnection) -> None:
     await connection.run_sync(METADATA.create_all)
     await connection.run_sync(shared.METADATA.create_all)
     await connection.execute(shared.insert_fleet(VERSION))
-    if (await connection.execute(shared.limits())).one().version == EARLIER:
+    if (await connection.execute(version())).scalar_one() == EARLIER:
         await _upgrade(connection)
     elif (await connection.execute(text("SELECT to_regproc('agentjobs_claim')"))).scalar() is None:
         await connection.exec_driver_sql(shared.functions())
@@ -120,10 +121,10 @@ async def _upgrade(connection: AsyncConnection) -> None:
     """
     # All claims would queue behind a statement that waits for the lock of the table.
     await connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_UPGRADING_SECONDS * 1000:.0f}ms'")
-    for statement in upgrading(connection.dialect):
+    for statement in (*upgrading(connection.dialect), *upgrading_limits(connection.dialect)):
         await connection.exec_driver_sql(statement)
     await connection.exec_driver_sql(shared.functions())
-    await connection.execute(shared.update_limits(version=VERSION))
+    await connection.execute(update_version(VERSION))
 
 
 def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float) -> AsyncEngine:

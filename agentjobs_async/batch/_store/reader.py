@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from agentjobs_async.batch._store import shared, statements, times
+from agentjobs_async.batch._store.limits import limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
-from agentjobs_async.batch.limits import FleetLimits, Rate
+from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where
 
@@ -88,11 +89,9 @@ class Reader:
         return [(row.number, row.key) for row in found]
 
     async def limits(self) -> FleetLimits:
-        """Return the limits of all owners of a shared journal."""
-        found = (await self._database.read(shared.limits()))[0]
-        count, per = found.create_count, found.create_per
-        rate = None if count is None else Rate(count, per=per, scope=found.create_scope)
-        return FleetLimits(found.max_active, rate, found.unknown_for)
+        """Return the limits of all owners of the journal."""
+        found = await self._database.read(limits())
+        return legible(lambda: limits_of(*found))
 
     async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return the project and the age in seconds of the last `most` creates of each project, newest first.

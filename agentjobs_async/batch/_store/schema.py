@@ -1,11 +1,12 @@
 """The tables of a journal, the same on SQLite and PostgreSQL."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ColumnElement,
@@ -14,16 +15,31 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
     TypeDecorator,
+    false,
+    text,
 )
 from sqlalchemy.schema import CreateColumn
 
 from agentjobs_async.batch.states import State
 
-__all__ = ["ADDED", "ENTRIES", "METADATA", "PAUSES", "SENDS", "SHOWN", "AnyText", "Moment", "upgrading"]
+__all__ = [
+    "ADDED",
+    "ENTRIES",
+    "LIMITS",
+    "METADATA",
+    "PAUSES",
+    "SENDS",
+    "SHOWN",
+    "AnyText",
+    "Moment",
+    "upgrading",
+    "upgrading_limits",
+]
 
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
@@ -123,9 +139,36 @@ PAUSES: Final = Table(
 )
 """Until when the service asked for no create of a project; `""` stands for a session without a project."""
 
+LIMITS: Final = Table(
+    "agentjobs_fleet",
+    METADATA,
+    Column("only", SmallInteger, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("max_active", Integer),
+    Column("create_count", Integer),
+    Column("create_per", Float(53)),
+    Column("create_scope", String),
+    Column("unknown_for", Float(53)),
+    # What the earlier layout did not have; the defaults are those of `FleetLimits`.
+    Column("create_spread", Boolean, nullable=False, server_default=false()),
+    Column("timeout", Float(53), server_default=text("1800")),
+    Column("max_sending", Integer, nullable=False, server_default=text("10")),
+)
+"""The limits, in one row, and the version of the tables on PostgreSQL. The earlier layout has it there only."""
+_ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending")
+
 
 def upgrading(dialect: Dialect) -> Iterator[str]:
-    """Return the statements that add the columns which the earlier layout did not have."""
-    for name in sorted(ADDED):
-        column = CreateColumn(ENTRIES.c[name]).compile(dialect=dialect)
-        yield f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column}"
+    """Return the statements that add the columns of the items which the earlier layout did not have."""
+    return _adding(dialect, ENTRIES, sorted(ADDED))
+
+
+def upgrading_limits(dialect: Dialect) -> Iterator[str]:
+    """Return the statements that add the columns of the limits which the earlier layout did not have."""
+    return _adding(dialect, LIMITS, _ADDED_LIMITS)
+
+
+def _adding(dialect: Dialect, table: Table, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        column = CreateColumn(table.c[name]).compile(dialect=dialect)
+        yield f"ALTER TABLE {table.name} ADD COLUMN {column}"

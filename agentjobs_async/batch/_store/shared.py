@@ -1,4 +1,4 @@
-"""What the owners of one journal on PostgreSQL share: who is alive, and the limits of all; with their statements."""
+"""What the owners of one journal on PostgreSQL share: who is alive, and claims within the limits of all."""
 
 from collections.abc import Collection
 from importlib.resources import files
@@ -9,10 +9,8 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     Double,
-    Integer,
     MetaData,
     Select,
-    SmallInteger,
     String,
     Table,
     Update,
@@ -26,7 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from agentjobs_async.batch._store.schema import ENTRIES, Moment
+from agentjobs_async.batch._store.limits import first_limits
+from agentjobs_async.batch._store.schema import ENTRIES, LIMITS, Moment
 from agentjobs_async.batch.states import State
 
 if TYPE_CHECKING:
@@ -40,29 +39,14 @@ __all__ = [
     "follow",
     "functions",
     "insert_fleet",
-    "limits",
     "mark_orphaned",
     "unfollowed",
-    "update_limits",
     "upsert_heartbeat",
 ]
 
 METADATA: Final = MetaData()
-_ONLY: Final = 1  # the key of the one row of limits
-
 _OWNERS: Final = Table(
     "agentjobs_owners", METADATA, Column("owner", String, primary_key=True), Column("seen_at", Double, nullable=False)
-)
-_FLEET: Final = Table(
-    "agentjobs_fleet",
-    METADATA,
-    Column("only", SmallInteger, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False),
-    Column("max_active", Integer),
-    Column("create_count", Integer),
-    Column("create_per", Double),
-    Column("create_scope", String),
-    Column("unknown_for", Double),
 )
 _ROW: Final = ENTRIES.c
 _BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
@@ -70,8 +54,8 @@ _BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNE
 
 
 def insert_fleet(version: int) -> "postgresql.Insert":
-    """Insert the version of the journal, without limits, where there is none."""
-    return _insert(_FLEET).values(only=_ONLY, version=version).on_conflict_do_nothing()
+    """Insert the version and the first limits of the journal, where there are none."""
+    return _insert(LIMITS).values(first_limits(version)).on_conflict_do_nothing()
 
 
 def _insert(table: Table) -> "postgresql.Insert":
@@ -79,16 +63,6 @@ def _insert(table: Table) -> "postgresql.Insert":
     from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - only where there is a server
 
     return postgresql.insert(table)
-
-
-def limits() -> Select[Any]:
-    """Select the version and the limits."""
-    return select(_FLEET)
-
-
-def update_limits(**values: Any) -> Update:
-    """Change the limits."""
-    return update(_FLEET).values(**values)
 
 
 def upsert_heartbeat(owner: str, now: Moment) -> "postgresql.Insert":

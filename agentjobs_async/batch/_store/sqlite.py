@@ -8,16 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import event, make_url
+from sqlalchemy import event, literal, make_url, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend
-from agentjobs_async.batch._store.format import EARLIER
-from agentjobs_async.batch._store.schema import ADDED, ENTRIES, METADATA, upgrading
+from agentjobs_async.batch._store.format import EARLIER, VERSION
+from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
+from agentjobs_async.batch._store.schema import ADDED, ENTRIES, LIMITS, METADATA, upgrading
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
+from agentjobs_async.batch.limits import FleetLimits
 
 __all__ = ["column_statements", "file_backend", "table_statements"]
 
@@ -26,17 +28,25 @@ _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without i
 
 
 def table_statements() -> Iterator[str]:
-    """Return the statements that create a journal's tables and indexes."""
+    """Return the statements that create a journal's tables and indexes, and its limits."""
     dialect = sqlite.dialect()
     for table in METADATA.sorted_tables:
         yield str(CreateTable(table).compile(dialect=dialect))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             yield str(CreateIndex(index).compile(dialect=dialect))
+    yield _first_limits()
 
 
 def column_statements() -> Iterator[str]:
-    """Return the statements that add the columns which the earlier layout did not have."""
-    return upgrading(sqlite.dialect())
+    """Return the statements that add what the earlier layout did not have."""
+    dialect = sqlite.dialect()
+    yield str(CreateTable(LIMITS).compile(dialect=dialect))
+    yield _first_limits()
+    yield from upgrading(dialect)
+
+
+def _first_limits() -> str:
+    return str(insert_limits(VERSION).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
 
 
 def file_backend(path: Path, *, read_only: bool) -> Backend:
@@ -69,21 +79,26 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
         cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         cursor.execute("PRAGMA user_version")
         if read_only and cursor.fetchone() == (EARLIER,):
-            cursor.execute(_earlier_rows())
+            for statement in _earlier_views():
+                cursor.execute(statement)
         cursor.close()
 
     return engine
 
 
-def _earlier_rows() -> str:
-    """Return the statement of a view that shows the rows of the earlier layout as those of this one.
+def _earlier_views() -> Iterator[str]:
+    """Return the statements of views that show the earlier layout as this one.
 
-    A temporary view hides the table of its name, and needs no right to write the file. It names the columns of the
-    table, so that it stays right when an owner upgrades the journal meanwhile.
+    A temporary view hides the table of its name, and needs no right to write the file. That of the items names the
+    columns of the table, so that it stays right when an owner upgrades the journal meanwhile.
     """
     names = (column.name for column in ENTRIES.columns)
     columns = (f"NULL AS {name}" if name in ADDED else name for name in names)
-    return f"CREATE TEMP VIEW {ENTRIES.name} AS SELECT {', '.join(columns)} FROM main.{ENTRIES.name}"  # noqa: S608 - all of it is ours
+    yield f"CREATE TEMP VIEW {ENTRIES.name} AS SELECT {', '.join(columns)} FROM main.{ENTRIES.name}"  # noqa: S608 - all of it is ours
+    values = first_limits(EARLIER) | columns_of(FleetLimits())
+    first = select(*(literal(value, LIMITS.c[name].type).label(name) for name, value in values.items()))
+    shown = first.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    yield f"CREATE TEMP VIEW {LIMITS.name} AS {shown}"
 
 
 class _QuietConnection(sqlite3.Connection):

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State
 from agentjobs_async.batch._store import opened, postgresql, shared, sqlite_file
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.schema import ADDED
@@ -76,6 +76,8 @@ async def earlier_database(database: str) -> str:
         pass
     for name in ADDED:
         execute(database, f"ALTER TABLE agentjobs_entries DROP COLUMN {name}")
+    for name in ("create_spread", "timeout", "max_sending"):
+        execute(database, f"ALTER TABLE agentjobs_fleet DROP COLUMN {name}")
     function = shared.functions().replace("claimed_at = moment, ", "")
     assert function != shared.functions()
     execute(database, function)
@@ -107,6 +109,9 @@ async def goes_on(place: str) -> None:
         assert {row.state for row in (k0, k1, k2, k4)} == {State.COMPLETED}
         assert None not in {k0.sent_at, k0.created_at, k0.ended_at, k1.ended_at, k4.planned_at}
         assert (k1.sent_at, k2.ended_at, k4.context) == (None, None, {"a": 1})
+        assert await journal.limits() == FleetLimits()
+        await journal.set_limits(FleetLimits(max_active=3, max_sending=2))
+        assert await journal.limits() == FleetLimits(max_active=3, max_sending=2)
 
 
 async def test_an_earlier_layout(earlier_place: str) -> None:
@@ -123,6 +128,7 @@ async def test_only_looking_at_a_file(earlier: Path) -> None:
     assert states(rows) == EARLIER_STATES
     assert {row.sent_at for row in rows} == {None}
     async with Journal.open(earlier, read_only=True) as journal:
+        assert await journal.limits() == FleetLimits()
         assert (await journal.counts())[State.PLANNED] == 1
         assert await journal.check([BatchItem("k0", "another")]) != []
     assert earlier.read_bytes() == before  # noqa: ASYNC240 - a test's own file

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
-from agentjobs_async.batch import FleetLimits, Journal, Rate, State
+from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items, outcomes, run, unknown
@@ -263,11 +263,66 @@ async def test_a_batch_within_the_limits(database: str) -> None:
         assert (await journals[0].counts())[State.PLANNED] == 34
 
 
-async def test_a_file_has_none(file_journal: Journal) -> None:
-    """The limits of many are none of a file's, which has one owner."""
-    assert await file_journal.limits() == FleetLimits()
-    with pytest.raises(InvalidInputError, match="one owner"):
-        await file_journal.set_limits(FleetLimits(max_active=1))
+LIMITS = FleetLimits(7, Rate(90, per=60, scope="all", spread=True), None, timeout=None, max_sending=3)
+
+
+async def test_kept_limits(place: str) -> None:
+    """A journal keeps its limits, whoever opens it, until others are set; before, they are the defaults."""
+    async with Journal.open(place) as journal:
+        assert await journal.limits() == FleetLimits()
+        await journal.set_limits(LIMITS)
+    async with Journal.open(place, read_only=True) as journal:
+        assert await journal.limits() == LIMITS
+    async with Journal.open(place) as journal:
+        await journal.set_limits(FleetLimits(timeout=60))
+        assert await journal.limits() == FleetLimits(timeout=60)
+
+
+async def test_a_run_within_kept_limits(place: str) -> None:
+    """A run takes the limits that its journal keeps, except for those that it is given."""
+    async with Journal.open(place) as journal:
+        await journal.set_limits(FleetLimits(max_active=2, create_rate=Rate(3, per=1000)))
+        async with run_batch(FakeSession().session, items(9), journal=journal, limit=3) as results:
+            assert len([result async for result in results]) == 3
+            assert results.stats().next_create == pytest.approx(1000, abs=5)
+        await journal.set_limits(FleetLimits(max_active=2))
+    session = FakeSession()
+    session.answers = {item.prompt: [0.1] for item in items(9)}
+    async with (
+        Journal.open(place) as journal,
+        run_batch(session.session, items(9), journal=journal, create_rate=None) as results,
+    ):
+        assert len([result async for result in results]) == 6
+    assert session.most_under_way == 2
+
+
+async def test_claims_evenly_spaced(database: str) -> None:
+    """Owners that share a rate that is spread leave its gap between two claims, of each project or of all."""
+    async with owners(database, 2) as journals:
+        first, second = (entries_of(journal) for journal in journals)
+
+        async def rate(scope: Literal["project", "all"]) -> None:
+            limit = Rate(10, per=1000, scope=scope, spread=True)
+            await journals[0].set_limits(FleetLimits(create_rate=limit))
+
+        await rate("project")
+        claim = await first.claim("k0", "docs")
+        assert isinstance(claim, str)
+        room = await second.claim("k1", "docs")
+        assert isinstance(room, NoRoom)
+        assert room.project_id == "docs"
+        assert room.wait == pytest.approx(100, abs=5)
+        assert isinstance(await second.claim("k1", "web"), str)
+        await first.release_claim("k0", None, claim=claim)
+        assert isinstance(await second.claim("k2", "docs"), str)
+        await rate("all")
+        room = await second.claim("k3", "elsewhere")
+        assert isinstance(room, NoRoom)
+        assert room.project_id is None
+
+
+async def test_a_file_has_no_server(file_journal: Journal) -> None:
+    """A file has no arguments to connect to."""
     with pytest.raises(InvalidInputError, match="the journal is a file"):
         file_journal.connect_arguments()
 
