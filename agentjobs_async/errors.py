@@ -287,7 +287,8 @@ class JournalError(AgentJobsError):
     """The journal of a batch can't be used. Its file is left as it is.
 
     Attributes:
-        reason: `locked`, `corrupt`, `version`, `full`, `read_only`, or `io` for any other fault of file or database.
+        reason: `locked`, `moved`, `corrupt`, `version`, `full`, `read_only`, or `io` for any other fault of file or
+            database.
         unrecorded: Jobs that were created and that could not be recorded: no other record of them exists.
     """
 

@@ -7,6 +7,7 @@ Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `post
 from agentjobs_async._extras import extra_named
 
 with extra_named("agentjobs_async.batch"):
+    from agentjobs_async.batch._store.moving import move_journal
     from agentjobs_async.batch._store.rows import JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
     from agentjobs_async.batch.journal import Journal
@@ -34,5 +35,6 @@ __all__ = [
     "State",
     "Where",
     "check_items",
+    "move_journal",
     "run_batch",
 ]

@@ -37,9 +37,6 @@ class Journal:
     another process owns it. A journal holds the prompts, and never the API key; a file is readable to its user only.
     Every call raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` in another
     event loop than the one in which it was opened, or in a forked child.
-
-    Attributes:
-        name: The file's path, or the host and the name of the database.
     """
 
     def __init__(self, opened: Opened, *, read_only: bool, owner_timeout: float) -> None:
@@ -59,8 +56,8 @@ class Journal:
         """Return the journal of a file or a database, for `async with`, which makes it when it is missing.
 
         Entering it raises a `JournalError` when the journal can't be used, and leaves it as it is. `.reason` is
-        `locked` (another process owns the file), `corrupt` (broken, or no journal), `version` (another version made
-        it), `read_only`, `full` (no room for a new one) or `io`.
+        `locked` (another process owns the file), `moved` (by `move_journal`; it can only be read), `corrupt` (broken,
+        or no journal), `version` (another version made it), `read_only`, `full` (no room for a new one) or `io`.
 
         Args:
             place: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg). What
@@ -98,6 +95,11 @@ class Journal:
     def is_in_place(self) -> bool:
         """Whether `address` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
         return self._opened.lock is None or (isinstance(self._place, Path) and self._opened.lock.holds(self._place))
+
+    @property
+    def moved_to(self) -> str | None:
+        """Where `move_journal` has moved it to, without secrets; `None` if it has not."""
+        return self._opened.moved_to
 
     @property
     def is_shared(self) -> bool:

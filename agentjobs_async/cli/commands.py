@@ -27,7 +27,7 @@ def _agentjobs() -> None:
 for _command in (
     *(batches.run, batches.plan, batches.resume, journals.status, journals.resolve),
     *(jobs.create, jobs.get, jobs.wait, jobs.emulator),
-    *(fleet.submit, fleet.worker),
+    *(fleet.submit, fleet.worker, fleet.move),
 ):
     _agentjobs.add_command(_command)
 

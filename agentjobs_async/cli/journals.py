@@ -34,6 +34,8 @@ async def show_status(context: Context, journal: str, form: str) -> int:
         counts = await opened.counts()
     if form != "jsonl":
         context.screen.line(tally(counts))
+    if opened.moved_to is not None:
+        context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
     return exit_code(outcomes_of(counts))
 
 

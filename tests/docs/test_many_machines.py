@@ -1,5 +1,6 @@
 import asyncio
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.testing import Emulator
-from tests.docs.samples import run_page
+from tests.docs.samples import blocks, run_page, shell
 
 
 def stand_in(**names: Any) -> ModuleType:
@@ -59,6 +60,17 @@ async def test_fleet(emulator: Emulator, database: str) -> None:
         working.cancel()
         await asyncio.wait([working])
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}
+
+
+async def test_moving(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of a batch that began on one machine moves its journal to the database."""
+    _, move = blocks("many-machines", "sh")
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem("k0", "p0")])
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", database)
+    assert (await shell(move, tmp_path))[0] == 0
+    async with Journal.open(database, read_only=True) as journal:
+        assert (await journal.counts())[State.PLANNED] == 1
 
 
 @pytest.fixture

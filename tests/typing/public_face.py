@@ -62,6 +62,7 @@ from agentjobs_async.batch import (
     Refusals,
     State,
     Where,
+    move_journal,
     run_batch,
 )
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
@@ -330,6 +331,8 @@ async def batches(session: AgentJobsSession) -> None:
         assert_type(await journal.retry("c"), str)
         assert_type(await journal.retry(where=Where(states={"failed"}, text="timed out")), tuple[str, ...])
         assert_type(await old.rows(where=Where(project="docs", older_than=3600)), list[JournalRow])
+        assert_type(old.moved_to, str | None)
+    assert_type(await move_journal(Path("run.db"), "postgresql+psycopg://me@db.example/agents"), int)
     run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
 
 

@@ -53,8 +53,12 @@ class Connector:
             raise _CutError("there was no connection in time")
         return opening.result()
 
-    async def run(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float | None = None) -> T:
+    async def run(
+        self, work: Callable[[], Coroutine[Any, Any, T]], patience: float | None = None, *, is_long: bool = False
+    ) -> T:
         """Await `work`, and repeat it for `patience` seconds while the database is gone; `None` takes the backend's.
+
+        A server that `work` waits for counts as gone after a minute, unless `work` is long.
 
         Raises:
             JournalError: The database can't be reached, read or written. The database's own error, which shows
@@ -68,7 +72,7 @@ class Connector:
                 raise self._backend.fault(_CutError("it was left without an answer"))
             began = loop.time()
             # No timer for a file: its threads can't be cut.
-            cuts = self._backend.cut is not None
+            cuts = self._backend.cut is not None and not is_long
             silence = loop.call_later(_SILENCE_SECONDS, self.cut, context=Context()) if cuts else None
             try:
                 result = await work()

@@ -224,12 +224,12 @@ class Entries(Reader):
 
     async def mark_interrupted(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
-        _, found = await self._database.write(statements.mark_interrupted(**self._interruption()))
+        _, found = await self._database.write(statements.mark_interrupted(**self.interruption()))
         return tuple(key for (key,) in found)
 
     async def mark_orphaned(self, patience: float) -> tuple[str, ...]:
         """Make the rows unknown whose owner gave no sign of life for `patience` seconds; return their keys."""
-        found = await self._database.sweep(shared.mark_orphaned(self._clock(), patience, **self._interruption()))
+        found = await self._database.sweep(shared.mark_orphaned(self._clock(), patience, **self.interruption()))
         await self._database.sweep(shared.delete_dead_owners(self._clock(), patience))
         return tuple(key for (key,) in found)
 
@@ -262,7 +262,8 @@ class Entries(Reader):
         statement, parameters = statements.move(key, target, **values)
         return (await self._database.write(statement, parameters=parameters))[0] == 1
 
-    def _interruption(self) -> dict[str, Any]:
+    def interruption(self) -> dict[str, Any]:
+        """Return the columns of a row that becomes unknown since its owner ended."""
         now = self._clock()
         return {"error": "its owner ended while it was being sent", "sent_at": now, "updated_at": now}
 

@@ -11,6 +11,7 @@ from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import column_statements, file_backend, table_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
@@ -28,6 +29,8 @@ class Opened:
         clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
             a database.
         owner_timeout: Seconds without a sign of life after which an owner on PostgreSQL is taken for dead.
+        moving: Whether it is opened to be moved: one that was moved before can be opened to write too, and this process
+            gives no sign of life on PostgreSQL, so that none is left when it is killed.
 
     Attributes:
         place: As given; a file's path is absolute, and follows no link, once it is open.
@@ -36,6 +39,7 @@ class Opened:
         lock: The lock of a file; `None` with `read_only`.
         heartbeat: The signs of life of an owner on PostgreSQL.
         interrupted: Keys of rows that opening made unknown, since their owner had ended.
+        moves: The moves that the journal has recorded, by their directions.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Opened:
         read_only: bool,
         clock: Callable[[], float] | None,
         owner_timeout: float,
+        moving: bool = False,
     ) -> None:
         self.place = place
         self.database: Database | None = None
@@ -52,9 +57,16 @@ class Opened:
         self.lock: FileLock | None = None
         self.heartbeat: Heartbeat | None = None
         self.interrupted: tuple[str, ...] = ()
+        self.moves: dict[str, Move] = {}
+        self._moving = moving
         self._read_only = read_only
         self._clock = clock
         self._owner_timeout = owner_timeout
+
+    @property
+    def moved_to(self) -> str | None:
+        """Where the journal was moved to, without secrets; `None` if it was not."""
+        return self.moves[TO].place if TO in self.moves else None
 
     async def open(self) -> None:
         """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
@@ -92,6 +104,7 @@ class Opened:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
         entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
+        await self._read_moves(str(path))
         if not self._read_only:
             self.interrupted = await entries.mark_interrupted()
 
@@ -107,7 +120,8 @@ class Opened:
         await self.database.once(
             lambda connection: postgresql.lay_out(connection, address.name, writing=not self._read_only)
         )
-        if not self._read_only:
+        await self._read_moves(address.name)
+        if not (self._read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self._owner_timeout)
             await self.heartbeat.begin()
@@ -127,6 +141,17 @@ class Opened:
         if self.lock is not None:
             self.lock.watch(path)
         return path
+
+    async def _read_moves(self, name: str) -> None:
+        """Read where the journal was moved to.
+
+        Raises:
+            JournalError: It was, and would be written (`moved`).
+        """
+        assert self.database is not None  # noqa: S101 - `_begin` has set it
+        self.moves = moves_of(await self.database.read(moves()))
+        if TO in self.moves and not (self._read_only or self._moving):
+            raise moved_error(name, self.moves[TO])
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
         self.database = Database(backend)

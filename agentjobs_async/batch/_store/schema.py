@@ -23,18 +23,21 @@ from sqlalchemy import (
     false,
     text,
 )
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateTable
 
 from agentjobs_async.batch.states import State
 
 __all__ = [
     "ADDED",
+    "ADDED_TABLES",
     "ENTRIES",
     "LIMITS",
     "METADATA",
+    "MOVES",
     "PAUSES",
     "SENDS",
     "SHOWN",
+    "UNFOLLOWED",
     "AnyText",
     "Moment",
     "upgrading",
@@ -121,6 +124,8 @@ SHOWN: Final = tuple(
     )
 )
 """The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
+UNFOLLOWED: Final = ""
+"""The owner of a row that any worker is to take up: no owner has this name, so that it counts as dead."""
 SENDS: Final = Table(
     "agentjobs_sends",
     METADATA,
@@ -138,6 +143,20 @@ PAUSES: Final = Table(
     Column("until", Float(53), nullable=False),
 )
 """Until when the service asked for no create of a project; `""` stands for a session without a project."""
+MOVES: Final = Table(
+    "agentjobs_moves",
+    METADATA,
+    Column("direction", String, primary_key=True),
+    Column("mark", String, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("ended", Integer, nullable=False),
+)
+"""Where the journal was moved to (`to`: it is closed) and where it came from (`from`): at most one row of each.
+
+Both journals of a move have the same `mark`. `ended` is 0 in the row `to` until the other journal has all rows.
+"""
+ADDED_TABLES: Final = (MOVES,)
+"""The tables that the earlier layout did not have."""
 
 LIMITS: Final = Table(
     "agentjobs_fleet",
@@ -159,8 +178,13 @@ _ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending")
 
 
 def upgrading(dialect: Dialect) -> Iterator[str]:
-    """Return the statements that add the columns of the items which the earlier layout did not have."""
-    return _adding(dialect, ENTRIES, sorted(ADDED))
+    """Return the statements that add the tables, and the columns of the items, which the earlier layout did not have.
+
+    The limits are apart: on PostgreSQL it had them.
+    """
+    for table in ADDED_TABLES:
+        yield str(CreateTable(table, if_not_exists=True).compile(dialect=dialect))
+    yield from _adding(dialect, ENTRIES, sorted(ADDED))
 
 
 def upgrading_limits(dialect: Dialect) -> Iterator[str]:

@@ -39,6 +39,7 @@ __all__ = [
     "follow",
     "functions",
     "insert_fleet",
+    "living_owners",
     "mark_orphaned",
     "unfollowed",
     "upsert_heartbeat",
@@ -74,6 +75,12 @@ def upsert_heartbeat(owner: str, now: Moment) -> "postgresql.Insert":
 def delete_owner(owner: str) -> Delete:
     """Delete an owner that leaves: it is dead from now on."""
     return delete(_OWNERS).where(_OWNERS.c.owner == owner)
+
+
+def living_owners(now: Moment, patience: float) -> Select[Any]:
+    """Select the owners that gave a sign of life within `patience` seconds, and the seconds since then."""
+    age = (now - _OWNERS.c.seen_at).label("age")
+    return select(_OWNERS.c.owner, age).where(_OWNERS.c.seen_at >= now - patience).order_by(_OWNERS.c.owner)
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:

@@ -17,7 +17,7 @@ from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.format import EARLIER, VERSION
 from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
-from agentjobs_async.batch._store.schema import ADDED, ENTRIES, LIMITS, METADATA, upgrading
+from agentjobs_async.batch._store.schema import ADDED, ADDED_TABLES, ENTRIES, LIMITS, METADATA, upgrading
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
 from agentjobs_async.batch.limits import FleetLimits
 
@@ -99,6 +99,9 @@ def _earlier_views() -> Iterator[str]:
     first = select(*(literal(value, LIMITS.c[name].type).label(name) for name, value in values.items()))
     shown = first.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     yield f"CREATE TEMP VIEW {LIMITS.name} AS {shown}"
+    for table in ADDED_TABLES:
+        nothing = ", ".join(f"NULL AS {column.name}" for column in table.columns)
+        yield f"CREATE TEMP VIEW {table.name} AS SELECT {nothing} WHERE 0"
 
 
 class _QuietConnection(sqlite3.Connection):

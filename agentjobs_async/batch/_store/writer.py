@@ -124,8 +124,10 @@ class Database:
         queues = [queue for queue in self._queues if queue.writer is not None]
         await asyncio.gather(*(self._written(queue, _PendingWrite((nothing,))) for queue in queues))
 
-    async def once(self, work: Callable[[AsyncConnection], Coroutine[Any, Any, None]]) -> None:
-        """Await `work` in a transaction; a server that is gone is not waited for.
+    async def once(
+        self, work: Callable[[AsyncConnection], Coroutine[Any, Any, None]], *, is_long: bool = False
+    ) -> None:
+        """Await `work` in a transaction; a server that is gone is not waited for. Long work may take over a minute.
 
         Raises:
             JournalError: The database can't be reached, read or written; or `work` raised it.
@@ -139,7 +141,7 @@ class Database:
             finally:
                 await connection.close()
 
-        await self.connector.run(in_transaction, 0.0)
+        await self.connector.run(in_transaction, 0.0, is_long=is_long)
 
     async def close(self, patience: float) -> None:
         """Execute what is pending, and close; a server is waited for no longer than `patience` seconds."""

@@ -1,4 +1,4 @@
-"""The commands of many machines that share a journal: `submit` and `worker`.
+"""The commands of many machines that share a journal: `submit`, `worker` and `move`.
 
 What they do is imported when they run: the extra `procrastinate` may not be installed.
 """
@@ -18,7 +18,7 @@ from agentjobs_async.cli._commands.options import (
 from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
 from agentjobs_async.cli.process import run_action
 
-__all__ = ["submit", "worker"]
+__all__ = ["move", "submit", "worker"]
 
 _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
 
@@ -79,3 +79,29 @@ def worker(options: Options, journal: str, chunks: int, max_sending: int, out: s
 
     worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out)
     return run_action(lambda context: fleet.work(context, worker_options))
+
+
+@command(
+    "move",
+    short_help="Move a journal to PostgreSQL, or elsewhere.",
+    epilog=EXIT_CODES.format(success="all rows were moved"),
+)
+@click.option("--from", "source", metavar="FILE|URL", type=TEXT, required=True, help="The journal; nothing may use it.")
+@click.option(
+    "--to",
+    "target",
+    metavar="FILE|URL",
+    type=TEXT,
+    envvar="AGENTJOBS_JOURNAL",
+    required=True,
+    help="The new one: a file or database without rows.  [env var: AGENTJOBS_JOURNAL]",
+)
+def move(source: str, target: str) -> int:
+    """Move all that a journal holds to a new one, rows under way included, and close the old one for good.
+
+    What was being sent when the last run ended is unknown, as on a resume. If the command is killed, the same command
+    goes on with the move; in between, neither journal can be used.
+    """
+    from agentjobs_async.cli import moving  # noqa: PLC0415 - see above
+
+    return run_action(lambda context: moving.move_rows(context, source, target))

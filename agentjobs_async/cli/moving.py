@@ -1,0 +1,28 @@
+"""The command that moves a journal to another place."""
+
+import asyncio
+
+from agentjobs_async.batch import Journal, move_journal
+from agentjobs_async.cli._output.hints import resume_command
+from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.process import Context
+
+__all__ = ["move_rows"]
+
+
+async def move_rows(context: Context, source: str, target: str) -> int:
+    """Move all rows of a journal to a new one, and show how to go on with that."""
+    screen = context.screen
+    try:
+        rows = await move_journal(source, target)
+    except asyncio.CancelledError:
+        screen.notice("If the old journal can't be opened any more, the same command goes on with the move.")
+        raise
+    async with Journal.open(target, read_only=True) as journal:
+        screen.notice(f"{rows} rows moved to {journal.name}: {tally(await journal.counts())}.")
+    screen.notice("The old journal is closed for good; agentjobs status still shows it. Go on with:")
+    screen.command(f"  {resume_command(journal.address, [])}")
+    if journal.is_shared:
+        screen.notice("or, on each of many machines, with agentjobs worker: see its --help.")
+    return ExitCode.COMPLETED

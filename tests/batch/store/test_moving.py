@@ -1,0 +1,265 @@
+"""Moves of a journal, whatever ends them."""
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, move_journal
+from agentjobs_async.batch.journal import entries_of
+from tests.batch.stage import FakeSession, items, rows_of, run, states
+from tests.contract.children import run_child
+from tests.postgresql import Server, execute
+
+pytestmark = pytest.mark.slow
+
+LIMITS = FleetLimits(max_active=7, create_rate=Rate(3, per=60, scope="all"), unknown_for=None)
+SECRET = "hunter2-very-secret"
+
+
+async def begun(place: str | Path) -> list[JournalRow]:
+    """Make a journal with a row in each state, of which one was being sent when its owner ended; return its rows."""
+    async with Journal.open(place) as journal:
+        session = FakeSession()
+        session.ends["p1"] = "failed"
+        await run(session, items(2), journal)
+        await journal.add([*items(4), BatchItem("k4", "p\0 4", "docs", {"row": 4})])
+        entries = entries_of(journal)
+        await entries.claim("k2", "docs")
+        await entries.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
+        await entries.claim("k3", "docs")
+        await entries.pause(3600, "docs")
+        await journal.set_limits(LIMITS)
+        await journal.retry("k1")
+    return await rows_of(place)
+
+
+@pytest.fixture
+def url(database: str) -> str:
+    """The URL of an empty database, with a password that nobody may see."""
+    return make_url(database).set(password=SECRET).render_as_string(hide_password=False)
+
+
+async def is_closed(place: str | Path, words: str) -> None:
+    """Check that a journal cannot be opened, in words without a secret."""
+    with pytest.raises(JournalError, match=words) as caught:
+        await Journal.open(place).__aenter__()
+    assert caught.value.reason == "moved"
+    assert SECRET not in str(caught.value)
+
+
+async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> None:
+    """A file moves to a database and back with all that its rows have, and every old journal stays closed."""
+    before = await begun(path)
+    assert await move_journal(path, url) == 6
+    after = await rows_of(url)
+    ends = {"k0": "completed", "k1": "failed", "k2": "created", "k3": "unknown"}
+    assert states(after) == {**ends, "k4": "planned", "k1#2": "planned"}
+    assert [row for row in after if row.key != "k3"] == [row for row in before if row.key != "k3"]
+    await is_closed(path, "it was moved to postgresql")
+    async with Journal.open(url) as journal:
+        assert (await entries_of(journal).paused_for())["docs"] > 3000
+        assert await journal.limits() == LIMITS
+        await journal.add([BatchItem("new", "p")])
+    back = tmp_path / "back.db"
+    assert await move_journal(url, back) == 7
+    await is_closed(url, "it was moved to .*back.db")
+    assert [row.number for row in await rows_of(back)] == sorted({row.number for row in await rows_of(url)})
+    async with Journal.open(path, read_only=True) as old:
+        assert (old.moved_to or "").startswith("postgresql+psycopg://")
+        assert SECRET not in (old.moved_to or "")
+        assert (await old.counts())[State.COMPLETED] == 1
+
+
+async def test_the_move_is_told_again(path: Path, url: str) -> None:
+    """The same move, when it has ended, changes nothing; to any other place the journal is closed."""
+    await begun(path)
+    await move_journal(path, url)
+    async with Journal.open(url) as journal:
+        await journal.abandon("k2")
+    assert await move_journal(path, url) == 6
+    assert states(await rows_of(url))["k2"] == "failed"
+    with pytest.raises(JournalError, match="it was moved to") as caught:
+        await move_journal(path, path.with_name("other.db"))
+    assert caught.value.reason == "moved"
+
+
+async def test_limits_move_between_databases(postgresql: Server, url: str) -> None:
+    """The limits of a fleet move with the rows of a database."""
+    async with Journal.open(url) as journal:
+        await journal.set_limits(LIMITS)
+        await journal.add(items(2))
+    with postgresql.database() as other:
+        await move_journal(url, other)
+        async with Journal.open(other) as journal:
+            assert await journal.limits() == LIMITS
+            assert len(await journal.rows()) == 2
+
+
+async def test_a_journal_in_use(path: Path, url: str) -> None:
+    """A journal that an owner has open does not move, and stays as it is."""
+    async with Journal.open(path) as owner:
+        await owner.add(items(1))
+        with pytest.raises(JournalError) as caught:
+            await move_journal(path, url)
+        assert caught.value.reason == "locked"
+        await owner.add([BatchItem("more", "p")])
+    async with Journal.open(url) as owner:
+        await owner.add(items(1))
+        with pytest.raises(JournalError, match="1 workers or runs use it") as caught:
+            await move_journal(url, path.with_name("other.db"))
+        assert caught.value.reason == "locked"
+        await owner.add([BatchItem("more", "p")])
+    assert len(await rows_of(path)) == len(await rows_of(url)) == 2
+
+
+async def test_what_can_not_move(path: Path, tmp_path: Path) -> None:
+    """A missing or an empty journal, the same one and one with rows are refused before anything is changed."""
+    with pytest.raises(InvalidInputError, match="there is no journal"):
+        await move_journal(path, tmp_path / "new.db")
+    async with Journal.open(path):
+        pass
+    with pytest.raises(InvalidInputError, match="holds no rows"):
+        await move_journal(path, tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
+    with pytest.raises(InvalidInputError, match="to where it is"):
+        await move_journal(path, path)
+    other = tmp_path / "other.db"
+    for place in (path, other):
+        async with Journal.open(place) as journal:
+            await journal.add(items(1))
+    with pytest.raises(InvalidInputError, match="holds rows already"):
+        await move_journal(path, other)
+    async with Journal.open(path) as journal:
+        assert len(await journal.rows()) == 1
+
+
+async def test_a_target_that_fails(path: Path, url: str) -> None:
+    """When the rows can't be written, the old journal is open as before, and a later move succeeds."""
+    await begun(path)
+    async with Journal.open(url):
+        pass
+    execute(url, "ALTER TABLE agentjobs_entries ADD CONSTRAINT too_short CHECK (key <> 'k4')")
+    with pytest.raises(JournalError, match="journal PostgreSQL/"):
+        await move_journal(path, url)
+    async with Journal.open(path) as journal:
+        assert (await journal.counts())[State.PLANNED] == 2
+    assert await rows_of(url) == []
+    execute(url, "ALTER TABLE agentjobs_entries DROP CONSTRAINT too_short")
+    assert await move_journal(path, url) == 6
+
+
+async def test_an_owner_that_was_overlooked(path: Path, url: str) -> None:
+    """An owner of a database that was not seen among the living ones can't claim a row after the move."""
+    async with Journal.open(url) as owner:
+        await owner.add(items(1))
+        execute(url, "DELETE FROM agentjobs_owners")
+        await move_journal(url, path)
+        with pytest.raises(JournalError) as caught:
+            await entries_of(owner).claim("k0", "docs")
+        assert caught.value.reason == "read_only"
+    assert states(await rows_of(url)) == {"k0": "planned"}
+
+
+KILLS = """
+import asyncio, os, shutil, signal, sys
+from contextlib import suppress
+from pathlib import Path
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncTransaction
+from agentjobs_async import JournalError
+from agentjobs_async.batch import Journal, State, move_journal
+from agentjobs_async.batch._store import moves
+from tests.postgresql import Server, execute
+
+moves._PAGE_ROWS = 2
+template, url, direction, step = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+place = Path(template).with_name("place.db")
+
+def run(work):
+    return asyncio.run(work, debug=False)  # a slow callback, on a busy machine, is no fault
+
+def counted(method, calls):
+    async def call(*rest, **settings):
+        calls.append(1)
+        if len(calls) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await method(*rest, **settings)
+    return call
+
+def killed_before(call):
+    "Move in a fork that is killed before one of its calls of the databases; return whether it got so far."
+    global last
+    last, calls = call, []
+    if not (child := os.fork()):
+        for owner, name in (
+            *((AsyncConnection, name) for name in ("execute", "exec_driver_sql", "stream", "commit")),
+            (AsyncTransaction, "__aexit__"),
+        ):
+            setattr(owner, name, counted(getattr(owner, name), calls))
+        run(move_journal(*direct))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+async def rows(place):
+    async with Journal.open(place, read_only=True) as journal:
+        return [row.to_dict() for row in await journal.rows()]
+
+async def sends(place):
+    "Return whether a journal can be opened to send its rows."
+    with suppress(JournalError):
+        async with Journal.open(place) as journal:
+            return (await journal.counts())[State.PLANNED] > 0
+    return False
+
+def set_up():
+    execute(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    for file in place.parent.glob(f"{place.name}*"):
+        file.unlink()
+    if direction == "out":
+        shutil.copyfile(template, place)
+    else:
+        run(move_journal(template, url))
+
+direct = (place, url) if direction == "out" else (url, place)
+wanted = run(rows(template))
+call, is_killed, states = 1, True, set()
+while is_killed:
+    if direction == "back":
+        for file in Path(template).parent.glob("again.db*"):
+            file.unlink()
+        shutil.copyfile(sys.argv[1], template := str(Path(sys.argv[1]).with_name("again.db")))
+    set_up()
+    is_killed = killed_before(call)
+    found = run(sends(direct[0])), run(sends(direct[1]))
+    states.add(found)
+    assert found != (True, True), call
+    assert run(move_journal(*direct)) == len(wanted)
+    assert run(rows(direct[1])) == wanted, call
+    assert (run(sends(direct[0])), run(sends(direct[1]))) == (False, True), call
+    call += step
+print(call, sorted(states))
+"""
+
+
+@pytest.mark.parametrize("direction", ["out", "back"])
+async def test_kills(path: Path, url: str, direction: str) -> None:
+    """After a kill before any call of a database, never both journals can send, and the same move ends with all rows.
+
+    `AGENTJOBS_MOVES=1` kills before each call.
+    """
+    await begun(path)
+    async with Journal.open(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    step = os.environ.get("AGENTJOBS_MOVES", "4")
+    printed = await asyncio.to_thread(run_child, KILLS, str(path), url, direction, step)
+    calls, states = printed.split(" ", 1)
+    assert int(calls) > 20
+    assert states.strip() == "[(False, False), (False, True), (True, False)]"

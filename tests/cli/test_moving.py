@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+SECRET = "hunter2-very-secret"
+
+
+def test_moving(
+    service: EmulatorThread,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A journal moves to a database, where the batch goes on; the old one names the new one, without its password."""
+    file, url = str(tmp_path / "run.db"), make_url(database).set(password=SECRET).render_as_string(hide_password=False)
+    assert main(["run", "one", "two words", "three", "--yes", "--journal", file, "--limit", "1"]) == 4
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
+    capsys.readouterr()
+    assert main(["move", "--from", file]) == 0
+    told = capsys.readouterr().err
+    assert "3 rows moved to PostgreSQL/test_" in told
+    assert "2 planned, 1 completed" in told
+    assert " resume 'postgresql+psycopg://postgres@" in told
+    assert main(["resume", file]) == 4
+    told += capsys.readouterr().err
+    assert f"journal {file}: it was moved to postgresql+psycopg://postgres@" in told
+    assert main(["status", file]) == 4
+    told += capsys.readouterr().err
+    assert "This journal was moved to postgresql+psycopg://postgres@" in told
+    assert SECRET not in told
+    assert main(["resume", "--journal", url]) == 0
+    assert service.emulator.agents_started == {"one": 1, "two words": 1, "three": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["move", "--to", "x.db"], "Missing option '--from'"),
+        (["move", "--from", "none.db", "--to", "x.db"], "there is no journal"),
+        (["move", "--from", "x.db", "--to", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
+    ],
+)
+def test_wrong_usage(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What can not move is refused with a reason, without a password."""
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert SECRET not in told
+    assert list(tmp_path.iterdir()) == []
