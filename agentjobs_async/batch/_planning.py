@@ -1,8 +1,7 @@
 """Planning: items become rows of the journal page by page, and some are refused."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count, islice
-from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
@@ -40,12 +39,10 @@ class Planner:
 
     Args:
         entries: The journal's rows.
-        tries: The tries of those items, by key, for which it is not the first.
     """
 
-    def __init__(self, entries: Entries, tries: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(self, entries: Entries) -> None:
         self._entries = entries
-        self._tries = tries
         self._source = uuid4().hex
         self._pages = count()
 
@@ -59,7 +56,7 @@ class Planner:
         rows: list[JournalRow] = []
         while good:
             page, good = _apart(good)
-            found = await self._entries.plan(list(page.values()), self._source, next(self._pages), self._tries)
+            found = await self._entries.plan(list(page.values()), self._source, next(self._pages))
             rows += (found[key] for key in page if key in found)
             refused += await self._refused([item for key, item in page.items() if key not in found])
         return Plan(rows, refused)

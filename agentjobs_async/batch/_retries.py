@@ -1,9 +1,10 @@
 """Retries: ended items that are planned once more, each as a row of its own."""
 
+from collections.abc import Sequence
+
 from attrs import evolve
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch._planning import Planner
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import RETRIED
@@ -12,23 +13,28 @@ from agentjobs_async.batch.where import Where
 __all__ = ["retry_row", "retry_rows"]
 
 
-async def retry_row(entries: Entries, row: JournalRow) -> str:
-    """Plan the item of a row once more, and return the key of its new row.
+async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
+    """Plan an item once more, and return the key of its new row.
+
+    Args:
+        entries: The journal's rows.
+        key: The key of one of its tries.
+        row: Its newest try.
 
     Raises:
         InvalidInputError: It has not ended in a way that may be tried again, or was tried again before.
     """
     if row.state not in RETRIED:
+        if row.key != key:
+            raise InvalidInputError(f"{key} was tried again before, as {row.key}, which is {row.state}")
         raise InvalidInputError(f"{row.key} is {row.state}: only what failed, was archived or rejected is tried again")
-    key = _next_key(row.key)
-    if key in await entries.get_many([key]):
-        raise InvalidInputError(f"{row.key} was tried again before, as {key}")
-    await _plan_again(entries, [row])
-    return key
+    if planned := await entries.retry(await _free_keys(entries, [row])):
+        return planned[0]
+    raise InvalidInputError(f"{row.key} was tried again meanwhile")
 
 
-async def retry_rows(entries: Entries, where: Where) -> tuple[str, ...]:
-    """Plan the items of all rows once more that meet `where` and were not tried again before; return their new keys.
+async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> tuple[str, ...]:
+    """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
 
     Raises:
         InvalidInputError: `where` names a state of which nothing is tried again.
@@ -39,20 +45,28 @@ async def retry_rows(entries: Entries, where: Where) -> tuple[str, ...]:
     where = evolve(where, states=states)
     keys: list[str] = []
     after, until = 0, await entries.last_number()
-    while found := await entries.page(after, until=until, where=where, newest=True):
-        keys += await _plan_again(entries, found)
+    while found := await entries.page(after, until=until, where=where, newest=True, max_tries=max_tries):
+        keys += await entries.retry(await _free_keys(entries, found))
         after = found[-1].number
     return tuple(keys)
 
 
-async def _plan_again(entries: Entries, rows: list[JournalRow]) -> list[str]:
-    """Plan rows again; return the keys of those whose key is free, or was taken by the same item meanwhile."""
-    tries = {_next_key(row.key): row.tries + 1 for row in rows}
-    plan = await Planner(entries, tries).plan([evolve(row.item, key=_next_key(row.key)) for row in rows])
-    return [row.key for row in plan.rows]
+async def _free_keys(entries: Entries, rows: Sequence[JournalRow]) -> dict[str, str]:
+    """Return a new key for each row that no row has: of items `page#1` and `page#2`, the first may be tried again."""
+    keys: dict[str, str] = {}
+    open_keys = {row.key: next_key(row.key) for row in rows}
+    while open_keys:
+        taken = {*await entries.get_many(list(open_keys.values())), *keys.values()}
+        for key, new in list(open_keys.items()):
+            if new in taken:
+                open_keys[key] = next_key(new)
+            else:
+                keys[key] = open_keys.pop(key)
+                taken.add(new)
+    return keys
 
 
-def _next_key(key: str) -> str:
-    """Return the key of the next try: `key#2`, or the number at its end raised by one. SQL does the same."""
+def next_key(key: str) -> str:
+    """Return the key of the next try: `key#2`, or the number at its end raised by one."""
     name, separator, number = key.rpartition("#")
     return f"{name}#{int(number) + 1}" if separator and number.isdecimal() else f"{key}#2"

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TextIO, overload
+from typing import Final, Self, TextIO, overload
 
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async._validation import checked_bare_id, checked_span
+from agentjobs_async._validation import checked_bare_id, checked_count, checked_span
 from agentjobs_async.batch._planning import Planner, check
 from agentjobs_async.batch._retries import retry_row, retry_rows
 from agentjobs_async.batch._store.address import ServerAddress, server_address
@@ -21,7 +21,7 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
 
-__all__ = ["Journal", "entries_of"]
+__all__ = ["Journal", "entries_of", "opened_of"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
@@ -39,10 +39,9 @@ class Journal:
     event loop than the one in which it was opened, or in a forked child.
     """
 
-    def __init__(self, opened: Opened, *, read_only: bool, owner_timeout: float) -> None:
+    def __init__(self, opened: Opened, *, read_only: bool) -> None:
         self._opened = opened
         self._read_only = read_only
-        self._owner_timeout = owner_timeout
 
     @classmethod
     def open(
@@ -75,7 +74,7 @@ class Journal:
         text = os.fspath(place)
         at = server_address(text) or Path(text)
         opened = Opened(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
-        return cls(opened, read_only=read_only, owner_timeout=owner_timeout)
+        return cls(opened, read_only=read_only)
 
     @property
     def _place(self) -> Path | ServerAddress:
@@ -92,11 +91,6 @@ class Journal:
         return str(self._place) if isinstance(self._place, Path) else self._place.shown
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether `address` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
-        return self._opened.lock is None or (isinstance(self._place, Path) and self._opened.lock.holds(self._place))
-
-    @property
     def moved_to(self) -> str | None:
         """Where `move_journal` has moved it to, without secrets; `None` if it has not."""
         return self._opened.moved_to
@@ -105,23 +99,6 @@ class Journal:
     def is_shared(self) -> bool:
         """Whether any number of processes may own it at once, as on PostgreSQL."""
         return not isinstance(self._place, Path)
-
-    @property
-    def owner_timeout(self) -> float:
-        """Seconds without a sign of life after which an owner on PostgreSQL is taken for dead."""
-        return self._owner_timeout
-
-    def connect_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `psycopg.connect` for the same database. They may hold a password.
-
-        Raises:
-            InvalidInputError: The journal is a file.
-        """
-        if isinstance(self._place, Path):
-            raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
-        from agentjobs_async.batch._store.postgresql import connect_arguments  # noqa: PLC0415 - see `Opened`
-
-        return connect_arguments(self._place)
 
     async def __aenter__(self) -> Self:
         if self._opened.database is not None:
@@ -190,23 +167,28 @@ class Journal:
     async def retry(self, key: str) -> str: ...
 
     @overload
-    async def retry(self, *, where: Where) -> tuple[str, ...]: ...
+    async def retry(self, *, where: Where, max_tries: int | None = None) -> tuple[str, ...]: ...
 
-    async def retry(self, key: str | None = None, *, where: Where | None = None) -> str | tuple[str, ...]:
+    async def retry(
+        self, key: str | None = None, *, where: Where | None = None, max_tries: int | None = None
+    ) -> str | tuple[str, ...]:
         """Plan a failed, archived or rejected item once more, and return the key of its new row, such as `key#2`.
 
         With `where`, plan all such items that meet it and were not tried again before, and return the keys of their
-        rows. Interrupted, it has planned some of them; the same call goes on with the others.
+        rows; with `max_tries` (at least 2), only those with fewer tries so far. Interrupted, it has planned some of
+        them; the same call goes on with the others.
 
         Raises:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
-                `where` names another state; or both or neither are given.
+                `where` names another state; both or neither are given; or `max_tries` makes no sense.
         """
-        if (key is None) == (where is None):
-            raise InvalidInputError("give either a key, or where=Where(...)")
+        if (key is None) == (where is None) or (key is not None and max_tries is not None):
+            raise InvalidInputError("give either a key, or where=Where(...), and max_tries with where only")
         if where is not None:
-            return await retry_rows(self._entries, where)
-        return await retry_row(self._entries, await self._row(key or ""))
+            if max_tries is not None:
+                checked_count("max_tries", max_tries)
+            return await retry_rows(self._entries, where, max_tries)
+        return await retry_row(self._entries, key or "", await self._newest(key or ""))
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
@@ -228,9 +210,10 @@ class Journal:
             project_id, job_id = job_id.project_id, job_id.job_id
         elif job_id is not None:
             checked_bare_id(job_id)
-        if not await self._entries.resolve(key, job_id, project_id):
-            row = await self._row(key)
-            raise InvalidInputError(f"{key} is {row.state}: there is nothing to resolve")
+        newest = await self._newest(key)
+        if not await self._entries.resolve(newest.key, job_id, project_id):
+            row = await self._row(newest.key)
+            raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
         """End a created or unknown item as failed, when it can't be settled in any other way.
@@ -242,43 +225,47 @@ class Journal:
         Raises:
             InvalidInputError: There is no such row, or it is neither created nor unknown.
         """
-        row = await self._row(key)
+        row = await self._newest(key)
         before = "" if row.error is None else f"; before that: {row.error}"
-        abandoned = row.state in _ABANDONED and await self._entries.abandon(key, f"abandoned while {row.state}{before}")
-        if not abandoned:
-            row = await self._row(key)
-            raise InvalidInputError(f"{key} is {row.state}: only what is created or unknown is abandoned")
+        reason = f"abandoned while {row.state}{before}"
+        if row.state not in _ABANDONED or not await self._entries.abandon(row.key, reason):
+            row = await self._row(row.key)
+            raise InvalidInputError(f"{row.key} is {row.state}: only what is created or unknown is abandoned")
 
-    def rows(self, state: State | str | None = None, *, where: Where | None = None) -> Rows:
-        """Return every row, or those of one state: `async for row in journal.rows()`, or `await` it for a list.
+    def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
+        """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.
 
-        With `where`, they meet its conditions as well, as in `journal.rows(where=Where(text="timed out"))`.
+        The row of an item that was tried again is that of its newest try. With `where`, they meet its conditions as
+        well, as in `journal.rows(where=Where(text="timed out"))`; with `all_tries`, earlier tries are among them.
 
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
         entries, wanted = self._entries, None if state is None else checked_state(state)
-        return Rows(lambda after: entries.page(after, state=wanted, where=where))
+        return Rows(lambda after: entries.page(after, state=wanted, where=where, newest=not all_tries))
 
     def unknown(self) -> Rows:
         """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
         return self.rows(State.UNKNOWN)
 
     async def counts(self) -> dict[State, int]:
-        """Return how many items are in each state; one that `retry` planned again counts by its newest row."""
+        """Return how many items are in each state; one that was tried again counts once, by its newest try."""
         return await self._entries.counts()
 
-    async def export(self, stream: TextIO) -> int:
-        """Write every row to a text stream as one line of JSON, and return how many there were."""
+    async def export(self, stream: TextIO, *, all_tries: bool = False) -> int:
+        """Write the row of each item, as `rows` does, as one line of JSON, and return how many there were."""
         written = 0
-        async for row in self.rows():
+        async for row in self.rows(all_tries=all_tries):
             stream.write(f"{json.dumps(row.to_dict())}\n")
             written += 1
         return written
 
-    def take_interrupted(self) -> tuple[str, ...]:
-        """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
-        return self._opened.take_interrupted()
+    async def _newest(self, key: str) -> JournalRow:
+        """Return the row of an item's newest try, by the key of any of its tries."""
+        row = await self._row(key)
+        while row.retried_as is not None:
+            row = await self._row(row.retried_as)
+        return row
 
     async def _row(self, key: str) -> JournalRow:
         found = await self._entries.get_many([key])
@@ -294,3 +281,8 @@ def entries_of(journal: Journal) -> Entries:
         InvalidInputError: The journal is not open.
     """
     return journal._entries  # noqa: SLF001 - private to users, shared by the rooms that run items
+
+
+def opened_of(journal: Journal) -> Opened:
+    """Return what is held of a journal while it is open, and where it lies."""
+    return journal._opened  # noqa: SLF001 - as above

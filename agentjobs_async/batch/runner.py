@@ -15,7 +15,7 @@ from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
-from agentjobs_async.batch.journal import Journal, entries_of
+from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -144,7 +144,9 @@ class Batch(AsyncIterator[BatchResult]):
         )
         item_tasks = self._item_tasks = ItemTasks(context)
         self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
-        feeding = item_tasks.start_helper(self._feed.read(self._journal.take_interrupted()), Phase.NO_CREATES)
+        feeding = item_tasks.start_helper(
+            self._feed.read(opened_of(self._journal).take_interrupted()), Phase.NO_CREATES
+        )
         item_tasks.start_recording()
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
         return self

@@ -20,7 +20,7 @@ class BatchOptions:
         journal: The file or URL of the journal; `None` gives the run a journal of its own.
         max_active: The jobs active at once.
         create_rate: The limit of creates; `None` for no limit.
-        retry_failed: Whether failed and rejected items are planned again first.
+        max_tries: Failed and rejected items that had fewer tries are planned again first; `None` for any number.
         limit: The number of items to start; `None` for all.
         max_failures: Start no more items once this many have failed; `None` for no limit.
         out: The file that gets each result as a line of JSON; `None` for none.
@@ -30,7 +30,7 @@ class BatchOptions:
     journal: str | None
     max_active: int
     create_rate: Rate | None
-    retry_failed: bool
+    max_tries: int | None
     limit: int | None
     max_failures: int | None
     out: str | None

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Final
 
 from attrs import evolve, frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError
-from agentjobs_async.batch import Batch, Journal, State, run_batch
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.batch import Batch, Journal, State, Where, run_batch
 from agentjobs_async.cli import own_journals
 from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
 from agentjobs_async.cli._output.reports import ItemLines, JsonLines, Report
@@ -29,7 +29,7 @@ __all__ = ["NO_TASKS", "item_report", "run_tasks"]
 
 NO_TASKS: Final = Tasks((), ())
 
-_RETRIED: Final = (State.FAILED, State.REJECTED)
+_RETRIED: Final = Where(states={State.FAILED, State.REJECTED})
 
 
 async def run_tasks(context: Context, options: BatchOptions, tasks: Tasks) -> int:
@@ -92,9 +92,9 @@ class _Run:
 
     async def to_the_end(self, refusals: Sequence[Refusal]) -> int:
         """Run the journal to its end, and return the exit code."""
+        if self.options.max_tries != 1:
+            await self.journal.retry(where=_RETRIED, max_tries=self.options.max_tries)
         await self._write_known(refusals)
-        if self.options.retry_failed:
-            await _plan_again(self.journal)
         fault: Exception | None = None
         try:
             await self._take_results()
@@ -136,11 +136,3 @@ class _Run:
                 f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
             )
         await batch.aclose()
-
-
-async def _plan_again(journal: Journal) -> None:
-    for state in _RETRIED:
-        keys = [row.key async for row in journal.rows(state)]
-        for key in keys:
-            with suppress(InvalidInputError):  # it was tried again before
-                await journal.retry(key)

@@ -58,6 +58,7 @@ def result_document(result: Result) -> Document:
         status=result.status,
         pr_link=result.pr_link,
         error=result.error,
+        **({} if (result.tries or 1) == 1 else {"tries": result.tries}),
         **({} if result.context is None else {"context": dict(result.context)}),
     )
 
@@ -79,7 +80,7 @@ def identity(document: Mapping[str, Any]) -> tuple[object, ...]:
     A refused task has no place in the journal; there the reason is part of it.
     """
     reason = document.get("error") if document.get("number", 0) is None else None
-    return document.get("key"), document.get("outcome"), document.get("job"), reason
+    return document.get("key"), document.get("tries", 1), document.get("outcome"), document.get("job"), reason
 
 
 def _event(name: str, ref: JobRef | None, **fields: Any) -> Document:

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
@@ -73,11 +74,11 @@ class Ending:
 
     def last_words(self) -> None:
         """Show, before a second signal ends the process, what no other place tells."""
-        for ref in self.jobs.unrecorded if self.journal.is_in_place else self.jobs.all:
+        for ref in self.jobs.unrecorded if opened_of(self.journal).is_in_place else self.jobs.all:
             self.context.screen.write_unbuffered(
                 f"{ref.to_token()} was created, and the journal may not have it: keep this."
             )
-        if self._outlives_the_command and self.journal.is_in_place:
+        if self._outlives_the_command and opened_of(self.journal).is_in_place:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
     async def _show_journal(self) -> Mapping[State, int] | None:
@@ -88,12 +89,12 @@ class Ending:
                 unknown = await self.journal.unknown()
         except (JournalError, TimeoutError):
             self._show_jobs(self.jobs.all, "The journal can't be read")
-            if self.journal.is_in_place:
+            if opened_of(self.journal).is_in_place:
                 self._offer("When the journal can be read again, resume with:")
             return None
         await self._show_results(counts)
         self._show_unknown(unknown)
-        if not self.journal.is_in_place:
+        if not opened_of(self.journal).is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
             self._show_way_on(counts)

@@ -100,5 +100,5 @@ class ItemChanges:
         """Report a change whose row is known, and return whether it is."""
         row = self._rows.get(change.ref)
         if row is not None:
-            self._on_change(evolve(change, number=row.number, key=row.key, prompt=row.prompt))
+            self._on_change(evolve(change, number=row.number, key=row.item_key, prompt=row.prompt))
         return row is not None

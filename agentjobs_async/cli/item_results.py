@@ -19,19 +19,20 @@ _OUTCOMES: Final = {
 _JOB_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED})
 
 
-def run_result(result: BatchResult, number: int | None) -> Result:
-    """Return how an item ended in this run; `number` is its place in the journal."""
+def run_result(result: BatchResult, row: JournalRow | None) -> Result:
+    """Return how an item ended in this run; `row` is its row, `None` where the journal has or shows none."""
     job, error = result.job, result.error
     return Result(
-        number,
+        None if row is None else row.number,
         Outcome(result.outcome),
-        result.item.key,
+        result.item.key if row is None else row.item_key,
         result.item.prompt,
         result.ref,
         None if job is None else job.status,
         None if job is None else job.pr_link,
         None if error is None else described(error),
         result.item.context,
+        None if row is None else row.tries,
     )
 
 
@@ -39,9 +40,9 @@ def row_result(row: JournalRow) -> Result:
     """Return how an item stands in the journal."""
     ref = None if row.job_id is None or row.project_id is None else JobRef(row.project_id, row.job_id)
     status = row.state if row.job_id is not None and row.state in _JOB_ENDED else None
-    return Result(
-        row.number, _outcome(row.state), row.key, row.prompt, ref, status, row.pr_link, row.error, row.context
-    )
+    outcome = _outcome(row.state)
+    told = row.item_key, row.prompt, ref, status, row.pr_link, row.error, row.context, row.tries
+    return Result(row.number, outcome, *told)
 
 
 def refusal_result(refusal: Refusal) -> Result:

@@ -82,6 +82,7 @@ class Result:
         pr_link: The pull request of the job; `None` without one.
         error: Why there is no ended job, as one line; `None` when there is one, or when nothing was sent yet.
         context: The context of its item; `None` without one.
+        tries: How often its item was planned; `None` for what has no row in a journal.
     """
 
     number: int | None
@@ -93,6 +94,7 @@ class Result:
     pr_link: str | None = None
     error: str | None = None
     context: Mapping[str, Any] | None = field(default=None, hash=False)
+    tries: int | None = None
 
     @property
     def is_open(self) -> bool:

@@ -15,7 +15,7 @@ from agentjobs_async._extras import extra_named
 from agentjobs_async._validation import checked_count, checked_seconds
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
 from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 
 with extra_named("agentjobs_async.engines.procrastinate"):
     from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
@@ -83,7 +83,7 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
     checked_count("chunk", chunk, most=_PAGE)
     open_keys = await entries_of(journal).unended(keys)
     tasks: list[Any] = [{"keys": list(open_keys[start : start + chunk])} for start in range(0, len(open_keys), chunk)]
-    async with _opened(QueueConnector(journal.connect_arguments())) as app:
+    async with _opened(QueueConnector(opened_of(journal).connect_arguments())) as app:
         for start in range(0, len(tasks), _TASKS_AT_ONCE):
             with queue_errors():
                 deferring = app.configure_task(_TASK, queue=_QUEUE, allow_unknown=True)
@@ -143,7 +143,7 @@ async def work_off(
     checked_count("chunks", chunks)
     checked_seconds("stalled_after", stalled_after)
     checked_seconds("polling", polling)
-    connector = QueueConnector(worker.journal.connect_arguments())
+    connector = QueueConnector(opened_of(worker.journal).connect_arguments())
     async with _opened(connector) as app:
         sweep = Sweep(app, _TASK, _QUEUE, worker.journal, stalled_after)
         worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)

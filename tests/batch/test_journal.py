@@ -20,9 +20,9 @@ from unittest.mock import Mock
 import pytest
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
-from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.format import APPLICATION
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import items, rows_of, states
 from tests.contract.children import ROOT, environment
 
@@ -116,6 +116,13 @@ async def test_resolve(journal: Journal) -> None:
             await journal.resolve("k0", **settings)
 
 
+async def let_refuse(journal: Journal, *keys: str) -> None:
+    """Let the server refuse the creates of planned rows."""
+    await sending(journal, *keys)
+    for key in keys:
+        await entries_of(journal).mark_rejected(key, ValueError("no"))
+
+
 async def test_retry(journal: Journal) -> None:
     """What was rejected is planned again under a key of its own, once; the old row stays."""
     await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
@@ -129,8 +136,60 @@ async def test_retry(journal: Journal) -> None:
     await sending(journal, "a#2")
     await entries_of(journal).mark_rejected("a#2", ValueError("no"))
     assert await journal.retry("a#2") == "a#3"
-    rows = {row.key: row async for row in journal.rows()}
+    rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
+    assert [(row.item_key, row.tries, row.retried_as) for row in rows.values()] == [
+        ("a", 1, "a#2"),
+        ("b", 1, None),
+        ("a", 2, "a#3"),
+        ("a", 3, None),
+    ]
+
+
+async def test_items_not_tries(journal: Journal) -> None:
+    """Rows, exports and counts are those of the items, each by its newest try; all tries can be had as well."""
+    await journal.add(items(3))
+    await let_refuse(journal, "k0", "k1")
+    await journal.retry("k0")
+    assert states([row async for row in journal.rows()]) == {"k1": "rejected", "k2": "planned", "k0#2": "planned"}
+    assert [row.key for row in await journal.rows("rejected")] == ["k1"]
+    assert [row.key for row in await journal.rows("rejected", all_tries=True)] == ["k0", "k1"]
+    assert (await journal.export(io.StringIO()), await journal.export(io.StringIO(), all_tries=True)) == (3, 4)
+    assert {state: number for state, number in (await journal.counts()).items() if number} == {
+        "planned": 2,
+        "rejected": 1,
+    }
+
+
+async def test_retry_of_a_numbered_key(journal: Journal) -> None:
+    """An item whose next key another item has is tried again under the key after it; that item is left alone."""
+    await journal.add([BatchItem(f"page#{number}", "the same") for number in range(1, 5)])
+    await let_refuse(journal, "page#1", "page#3")
+    assert await journal.retry("page#1") == "page#5"
+    assert await journal.retry(where=Where(states={"rejected"})) == ("page#6",)
+    assert {row.item_key: row.state for row in await journal.rows()} == {f"page#{n}": "planned" for n in range(1, 5)}
+
+
+async def test_retries_at_once(journal: Journal) -> None:
+    """Of several callers that try all failed items again at once, one plans each item."""
+    await journal.add(items(40))
+    await let_refuse(journal, *(f"k{number}" for number in range(40)))
+    await asyncio.gather(*(journal.retry(where=Where()) for _ in range(3)))
+    rows = await journal.rows(all_tries=True)
+    assert (len(rows), {row.tries for row in rows}) == (80, {1, 2})
+
+
+async def test_bounded_retries(journal: Journal) -> None:
+    """With a bound on the tries, an item that had as many is left alone."""
+    await journal.add(items(1))
+    for number in (2, 3):
+        await let_refuse(journal, "k0" if number == 2 else "k0#2")
+        assert await journal.retry(where=Where(), max_tries=3) == (f"k0#{number}",)
+    await let_refuse(journal, "k0#3")
+    assert await journal.retry(where=Where(), max_tries=3) == ()
+    for wrong in ({"key": "k0#3", "max_tries": 3}, {"where": Where(), "max_tries": 0}):
+        with pytest.raises(InvalidInputError, match="max_tries"):
+            await journal.retry(**wrong)  # type: ignore[call-overload]  # that is the point
 
 
 async def test_abandon(journal: Journal) -> None:
@@ -327,8 +386,8 @@ async def test_what_an_owner_left(place: str) -> None:
         await entries_of(journal).mark_created("k1", JobRef("docs", "job_1"))
     async with Journal.open(place) as journal:
         assert [row.key for row in await journal.unknown()] == ["k0"]
-        assert journal.take_interrupted() == ("k0",)
-        assert journal.take_interrupted() == ()
+        assert opened_of(journal).take_interrupted() == ("k0",)
+        assert opened_of(journal).take_interrupted() == ()
     assert states(await rows_of(place)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
 
 

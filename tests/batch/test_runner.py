@@ -1,7 +1,7 @@
 import asyncio
 import itertools
 import pickle
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -488,12 +488,10 @@ async def test_full_journal_stops_the_planning(journal: Journal, monkeypatch: py
     """An item that can't be planned ends the run with a JournalError, after those before it."""
     real = entries_of(journal).plan
 
-    async def full(
-        page: Sequence[BatchItem], source: str, number: int, tries: Mapping[str, int]
-    ) -> dict[str, JournalRow]:
+    async def full(page: Sequence[BatchItem], source: str, number: int) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
-        return await real(page, source, number, tries)
+        return await real(page, source, number)
 
     monkeypatch.setattr(entries_of(journal), "plan", full)
     session, results = FakeSession(), []

@@ -107,13 +107,46 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     assert main(["resume", "--journal", db]) == 1
     assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 0
     written = capsys.readouterr()
-    assert "k1#2 completed: http" in written.out
+    assert "k1 (try 2) completed: http" in written.out
     assert written.err.endswith("3 completed\n")
     assert service.emulator.agents_started["p1"] == 2
     assert main(["resume", "--journal", db, "--retry-failed"]) == 0
     assert main(["status", "--journal", db]) == 0
     assert capsys.readouterr().out.endswith("3 completed\n")
     assert service.emulator.agents_started["p1"] == 2
+
+
+def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a number, failed items are tried again until they had as many tries; what follows the option is no value."""
+    service.live("failed", prompt="p1")
+    assert run(tasks, db) == 1
+    assert main(["resume", "--retry-failed", db]) == 1
+    for _ in range(2):
+        assert main(["resume", db, "--retry-failed=3"]) == 1
+    assert service.emulator.agents_started["p1"] == 3
+    capsys.readouterr()
+    for wrong in ("0", "many"):
+        assert main(["resume", db, f"--retry-failed={wrong}"]) == 2
+        assert f"{wrong} is not a number of tries" in capsys.readouterr().err
+
+
+def test_a_retried_item_in_the_file(
+    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The results name an item by its own key, with the number of its tries, and settle it by that key."""
+    service.live("failed", prompt="p1")
+    run(tasks, db)
+    service.inject("503 on=create", prompt="p1")
+    out = tmp_path / "results.jsonl"
+    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
+    assert [(line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.open())] == [
+        ("k0", None, "completed"),
+        ("k2", None, "completed"),
+        ("k1", 2, "unknown"),
+    ]
+    assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
+    assert main(["status", db]) == 1
+    assert capsys.readouterr().out.endswith("2 completed, 1 failed\n")
 
 
 def test_results_for_machines(

@@ -12,6 +12,7 @@ from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch.journal import opened_of
 from tests.cli.stage import Child, EmulatorThread
 from tests.cli.test_batches import db_has_jobs
 
@@ -137,13 +138,13 @@ def test_in_place(db: Path) -> None:
 
     async def places() -> list[bool]:
         async with Journal.open(db) as journal:
-            found = [journal.is_in_place]
+            found = [opened_of(journal).is_in_place]
             remove(Path(f"{db}.lock"))
-            found.append(journal.is_in_place)
+            found.append(opened_of(journal).is_in_place)
             await asyncio.to_thread(db.rename, f"{db}.old")
-            found.append(journal.is_in_place)
+            found.append(opened_of(journal).is_in_place)
             with closing(sqlite3.connect(db)):
-                found.append(journal.is_in_place)
+                found.append(opened_of(journal).is_in_place)
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]

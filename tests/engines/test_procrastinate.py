@@ -12,6 +12,7 @@ from procrastinate.schema import SchemaManager
 
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
@@ -279,7 +280,7 @@ async def test_many_begin_at_once(database: str) -> None:
 
 async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that can't be reached gives a JournalError."""
-    monkeypatch.setattr(Journal, "connect_arguments", lambda _: {"host": "127.0.0.1", "port": 1, "dbname": "x"})
+    monkeypatch.setattr(Opened, "connect_arguments", lambda _: {"host": "127.0.0.1", "port": 1, "dbname": "x"})
     monkeypatch.setattr("agentjobs_async.engines.procrastinate._OPENING_SECONDS", 0.5)
     with pytest.raises(JournalError, match="the queue can't be reached"):
         await submit(items(1), journal=journal)

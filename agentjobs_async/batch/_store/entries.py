@@ -11,7 +11,7 @@ from sqlalchemy import Executable
 
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async._text import error_text, one_line
-from agentjobs_async.batch._store import shared, statements, times
+from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.reader import Reader
 from agentjobs_async.batch._store.rows import JournalRow, row_of
@@ -102,24 +102,33 @@ class Entries(Reader):
         """Return the time by the journal's clock."""
         return self._clock()
 
-    async def plan(
-        self, items: Sequence[BatchItem], source: str, page: int, tries: Mapping[str, int]
-    ) -> dict[str, JournalRow]:
+    async def plan(self, items: Sequence[BatchItem], source: str, page: int) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
-        of the same source. `tries` are the tries of those items, by key, for which it is not the first.
+        of the same source.
         """
         planning = statements.plan(self._database.backend.insert, f"{source}.{page}", self._clock())
         rows: list[dict[str, Any]] = [
             {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
         ]
-        # Columns that most items leave empty are parameters of those pages only that have them: each costs time.
-        if tries:
-            rows = [row | {"tries": tries.get(item.key)} for row, item in zip(rows, items, strict=True)]
+        # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):
             rows = [row | {"context": context_text(item.context)} for row, item in zip(rows, items, strict=True)]
         return {row.key: row for row in map(row_of, await self._database.insert(planning, rows))}
+
+    async def retry(self, keys: Mapping[str, str]) -> list[str]:
+        """Plan some hundred rows once more that were not tried again, and return the keys of their new rows.
+
+        A row that may not be tried again, and one whose new key another item has taken meanwhile, are left out.
+
+        Args:
+            keys: The new key of each row, by its present one.
+        """
+        planning = retries.plan_retries(self._database.backend.insert, keys, self._clock())
+        await self._database.write(planning, retries.mark_retried(keys))
+        rows = await self.get_many(list(keys))
+        return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
 
     async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
         """Make a planned row `sending`, durably: only the caller that gets the claim may send its create.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from agentjobs_async import InvalidInputError
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
@@ -13,7 +14,7 @@ from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import column_statements, file_backend, table_statements
+from agentjobs_async.batch._store.sqlite import file_backend, table_statements, upgrade_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
 from agentjobs_async.batch._store.writer import Database, until_done
 
@@ -38,6 +39,7 @@ class Opened:
         entries: The rows.
         lock: The lock of a file; `None` with `read_only`.
         heartbeat: The signs of life of an owner on PostgreSQL.
+        owner_timeout: As given.
         interrupted: Keys of rows that opening made unknown, since their owner had ended.
         moves: The moves that the journal has recorded, by their directions.
     """
@@ -61,7 +63,7 @@ class Opened:
         self._moving = moving
         self._read_only = read_only
         self._clock = clock
-        self._owner_timeout = owner_timeout
+        self.owner_timeout = owner_timeout
 
     @property
     def moved_to(self) -> str | None:
@@ -93,6 +95,23 @@ class Opened:
             if lock is not None:
                 lock.release()
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether `place` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
+        return self.lock is None or (isinstance(self.place, Path) and self.lock.holds(self.place))
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `psycopg.connect` for the same database. They may hold a password.
+
+        Raises:
+            InvalidInputError: The journal is a file.
+        """
+        if isinstance(self.place, Path):
+            raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
+        from agentjobs_async.batch._store.postgresql import connect_arguments  # noqa: PLC0415 - takes long to import
+
+        return connect_arguments(self.place)
+
     def take_interrupted(self) -> tuple[str, ...]:
         """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
         taken, self.interrupted = self.interrupted, ()
@@ -112,7 +131,7 @@ class Opened:
         from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import
 
         def backend(**settings: float) -> Backend:
-            timeout = self._owner_timeout
+            timeout = self.owner_timeout
             return postgresql.server_backend(address, read_only=self._read_only, owner_timeout=timeout, **settings)
 
         entries = self._begin(backend(), postgresql.server_clock)
@@ -123,7 +142,7 @@ class Opened:
         await self._read_moves(address.name)
         if not (self._read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
-            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self._owner_timeout)
+            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
             await self.heartbeat.begin()
 
     def _own(self, path: Path) -> Path:
@@ -137,7 +156,7 @@ class Opened:
                 make(path, table_statements())
         check(path, writing=writing)
         if writing:
-            upgrade(path, column_statements())
+            upgrade(path, upgrade_statements())
         if self.lock is not None:
             self.lock.watch(path)
         return path

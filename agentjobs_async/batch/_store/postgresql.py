@@ -18,7 +18,8 @@ from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.limits import update_version, version
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA, upgrading, upgrading_limits
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA
+from agentjobs_async.batch._store.upgrading import upgrading, upgrading_limits
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 

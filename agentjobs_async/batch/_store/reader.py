@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from agentjobs_async.batch._store import shared, statements, times
+from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
@@ -40,14 +40,17 @@ class Reader:
         project: tuple[str | None] | None = None,
         where: Where | None = None,
         newest: bool = False,
+        max_tries: int | None = None,
     ) -> list[JournalRow]:
         """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of this one.
 
-        With `where`, they meet its conditions; with `newest`, they were not tried again.
+        With `where`, they meet its conditions; with `newest`, they were not tried again; with `max_tries`, they have
+        had fewer tries.
         """
         state = None if state is None else State(state)
         met = [] if where is None else statements.conditions(where, self._clock())
         met += [statements.newest_try()] if newest else []
+        met += [retries.fewer_tries(max_tries)] if max_tries is not None else []
         statement = statements.page(after, size, state=state, until=until, project=project, where=met)
         return [row_of(found) for found in await self._database.read(statement)]
 

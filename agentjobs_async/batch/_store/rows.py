@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from attrs import field, fields, frozen
+from attrs import Factory, field, fields, frozen
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch.items import BatchItem
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @frozen
 class JournalRow:
-    """What a journal knows of one item.
+    """What a journal knows of one item, or of one try of it.
 
     Attributes:
         project_id: `None` while no job is created, for an item of the session's own project.
@@ -37,6 +37,8 @@ class JournalRow:
         tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
         context: The context of the item.
         traceparent: The W3C trace context of the span that created the job; `None` without a hook that makes spans.
+        item_key: The key of the item, which is that of its first try; the `key` of a retry is `item_key#2` and so on.
+        retried_as: The key of the next try; `None` for the newest one, which is the item as it stands.
     """
 
     key: str
@@ -57,6 +59,8 @@ class JournalRow:
     tries: int = 1
     context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
     traceparent: str | None = field(default=None, repr=False)
+    item_key: str = field(default=Factory(lambda row: row.key, takes_self=True))
+    retried_as: str | None = None
 
     @property
     def item(self) -> BatchItem:
@@ -102,12 +106,12 @@ def row_of(found: Any) -> JournalRow:
 
 
 def _row_of(found: Any) -> JournalRow:
-    *texts, updated_at, number, planned_at, sent_at, created_at, seen_at, ended_at, polls, tries, context, trace = found
+    texts, (updated_at, number, *times, polls, tries, context, trace, item_key, retried_as) = found[:7], found[7:]
     if not all(text is None or isinstance(text, str) for text in texts):
         raise TypeError
-    times = map(_time, (planned_at, sent_at, created_at, seen_at, ended_at))
-    rest = number, *times, _count(polls, 0), _count(tries, 1), _context(context), text_or_none(trace)
-    cells: list[Any] = [*texts, datetime.fromtimestamp(updated_at, UTC), *rest]
+    rest = number, *map(_time, times), _count(polls, 0), _count(tries, 1), _context(context), text_or_none(trace)
+    keys = text_or_none(item_key) or texts[0], text_or_none(retried_as)
+    cells: list[Any] = [*texts, datetime.fromtimestamp(updated_at, UTC), *rest, *keys]
     return JournalRow(*cells)
 
 

@@ -1,7 +1,7 @@
 """The tables of a journal, the same on SQLite and PostgreSQL."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from typing import Final
 
 from sqlalchemy import (
@@ -23,25 +23,24 @@ from sqlalchemy import (
     false,
     text,
 )
-from sqlalchemy.schema import CreateColumn, CreateTable
 
 from agentjobs_async.batch.states import State
 
 __all__ = [
     "ADDED",
+    "ADDED_LIMITS",
     "ADDED_TABLES",
     "ENTRIES",
     "LIMITS",
     "METADATA",
     "MOVES",
     "PAUSES",
+    "RETRIED_INDEX",
     "SENDS",
     "SHOWN",
     "UNFOLLOWED",
     "AnyText",
     "Moment",
-    "upgrading",
-    "upgrading_limits",
 ]
 
 Moment = float | ColumnElement[float]
@@ -103,6 +102,8 @@ ENTRIES: Final = Table(
     Column("tries", Integer),
     Column("context", AnyText),
     Column("traceparent", String),
+    Column("item_key", String),
+    Column("retried_as", String),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     # A failed row has no id when it was unknown and was abandoned.
     CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_created"),
@@ -110,9 +111,23 @@ ENTRIES: Final = Table(
     Index("agentjobs_entries_by_state", "state", "number"),
     Index("agentjobs_entries_by_sending", "sent_at"),
 )
-"""The items. `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays."""
+"""The tries of the items.
+
+`sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays. `item_key` is the
+key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
+"""
+RETRIED_INDEX: Final = Index(
+    "agentjobs_entries_by_retry",
+    ENTRIES.c.state,
+    sqlite_where=ENTRIES.c.retried_as.is_not(None),
+    postgresql_where=ENTRIES.c.retried_as.is_not(None),
+)
+"""The tries that are no items. It costs nothing for a row that was not tried again."""
 ADDED: Final = frozenset(
-    {"planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"}
+    {
+        *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"),
+        *("item_key", "retried_as"),
+    }
 )
 """The columns that the earlier layout did not have."""
 SHOWN: Final = tuple(
@@ -120,7 +135,7 @@ SHOWN: Final = tuple(
     for name in (
         *("key", "prompt", "project_id", "state", "job_id", "pr_link", "error", "updated_at", "number"),
         *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context"),
-        "traceparent",
+        *("traceparent", "item_key", "retried_as"),
     )
 )
 """The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
@@ -174,25 +189,5 @@ LIMITS: Final = Table(
     Column("max_sending", Integer, nullable=False, server_default=text("10")),
 )
 """The limits, in one row, and the version of the tables on PostgreSQL. The earlier layout has it there only."""
-_ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending")
-
-
-def upgrading(dialect: Dialect) -> Iterator[str]:
-    """Return the statements that add the tables, and the columns of the items, which the earlier layout did not have.
-
-    The limits are apart: on PostgreSQL it had them.
-    """
-    for table in ADDED_TABLES:
-        yield str(CreateTable(table, if_not_exists=True).compile(dialect=dialect))
-    yield from _adding(dialect, ENTRIES, sorted(ADDED))
-
-
-def upgrading_limits(dialect: Dialect) -> Iterator[str]:
-    """Return the statements that add the columns of the limits which the earlier layout did not have."""
-    return _adding(dialect, LIMITS, _ADDED_LIMITS)
-
-
-def _adding(dialect: Dialect, table: Table, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        column = CreateColumn(table.c[name]).compile(dialect=dialect)
-        yield f"ALTER TABLE {table.name} ADD COLUMN {column}"
+ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending")
+"""The columns of the limits that the earlier layout did not have."""

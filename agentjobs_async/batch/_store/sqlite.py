@@ -17,11 +17,12 @@ from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.format import EARLIER, VERSION
 from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
-from agentjobs_async.batch._store.schema import ADDED, ADDED_TABLES, ENTRIES, LIMITS, METADATA, upgrading
+from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
+from agentjobs_async.batch._store.upgrading import earlier_rows, upgrading
 from agentjobs_async.batch.limits import FleetLimits
 
-__all__ = ["column_statements", "file_backend", "table_statements"]
+__all__ = ["file_backend", "table_statements", "upgrade_statements"]
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
@@ -37,8 +38,8 @@ def table_statements() -> Iterator[str]:
     yield _first_limits()
 
 
-def column_statements() -> Iterator[str]:
-    """Return the statements that add what the earlier layout did not have."""
+def upgrade_statements() -> Iterator[str]:
+    """Return the statements that make a journal of the earlier layout one of this version."""
     dialect = sqlite.dialect()
     yield str(CreateTable(LIMITS).compile(dialect=dialect))
     yield _first_limits()
@@ -92,9 +93,7 @@ def _earlier_views() -> Iterator[str]:
     A temporary view hides the table of its name, and needs no right to write the file. That of the items names the
     columns of the table, so that it stays right when an owner upgrades the journal meanwhile.
     """
-    names = (column.name for column in ENTRIES.columns)
-    columns = (f"NULL AS {name}" if name in ADDED else name for name in names)
-    yield f"CREATE TEMP VIEW {ENTRIES.name} AS SELECT {', '.join(columns)} FROM main.{ENTRIES.name}"  # noqa: S608 - all of it is ours
+    yield f"CREATE TEMP VIEW {ENTRIES.name} AS {earlier_rows(sqlite.dialect())}"
     values = first_limits(EARLIER) | columns_of(FleetLimits())
     first = select(*(literal(value, LIMITS.c[name].type).label(name) for name, value in values.items()))
     shown = first.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})

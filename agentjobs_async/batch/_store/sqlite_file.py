@@ -166,12 +166,12 @@ def _check_number(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def upgrade(path: Path, columns: Iterable[str]) -> None:
+def upgrade(path: Path, statements: Iterable[str]) -> None:
     """Upgrade a journal of the earlier layout, in one transaction. Only its owner may call this.
 
     Args:
         path: A journal, checked.
-        columns: The statements that add its columns.
+        statements: Those that make it one of this version.
 
     Raises:
         JournalError: It can't be written; it is as it was.
@@ -183,7 +183,7 @@ def upgrade(path: Path, columns: Iterable[str]) -> None:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("PRAGMA user_version").fetchone() == (EARLIER,):
-                for statement in columns:
+                for statement in statements:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")

@@ -8,15 +8,12 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Float,
-    Numeric,
     Select,
     String,
     Update,
     and_,
     bindparam,
     case,
-    cast,
-    exists,
     func,
     literal,
     literal_column,
@@ -29,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment
-from agentjobs_async.batch.states import ENDED, RETRIED, State, origins
+from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
 
 if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
@@ -243,8 +240,7 @@ def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
 
 def newest_try() -> ColumnElement[bool]:
     """Return whether a row was not tried again."""
-    again = ENTRIES.alias()
-    return ~exists().where(again.c.key == _next_key(), again.c.prompt == _ROW.prompt)
+    return _ROW.retried_as.is_(None)
 
 
 def planned_projects(until: int) -> Select[Any]:
@@ -276,19 +272,10 @@ def nothing() -> Select[Any]:
 
 def counts() -> CompoundSelect[Any]:
     """Count the rows of each state, and, as a negative number, those that were tried again: an item counts once."""
-    # Two parts, so that the index on the state alone serves the first; the second reads only rows that may be retried.
-    outdated = select(_ROW.state, -func.count()).where(_ROW.state.in_(sorted(RETRIED)), ~newest_try())
+    # Two parts, so that each is served by an index alone.
     rows = select(_ROW.state, func.count())
-    return union_all(rows.group_by(_ROW.state), outdated.group_by(_ROW.state))
-
-
-def _next_key() -> ColumnElement[str]:
-    """Return the key under which `Journal.retry` plans a row again: `key#2`, or the number at its end raised by one."""
-    stem = func.rtrim(_ROW.key, "0123456789", type_=String)
-    number = func.substr(_ROW.key, func.length(stem) + 1, type_=String)
-    numbered = and_(number != "", func.substr(stem, func.length(stem)) == "#")
-    raised = cast(cast(number, Numeric) + literal_column("1"), String)
-    return case((numbered, stem.concat(raised)), else_=_ROW.key.concat("#2"))
+    retried = select(_ROW.state, -func.count()).where(_ROW.retried_as.is_not(None))
+    return union_all(rows.group_by(_ROW.state), retried.group_by(_ROW.state))
 
 
 def last_number() -> Select[Any]:

@@ -21,6 +21,7 @@ from agentjobs_async.cli._commands.options import (
     batch_options,
     input_options,
     journal_option,
+    most_tries,
 )
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.process import run_action
@@ -137,4 +138,5 @@ def _options(shared: Options, journal: str | None, settings: dict[str, Any]) -> 
     from agentjobs_async.cli.tasks import rate_of  # noqa: PLC0415 - see above
 
     rate = rate_of(settings["create_rate"] or "none")
-    return BatchOptions(shared, journal, **{**settings, "create_rate": rate})
+    max_tries = most_tries(settings["max_tries"])
+    return BatchOptions(shared, journal, **{**settings, "create_rate": rate, "max_tries": max_tries})

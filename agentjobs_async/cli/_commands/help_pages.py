@@ -77,6 +77,17 @@ class _Context(click.Context):
 class _Command(click.Command):
     context_class = _Context
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option whose value may be left out never takes the argument that follows it."""
+        optional = {
+            name: f"{name}={parameter.flag_value}"
+            for parameter in self.params
+            if isinstance(parameter, click.Option) and not parameter.is_flag and isinstance(parameter.flag_value, str)
+            for name in parameter.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*(optional.get(word, word) for word in args[:end]), *args[end:]])
+
 
 class CommandGroup(click.Group):
     """A group whose help pages fit the terminal."""

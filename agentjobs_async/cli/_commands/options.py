@@ -14,6 +14,7 @@ from agentjobs_async.cli.records import FORMATS
 from agentjobs_async.cli.service import Service
 
 __all__ = [
+    "ANY_TRIES",
     "CREATE_RATE",
     "EMULATOR_OPTION",
     "ITEM_TIMEOUT",
@@ -25,6 +26,7 @@ __all__ = [
     "batch_options",
     "input_options",
     "journal_option",
+    "most_tries",
     "shared_options",
 ]
 
@@ -130,7 +132,9 @@ def _seconds(text: str, *, endless: bool) -> float | None:
     raise InvalidInputError(f"--timeout: {one_line(text, 60)} is not {wanted}")
 
 
-_BATCH_SETTINGS: Final = ("max_active", "create_rate", "max_failures", "limit", "retry_failed", "out")
+ANY_TRIES: Final = "any"
+"""The value of `--retry-failed` without one."""
+_BATCH_SETTINGS: Final = ("max_active", "create_rate", "max_failures", "limit", "max_tries", "out")
 MAX_ACTIVE: Final = click.option(
     "--max-active",
     type=click.IntRange(min=1),
@@ -149,7 +153,14 @@ _BATCH_OPTIONS: Final = (
     CREATE_RATE,
     click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
-    click.option("--retry-failed", is_flag=True, help="Plan failed and rejected items again, as KEY#2."),
+    click.option(
+        "--retry-failed",
+        "max_tries",
+        metavar="[=TRIES]",
+        is_flag=False,
+        flag_value=ANY_TRIES,
+        help="Try failed and rejected items again; with =3 those that had fewer than 3 tries.",
+    ),
     click.option(
         "--out",
         metavar="FILE",
@@ -157,6 +168,21 @@ _BATCH_OPTIONS: Final = (
         help="Append each result as a line of JSON, and those of earlier runs that it lacks.",
     ),
 )
+
+
+def most_tries(text: str | None) -> int | None:
+    """Return how many tries an item may have in all; `None` for any number.
+
+    Raises:
+        InvalidInputError: It is no whole number of at least 1.
+    """
+    if text == ANY_TRIES:
+        return None
+    if text is None:
+        return 1
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise InvalidInputError(f"--retry-failed: {one_line(text, 60)} is not a number of tries of at least 1")
+    return int(text)
 
 
 def batch_options(command: Command) -> Command:

@@ -93,7 +93,7 @@ class RunDisplay:
             row = (await entries_of(journal).get_many([result.item.key])).get(result.item.key)
             if self._changes is not None:
                 await self._changes.flush(run, journal)
-        shown = run_result(result, None if row is None else row.number)
+        shown = run_result(result, row)
         if self._out is not None:
             (self._out.write if result.outcome in _OPEN else self._out.write_once)(result_document(shown))
         if self._changes is not None:

@@ -86,7 +86,8 @@ class ItemLines:
 
     def end(self, result: Result) -> None:
         """Write the outcome, and the pull request or the error."""
-        _write_end(self._screen, result.key or "", result)
+        again = f" (try {result.tries})" if (result.tries or 1) > 1 else ""
+        _write_end(self._screen, f"{result.key or ''}{again}", result)
 
     def all_results(self, results: Sequence[Result]) -> None:
         """Write nothing: each end has its line."""

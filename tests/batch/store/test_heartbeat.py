@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store.entries import Entries, NoRoom
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import FakeSession, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
@@ -83,7 +83,7 @@ async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition
 
 
 async def _told(journal: Journal) -> bool:
-    return journal.take_interrupted() == ("k0",)
+    return opened_of(journal).take_interrupted() == ("k0",)
 
 
 async def test_late_answers(database: str) -> None:
@@ -139,7 +139,7 @@ async def test_an_owner_that_left(database: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
     async with Journal.open(database) as journal:
-        assert journal.take_interrupted() == ("k0",)
+        assert opened_of(journal).take_interrupted() == ("k0",)
 
 
 async def test_a_server_that_was_down(database: str) -> None:

@@ -12,7 +12,7 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.cli._output.hints import resume_command
 from tests.batch.stage import items, rows_of, states
 from tests.postgresql import Server, execute
@@ -63,7 +63,7 @@ async def test_no_credentials_are_shown(address: str, setting: str, caplog: pyte
     assert SECRET not in "".join([*shown, journal.address, resume_command(journal.address, [])])
     assert journal.name == "127.0.0.1/work"
     assert "sslmode=prefer" in journal.address
-    assert journal.connect_arguments()[setting] == SECRET
+    assert opened_of(journal).connect_arguments()[setting] == SECRET
 
 
 async def test_secrets_reach_the_server(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State
 from agentjobs_async.batch._store import opened, postgresql, shared, sqlite_file
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.schema import ADDED
-from agentjobs_async.batch._store.sqlite import column_statements
+from agentjobs_async.batch._store.sqlite import upgrade_statements
 from tests.batch.stage import FakeSession, items, rows_of, run, states
 from tests.postgresql import execute
 
@@ -121,6 +121,42 @@ async def test_an_earlier_layout(earlier_place: str) -> None:
         assert (await journal.counts())[State.COMPLETED] == 4
 
 
+RETRIED_ROWS = """
+INSERT INTO agentjobs_entries (number, key, prompt, state, updated_at) VALUES
+    (5, 'k4', 'p4', 'rejected', 1005.0), (6, 'k5#9', 'p5', 'rejected', 1005.0), (7, 'k6', 'p6', 'rejected', 1005.0),
+    (8, 'k4#2', 'p4', 'rejected', 1006.0), (9, 'k5#10', 'p5', 'planned', 1006.0), (10, 'k6#2', 'p7', 'planned', 1006.0),
+    (11, 'k4#3', 'p4', 'planned', 1007.0)
+"""
+ITEMS = [("k6", "k6", 1), ("k5#9", "k5#10", 2), ("k6#2", "k6#2", 1), ("k4", "k4#3", 3)]
+
+
+def add_rows(place: str) -> None:
+    """Add the tries of three items, and another item, to a journal of the earlier layout."""
+    if "://" in place:
+        execute(place, RETRIED_ROWS)
+        return
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.execute(RETRIED_ROWS)
+
+
+async def test_items_of_an_earlier_layout(earlier_place: str) -> None:
+    """A row that the earlier version planned again is no item any more; its newest try is, as the last of so many."""
+    add_rows(earlier_place)
+    async with Journal.open(earlier_place) as journal:
+        rows = (await journal.rows())[4:]
+        assert [(row.item_key, row.key, row.tries) for row in rows] == ITEMS
+        assert sum((await journal.counts()).values()) == 8
+        assert len(await journal.rows(all_tries=True)) == 11
+
+
+async def test_only_looking_at_items_of_a_file(earlier: Path) -> None:
+    """A file of the earlier layout that is only looked at is shown by items as well."""
+    add_rows(str(earlier))
+    async with Journal.open(earlier, read_only=True) as journal:
+        assert [row.key for row in (await journal.rows())[4:]] == [key for _, key, _ in ITEMS]
+        assert sum((await journal.counts()).values()) == 8
+
+
 async def test_only_looking_at_a_file(earlier: Path) -> None:
     """A file of the earlier layout can be looked at, without the times, and stays as it is."""
     before = earlier.read_bytes()  # noqa: ASYNC240 - a test's own file
@@ -186,7 +222,7 @@ def upgrade_and_copy(path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) 
     connect = sqlite3.connect
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", lambda *rest, **settings: connect(*rest, factory=Copying, **settings))
-        sqlite_file.upgrade(path, column_statements())
+        sqlite_file.upgrade(path, upgrade_statements())
 
 
 async def test_killed_while_upgrading(
@@ -213,7 +249,7 @@ async def test_killed_while_upgrading(
 
 async def test_a_failing_upgrade(earlier_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade that fails on its way changes nothing, and the next opening makes it whole."""
-    for module, name in ((opened, "column_statements"), (postgresql, "upgrading")):
+    for module, name in ((opened, "upgrade_statements"), (postgresql, "upgrading")):
         real = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *rest, real=real: [*list(real(*rest))[:3], "ALTER TABLE x RENAME TO y"]

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import FakeSession, items, outcomes, run, unknown
 from tests.postgresql import execute
 
@@ -324,7 +324,7 @@ async def test_claims_evenly_spaced(database: str) -> None:
 async def test_a_file_has_no_server(file_journal: Journal) -> None:
     """A file has no arguments to connect to."""
     with pytest.raises(InvalidInputError, match="the journal is a file"):
-        file_journal.connect_arguments()
+        opened_of(file_journal).connect_arguments()
 
 
 @pytest.mark.parametrize(
