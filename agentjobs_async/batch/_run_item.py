@@ -58,7 +58,8 @@ async def _unfinished(item: ItemRun, error: Exception) -> BatchResult:
         raise error
     if isinstance(error, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        await item.context.entries.abandon(item.row.key, f"its job is gone: {error.message}", item.polls)
+        gone = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
+        await item.context.entries.abandon(item.row.key, f"its job is gone: {error.message}", item.polls, of_job=gone)
         return item.result(Outcome.FAILED, error)
     await item.context.entries.record_error(item.row.key, error, item.polls)
     if isinstance(error, WaitTimeoutError):

@@ -193,6 +193,8 @@ class Journal:
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
 
+        A wrong `job_id` is corrected by the same call, until its job was seen to end.
+
         Args:
             key: The item's key.
             job_id: The job that you found; the next run waits for it. Its id if it belongs to the item's own project,
@@ -201,7 +203,7 @@ class Journal:
 
         Raises:
             InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or has a
-                slash, as a token has, or the row is not unknown.
+                slash, as a token has, or the row is neither unknown nor created by an earlier `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")

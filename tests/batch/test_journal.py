@@ -19,7 +19,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from agentjobs_async import InvalidInputError, JobRef, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.format import APPLICATION
 from agentjobs_async.batch.journal import entries_of, opened_of
@@ -114,6 +114,29 @@ async def test_resolve(journal: Journal) -> None:
     for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
+
+
+async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
+    """Another id replaces one that was given before, until the job has ended; the wrong one's end changes nothing."""
+    entries = entries_of(journal)
+    await journal.add(items(2))
+    await sending(journal, "k0", "k1")
+    await entries.mark_unknown("k0", ValueError("broke"))
+    await entries.mark_created("k1", JobRef("docs", "its own"))
+    wrong, right = JobRef("docs", "wrong"), JobRef("web", "right")
+    for ref in (wrong, right):
+        await journal.resolve("k0", job_id=ref)
+    with pytest.raises(InvalidInputError, match="k0 is created"):
+        await journal.resolve("k0", send_again=True)
+    ended = AgentJob("wrong", "docs", "failed")
+    assert not await entries.mark_ended("k0", ended)
+    assert not await entries.abandon("k0", "its job is gone", of_job="wrong")
+    (row,) = [row for row in await journal.rows() if row.key == "k0"]
+    assert (row.state, row.project_id, row.job_id) == ("created", "web", "right")
+    assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"))
+    for key in ("k0", "k1"):
+        with pytest.raises(InvalidInputError, match="nothing to resolve"):
+            await journal.resolve(key, job_id="another")
 
 
 async def let_refuse(journal: Journal, *keys: str) -> None:

@@ -191,7 +191,7 @@ class Entries(Reader):
     async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:
         """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is."""
         values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
-        return await self._move(key, State(job.status), ("seen_at",), **values)
+        return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Record that the service refused a create: of `claim`, or of any claim of this owner."""
@@ -212,10 +212,13 @@ class Entries(Reader):
         await self._database.insert(statements.record_seen(self._clock()), rows)
 
     async def resolve(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
-        """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again."""
+        """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again.
+
+        A row that was settled by a job, and has not ended, can be given another one.
+        """
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        values |= {"job_id": job_id, "error": None, "updated_at": self._clock()}
-        resolution = uuid4().hex
+        values |= {"job_id": job_id, "error": None, "updated_at": self._clock(), "seen_at": None, "polls": None}
+        resolution = f"{statements.RESOLVED}{uuid4().hex}"
         if job_id is not None:
             created = statements.resolve(key, State.CREATED, resolution, created_at=self._clock(), **values)
             resolving: tuple[Executable, ...] = (created,)
@@ -226,10 +229,10 @@ class Entries(Reader):
             resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
         return (await self._database.write(*resolving))[0] == 1
 
-    async def abandon(self, key: str, reason: str, polls: int | None = None) -> bool:
-        """End a created or unknown row as failed, and record how many polls there were in all."""
+    async def abandon(self, key: str, reason: str, polls: int | None = None, *, of_job: str | None = None) -> bool:
+        """End a created or unknown row, of `of_job` or of any job, as failed; record how many polls there were."""
         text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
-        return await self._move(key, State.FAILED, error=text, **_polls(polls))
+        return await self._move(key, State.FAILED, error=text, of_job=of_job, **_polls(polls))
 
     async def mark_interrupted(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which ta
     from sqlalchemy.dialects import postgresql, sqlite
 
 __all__ = [
+    "RESOLVED",
     "Insert",
     "claim",
     "conditions",
@@ -58,6 +59,8 @@ __all__ = [
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 """An insert of a dialect that knows ON CONFLICT."""
 
+RESOLVED: Final = "resolved:"
+"""With this begins the mark of a row whose job its owner found."""
 _ROW: Final = ENTRIES.c
 
 
@@ -110,6 +113,7 @@ def move(
     origin: State | None = None,
     claim: str | None = None,
     owner: str | None = None,
+    of_job: str | None = None,
     **values: Any,
 ) -> tuple[Update, dict[str, Any]]:
     """Move a row to `target` where the table of moves allows it; touch no row otherwise.
@@ -122,12 +126,14 @@ def move(
         origin: The state that the row has to be in; `None` for every state from which a row may come to `target`.
         claim: The claim that the row has to bear; `None` for any.
         owner: The owner that has to have claimed the row last; `None` for any.
+        of_job: The job that the row has to have; `None` for any. A resolution may have corrected it meanwhile.
         values: The other columns that change.
 
     Raises:
         ValueError: No row may ever go from `origin` to `target`.
     """
-    borne = {name: value for name, value in {"claim": claim, "owner": owner}.items() if value is not None}
+    wanted = {"claim": claim, "owner": owner, "job_id": of_job}
+    borne = {name: value for name, value in wanted.items() if value is not None}
     timed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}  # by a server's clock
     plain = {name: value for name, value in values.items() if name not in timed}
     moving = _moving(target, origin, tuple(borne), tuple(plain))
@@ -153,10 +159,14 @@ def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed
 def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
 
-    A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved.
+    A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved. A created
+    row that bears the mark of any resolution may be given another job: the id that its owner found was wrong.
     """
     repeated = and_(_ROW.state == target, _ROW.claim == resolution)
-    resolving = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.UNKNOWN, repeated))
+    open_rows = [_ROW.state == State.UNKNOWN, repeated]
+    if target is State.CREATED:
+        open_rows.append(and_(_ROW.state == State.CREATED, _ROW.claim.startswith(RESOLVED)))
+    resolving = update(ENTRIES).where(_ROW.key == key, or_(*open_rows))
     return resolving.values(state=target, claim=resolution, **values)
 
 
