@@ -44,6 +44,7 @@ ROOMS: dict[str, set[str]] = {
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` refuses another loop or a forked child, and `telemetry` links traces.
     "batch": {"", "_extras", "_loop", "_text", "_validation", "telemetry"},
+    "durable": {"", "_extras", "_validation", "batch", "telemetry"},
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_extras", "_validation"},
     "testing": {""},
@@ -57,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-PUBLIC_ROOMS = ("batch", "engines", "web", "testing", "tracing", "prometheus", "cli", "__main__")
+PUBLIC_ROOMS = ("batch", "durable", "engines", "web", "testing", "tracing", "prometheus", "cli", "__main__")
 """What the package's own import does not load."""
 
 MOST_MODULES_IN_FRONT = 16
@@ -325,7 +326,7 @@ def purge():
 failed = {{}}
 for module in json.loads(sys.argv[1]):
     purge()
-    if module.split(".")[0] not in ("", "batch", "engines", "web", "testing", "cli", "__main__"):
+    if module.split(".")[0] not in ("", "batch", "durable", "engines", "web", "testing", "cli", "__main__"):
         bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
         bare.__path__ = [{str(HOME)!r}]
         sys.modules[{PACKAGE!r}] = bare

@@ -91,14 +91,18 @@ class Waits(Generic[Given]):
         """
         return await self._watch(job, timeout, on_update)
 
-    def watch(self, job: Given, *, timeout: float | None = 1800.0) -> asyncio.Future[AgentJob]:
+    def watch(
+        self, job: Given, *, timeout: float | None = 1800.0, on_update: OnUpdate | None = None
+    ) -> asyncio.Future[AgentJob]:
         """Return a future of what `wait_for_job` would return or raise: the lightest handle. Cancel it to stop waiting.
+
+        `on_update` is called as by `wait_for_job`.
 
         Raises:
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
-        return self._watch(job, timeout)
+        return self._watch(job, timeout, on_update)
 
     def as_completed(
         self, jobs: Iterable[Given] | AsyncIterable[Given], *, timeout: float | None = 1800.0

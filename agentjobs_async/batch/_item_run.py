@@ -108,6 +108,11 @@ class ItemRun:
         return Phase.LEFT if self.over else _CANCELLED_FROM.get(self.state, Phase.LEFT)
 
     @property
+    def key(self) -> str:
+        """The key of its row."""
+        return self.row.key
+
+    @property
     def project_id(self) -> str | None:
         """The project of its create: its own, else the session's."""
         return self.row.project_id or self.context.session.project_id

@@ -1,4 +1,4 @@
-"""The way of one item: its create, then the wait for its job."""
+"""The way of one item: its create, then the wait for its job, and the record of its end."""
 
 from math import inf
 from typing import Final
@@ -7,10 +7,11 @@ from agentjobs_async import AgentJob, JobRef, NotFoundError, WaitTimeoutError
 from agentjobs_async.batch._create_failures import ends_the_run
 from agentjobs_async.batch._item_create import Ended, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.telemetry.links import resumed_from
 
-__all__ = ["run_item"]
+__all__ = ["record_end", "run_item"]
 
 _LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
 
@@ -44,24 +45,36 @@ async def run_item(item: ItemRun) -> BatchResult | None:
 async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     left = item.left_seconds
     timeout = None if left == inf else max(left, _LEAST_SECONDS)
+    ended: AgentJob | Exception
     try:
         item.watch = item.context.session.watch(target, timeout=timeout)
-        job = await item.watch
+        ended = await item.watch
     except Exception as error:  # noqa: BLE001 - no error of one wait may end another item, a get_job's own included
-        return await _unfinished(item, error)
-    await item.context.entries.mark_ended(item.row.key, job, item.polls)
-    return BatchResult(item.row.item, Outcome(job.status), job, None, job.ref)
+        ended = error
+    job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
+    outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
+    if isinstance(ended, AgentJob):
+        return BatchResult(item.row.item, outcome, ended, None, ended.ref)
+    return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
-async def _unfinished(item: ItemRun, error: Exception) -> BatchResult:
-    if ends_the_run(error):
-        raise error
-    if isinstance(error, NotFoundError):
+async def record_end(
+    entries: Entries, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
+) -> Outcome:
+    """Record how the wait for a job ended, after `polls` polls of it in all, and return what that means for its item.
+
+    Raises:
+        JournalError: The journal can't be written.
+        Exception: `ended`, if every other wait would end with it.
+    """
+    if isinstance(ended, AgentJob):
+        await entries.mark_ended(key, ended, polls)
+        return Outcome(ended.status)
+    if ends_the_run(ended):
+        raise ended
+    if isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        gone = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
-        await item.context.entries.abandon(item.row.key, f"its job is gone: {error.message}", item.polls, of_job=gone)
-        return item.result(Outcome.FAILED, error)
-    await item.context.entries.record_error(item.row.key, error, item.polls)
-    if isinstance(error, WaitTimeoutError):
-        return item.result(Outcome.TIMED_OUT, error, error.last_job)
-    return item.result(Outcome.UNFINISHED, error)
+        await entries.abandon(key, f"its job is gone: {ended.message}", polls, of_job=job_id)
+        return Outcome.FAILED
+    await entries.record_error(key, ended, polls)
+    return Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED

@@ -8,10 +8,11 @@ from typing import Final
 from attrs import define, field
 
 from agentjobs_async import CreateOutcomeUnknownError
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._throttle import CreateThrottle
 from agentjobs_async.batch.limits import Rate
 
-__all__ = ["LONGEST_RETRY_AFTER_SECONDS", "CreateThrottles", "Permit"]
+__all__ = ["LONGEST_RETRY_AFTER_SECONDS", "CreateThrottles", "Permit", "throttles_of"]
 
 LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
 
@@ -177,6 +178,20 @@ class CreateThrottles:
         """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
         found = (self._throttles[project].paused_by for project in projects if project in self._throttles)
         return self.common.paused_by or next((reason for reason in found if reason is not None), None)
+
+
+async def throttles_of(entries: Entries, rate: Rate | None, *, refused_for: float) -> CreateThrottles:
+    """Return throttles that know the creates and the pauses of earlier runs.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    throttles = CreateThrottles(rate, refused_for=refused_for)
+    if rate is not None:
+        throttles.seed(rate, await entries.sent_ages(rate.per, rate.count))
+    for project, seconds in (await entries.paused_for()).items():
+        throttles.of(project).pause(min(seconds, LONGEST_RETRY_AFTER_SECONDS))
+    return throttles
 
 
 def _named(project: str | None) -> str:

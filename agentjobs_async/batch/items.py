@@ -10,7 +10,16 @@ from attrs import field, frozen
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async._validation import checked_id, checked_name, checked_prompt
 
-__all__ = ["BatchItem", "BatchResult", "Outcome", "Refusals", "check_items", "checked_item", "context_text"]
+__all__ = [
+    "BatchItem",
+    "BatchResult",
+    "Outcome",
+    "Refusals",
+    "check_items",
+    "checked_item",
+    "context_of",
+    "context_text",
+]
 
 _LONGEST_CONTEXT_BYTES: Final = 16_384  # a row of a table; 100,000 items may have one
 
@@ -121,3 +130,9 @@ def _check_context(context: object) -> None:
 def context_text(context: dict[str, Any] | None) -> str | None:
     """Return a context as the journal keeps it: JSON without spaces; `None` without one."""
     return None if context is None else json.dumps(context, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def context_of(text: str | None) -> dict[str, Any] | None:
+    """Return a new dict of what `context_text` returned."""
+    context: dict[str, Any] | None = None if text is None else json.loads(text)
+    return context

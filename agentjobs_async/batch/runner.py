@@ -13,7 +13,7 @@ from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
-from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS, CreateThrottles
+from agentjobs_async.batch._throttles import throttles_of
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
@@ -136,7 +136,7 @@ class Batch(AsyncIterator[BatchResult]):
         context = RunContext(
             self._session,
             entries_of(self._journal),
-            await self._throttles(),
+            await throttles_of(entries_of(self._journal), self._limits.create_rate, refused_for=inf),
             slots,
             asyncio.Semaphore(self._limits.max_sending),
             self._limits.timeout,
@@ -154,15 +154,6 @@ class Batch(AsyncIterator[BatchResult]):
     async def _unknown_ages(self) -> list[tuple[str | None, float]]:
         seconds, most = self._limits.unknown_for, self._limits.max_active
         return await entries_of(self._journal).unknown_ages(seconds, most) if seconds > 0 else []
-
-    async def _throttles(self) -> CreateThrottles:
-        rate, entries = self._limits.create_rate, entries_of(self._journal)
-        throttles = CreateThrottles(rate, refused_for=inf)
-        if rate is not None:
-            throttles.seed(rate, await entries.sent_ages(rate.per, rate.count))
-        for project, seconds in (await entries.paused_for()).items():
-            throttles.of(project).pause(min(seconds, LONGEST_RETRY_AFTER_SECONDS))
-        return throttles
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -8,8 +8,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agentjobs_async import JournalError
+from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.statements import Insert
 
 __all__ = ["Backend"]
 

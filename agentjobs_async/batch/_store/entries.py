@@ -13,6 +13,7 @@ from agentjobs_async import AgentJob, JobRef
 from agentjobs_async._text import error_text, one_line
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
+from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.reader import Reader
 from agentjobs_async.batch._store.rows import JournalRow, row_of
 from agentjobs_async.batch._store.schema import Moment
@@ -108,7 +109,7 @@ class Entries(Reader):
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
         """
-        planning = statements.plan(self._database.backend.insert, f"{source}.{page}", self._clock())
+        planning = plan(self._database.backend.insert, f"{source}.{page}", self._clock())
         rows: list[dict[str, Any]] = [
             {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
         ]

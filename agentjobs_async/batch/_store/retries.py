@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Update, case, exists, func, literal, select, update
 
+from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, Moment
-from agentjobs_async.batch._store.statements import Insert
 from agentjobs_async.batch.states import RETRIED, State
 
 __all__ = ["fewer_tries", "mark_retried", "plan_retries"]
@@ -30,6 +30,7 @@ def plan_retries(insert: Insert, keys: Mapping[str, str], now: Moment) -> Insert
         "key": _new_key(keys),
         "state": literal(State.PLANNED.value),
         "tries": func.coalesce(_ROW.tries, 1) + 1,
+        "told": case((_ROW.told.is_not(None), "")),  # a durable job is followed again
         "item_key": func.coalesce(_ROW.item_key, _ROW.key),
         "planned_at": now if isinstance(now, ColumnElement) else literal(now),
         "updated_at": now if isinstance(now, ColumnElement) else literal(now),

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     false,
+    literal_column,
     text,
 )
 
@@ -31,6 +32,8 @@ __all__ = [
     "ADDED_LIMITS",
     "ADDED_TABLES",
     "ENTRIES",
+    "FOLLOWED",
+    "FOLLOWED_INDEX",
     "LIMITS",
     "METADATA",
     "MOVES",
@@ -104,6 +107,7 @@ ENTRIES: Final = Table(
     Column("traceparent", String),
     Column("item_key", String),
     Column("retried_as", String),
+    Column("told", String),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     # A failed row has no id when it was unknown and was abandoned.
     CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_created"),
@@ -114,8 +118,16 @@ ENTRIES: Final = Table(
 """The tries of the items.
 
 `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays. `item_key` is the
-key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
+key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands. `told` is
+null for the items of a batch; for a durable job it is the state of which its `on_end` was told, which is empty before,
+or `unfollowed`.
 """
+FOLLOWED: Final = literal_column("told IN ('', 'unknown')", Boolean)
+"""Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""
+FOLLOWED_INDEX: Final = Index(
+    "agentjobs_entries_by_told", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED, postgresql_where=FOLLOWED
+)
+"""The durable jobs that are followed. It costs nothing for the items of a batch."""
 RETRIED_INDEX: Final = Index(
     "agentjobs_entries_by_retry",
     ENTRIES.c.state,
@@ -126,7 +138,7 @@ RETRIED_INDEX: Final = Index(
 ADDED: Final = frozenset(
     {
         *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"),
-        *("item_key", "retried_as"),
+        *("item_key", "retried_as", "told"),
     }
 )
 """The columns that the earlier layout did not have."""

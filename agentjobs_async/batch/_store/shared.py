@@ -41,6 +41,7 @@ __all__ = [
     "insert_fleet",
     "living_owners",
     "mark_orphaned",
+    "owner_is_dead",
     "unfollowed",
     "upsert_heartbeat",
 ]
@@ -90,13 +91,13 @@ def delete_dead_owners(now: Moment, patience: float) -> Delete:
 
 def mark_orphaned(now: Moment, patience: float, **values: Any) -> ReturningUpdate[Any]:
     """Make the rows unknown that are sending and whose owner is dead; return their keys."""
-    orphans = update(ENTRIES).where(_ROW.state == State.SENDING, _owner_is_dead(now, patience))
+    orphans = update(ENTRIES).where(_ROW.state == State.SENDING, owner_is_dead(now, patience))
     return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
 def unfollowed(now: Moment, patience: float, after: int, most: int) -> Select[Any]:
     """Select number and key of up to `most` items beyond the number `after` that a dead owner had begun."""
-    left = select(_ROW.number, _ROW.key).where(_ROW.number > after, _BEGUN, _owner_is_dead(now, patience))
+    left = select(_ROW.number, _ROW.key).where(_ROW.number > after, _BEGUN, owner_is_dead(now, patience))
     return left.order_by(_ROW.number).limit(most)
 
 
@@ -105,7 +106,7 @@ def follow(keys: Collection[str], owner: str) -> Update:
     return update(ENTRIES).where(_ROW.key.in_(keys), _BEGUN, _ROW.owner != owner).values(owner=owner)
 
 
-def _owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
+def owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
     """Return whether a row's owner has left, or gave no sign of life for `patience` seconds."""
     known = select(_OWNERS.c.owner).where(_OWNERS.c.owner == _ROW.owner)
     silent = and_(~known.where(_OWNERS.c.seen_at >= now - patience).exists(), _up_for(patience))

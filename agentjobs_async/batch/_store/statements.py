@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Float,
     Select,
-    String,
     Update,
     and_,
     bindparam,
@@ -23,18 +22,14 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment
 from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
 
-if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
-    from sqlalchemy.dialects import postgresql, sqlite
-
 __all__ = [
     "RESOLVED",
-    "Insert",
     "claim",
     "conditions",
     "counts",
@@ -45,7 +40,6 @@ __all__ = [
     "newest_try",
     "nothing",
     "page",
-    "plan",
     "planned_counts",
     "planned_projects",
     "record_error",
@@ -56,40 +50,9 @@ __all__ = [
     "unended",
 ]
 
-Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
-"""An insert of a dialect that knows ON CONFLICT."""
-
 RESOLVED: Final = "resolved:"
 """With this begins the mark of a row whose job its owner found."""
 _ROW: Final = ENTRIES.c
-
-
-def plan(insert: Insert, mark: str, now: Moment) -> ReturningInsert[Any]:
-    """Insert planned rows, and return them and the rows that are there already, which are only marked.
-
-    Left out are rows of another prompt or project under the same key, and those that an earlier page of the same source
-    has marked. Executed again, when its answer was lost, this finds its own mark and returns the same rows. It holds no
-    value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
-
-    Args:
-        insert: An insert into the entries.
-        mark: The page: 32 characters that name the source, then anything.
-        now: The time by the journal's clock.
-    """
-    # The state as a literal: a parameter would be one more for each row.
-    planning = insert.values(state=literal_column(f"'{State.PLANNED}'"), run=mark, planned_at=now, updated_at=now)
-    given = planning.excluded
-    unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
-    same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
-    return planning.on_conflict_do_update(
-        index_elements=[_ROW.key],
-        set_={"run": given.run},
-        where=and_(unmarked, _ROW.prompt == given.prompt, same_project),
-    ).returning(*SHOWN)
-
-
-def _source(mark: ColumnElement[Any]) -> ColumnElement[str]:
-    return func.substr(mark, literal_column("1"), literal_column("32"), type_=String)
 
 
 def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None) -> ReturningUpdate[None, None, int]:
@@ -160,14 +123,15 @@ def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
 
     A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved. A created
-    row that bears the mark of any resolution may be given another job: the id that its owner found was wrong.
+    row that bears the mark of any resolution may be given another job: the id that its owner found was wrong. The mark
+    also takes the place of its owner, who does not follow the row any more, so that any living one may.
     """
     repeated = and_(_ROW.state == target, _ROW.claim == resolution)
     open_rows = [_ROW.state == State.UNKNOWN, repeated]
     if target is State.CREATED:
         open_rows.append(and_(_ROW.state == State.CREATED, _ROW.claim.startswith(RESOLVED)))
     resolving = update(ENTRIES).where(_ROW.key == key, or_(*open_rows))
-    return resolving.values(state=target, claim=resolution, **values)
+    return resolving.values(state=target, claim=resolution, owner=resolution, **values)
 
 
 def resolve_again(key: str, resolution: str, **values: Any) -> Update:

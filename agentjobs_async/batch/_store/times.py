@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import Insert as GenericInsert
 
+from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
-from agentjobs_async.batch._store.statements import Insert
 from agentjobs_async.batch.states import State
 
 __all__ = ["delete_old_sends", "keep_send", "paused_for", "sent_ages", "unknown_ages", "upsert_pause"]

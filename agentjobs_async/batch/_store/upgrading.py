@@ -23,7 +23,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
-from agentjobs_async.batch._store.schema import ADDED, ADDED_LIMITS, ADDED_TABLES, ENTRIES, LIMITS, RETRIED_INDEX
+from agentjobs_async.batch._store.schema import (
+    ADDED,
+    ADDED_LIMITS,
+    ADDED_TABLES,
+    ENTRIES,
+    FOLLOWED_INDEX,
+    LIMITS,
+    RETRIED_INDEX,
+)
 from agentjobs_async.batch.states import RETRIED
 
 __all__ = ["earlier_rows", "upgrading", "upgrading_limits"]
@@ -52,7 +60,8 @@ def upgrading(dialect: Dialect) -> Iterator[str]:
     marking = update(ENTRIES).where(_is_retried(ENTRIES)).values(retried_as=_next_key(ENTRIES))
     yield _text(marking, dialect)
     yield _CHAINS
-    yield str(CreateIndex(RETRIED_INDEX).compile(dialect=dialect))
+    for index in (RETRIED_INDEX, FOLLOWED_INDEX):
+        yield str(CreateIndex(index).compile(dialect=dialect))
 
 
 def upgrading_limits(dialect: Dialect) -> Iterator[str]:

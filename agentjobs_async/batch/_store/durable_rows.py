@@ -1,0 +1,118 @@
+"""The rows of durable jobs: which are followed, by which owner, and of which end `on_end` was told."""
+
+from typing import Final
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
+
+from agentjobs_async.batch._store import shared, statements
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.plan import plan
+from agentjobs_async.batch._store.rows import JournalRow, row_of
+from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED, SHOWN
+from agentjobs_async.batch.items import BatchItem, context_text
+from agentjobs_async.batch.states import ENDED, State
+from agentjobs_async.batch.where import Where
+
+__all__ = ["DurableRows"]
+
+_PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
+_NOT_TOLD: Final = ""
+_UNFOLLOWED: Final = "unfollowed"
+_ROW: Final = ENTRIES.c
+_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.told != _ROW.state)
+"""Whether a followed row has an end of which `on_end` was not told."""
+
+
+class DurableRows:
+    """Plans and follows the rows of durable jobs. Each call raises a `JournalError` when the journal can't be used.
+
+    Args:
+        entries: The rows of the journal.
+        patience: Seconds without a sign of life after which another owner is taken for dead; `None` where there can be
+            no other one, as with a file.
+    """
+
+    def __init__(self, entries: Entries, patience: float | None) -> None:
+        self._entries = entries
+        self._database = entries._database  # noqa: SLF001 - private to other rooms
+        self._patience = patience
+
+    async def submit(self, item: BatchItem) -> tuple[JournalRow, bool] | None:
+        """Plan an item, or find its row; return the row, and whether this owner is to go on with it.
+
+        Return `None` when the row of this key is that of another prompt or project. A row that is there keeps its
+        context; the item of a batch, which no owner follows as a durable job, is followed from now on.
+        """
+        owner = self._entries.owner
+        told = func.coalesce(_ROW.told, _NOT_TOLD)
+        planning = plan(
+            self._database.backend.insert,
+            uuid4().hex,
+            self._entries.now(),
+            values={"owner": owner, "told": _NOT_TOLD},
+            kept={"told": told},
+            returned=[and_(FOLLOWED, _ROW.owner == owner, _ROW.told != _ROW.state)],
+        )
+        values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
+        context = {} if item.context is None else {"context": context_text(item.context)}
+        found = await self._database.insert(planning, [values | context])
+        return (row_of(found[0][:-1]), bool(found[0][-1])) if found else None
+
+    async def take_over(self, after: int, *, own: bool = False, key: str | None = None) -> list[JournalRow]:
+        """Follow the next rows above the number `after` that no living owner follows, and return them.
+
+        What is being sent is left to its owner; when that is dead, the row becomes unknown first.
+
+        Args:
+            after: The number of the last row before.
+            own: Whether to return the rows, too, that this owner follows already.
+            key: The key of the only row that is meant; `None` for all.
+        """
+        mark = uuid4().hex  # executed again, when its answer was lost, the statement finds its own mark
+        free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._entries.owner] if own else [])]
+        open_or_to_tell = or_(_ROW.state.in_([State.PLANNED, State.CREATED]), _TO_TELL)
+        wanted = select(_ROW.number).where(FOLLOWED, open_or_to_tell, _ROW.number > after, or_(*free))
+        wanted = wanted if key is None else wanted.where(_ROW.key == key)
+        # Rows that another owner is taking over in this moment are its own.
+        wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
+        taking = update(ENTRIES).where(_ROW.number.in_(wanted))
+        _, found = await self._database.write(taking.values(owner=self._entries.owner, run=mark).returning(*SHOWN))
+        return sorted(map(row_of, found), key=lambda row: row.number)
+
+    async def to_tell(self, after: int) -> list[JournalRow]:
+        """Return the next rows of this owner above the number `after` whose ends `on_end` was not told of."""
+        mine = select(*SHOWN).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner, _ROW.number > after)
+        _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
+        return [row_of(row) for row in found]
+
+    async def active(self, after: int, where: Where | None) -> list[JournalRow]:
+        """Return the next followed rows above the number `after` that have not ended and meet `where`."""
+        met = [] if where is None else statements.conditions(where, self._entries.now())
+        open_states = sorted(set(State) - ENDED)
+        wanted = select(*SHOWN).where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
+        found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
+        return [row_of(row) for row in found]
+
+    async def mark_told(self, key: str, state: State) -> None:
+        """Record that `on_end` has returned for a row that had ended in this state."""
+        await self._mark(key, state.value)
+
+    async def unfollow(self, key: str) -> bool:
+        """Record that a row is followed no more; return whether it was."""
+        return await self._mark(key, _UNFOLLOWED)
+
+    async def release(self) -> None:
+        """Leave the rows of this owner to others, which may follow them at once."""
+        mine = and_(FOLLOWED, _ROW.owner == self._entries.owner, _ROW.state != State.SENDING)
+        await self._database.write(update(ENTRIES).where(mine).values(owner=None))
+
+    async def _mark(self, key: str, told: str) -> bool:
+        marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED)
+        return (await self._database.write(marking.values(told=told)))[0] == 1
+
+    def _is_free(self) -> ColumnElement[bool]:
+        """Return whether no living owner follows a row."""
+        if self._patience is not None:
+            return shared.owner_is_dead(self._entries.now(), self._patience)
+        return _ROW.owner.is_distinct_from(self._entries.owner)

@@ -1,0 +1,12 @@
+"""Durable jobs: single jobs that come one by one, each created at most once and followed across restarts.
+
+Needs the extra `batch`, of whose journal and creates this room is made.
+"""
+
+from agentjobs_async._extras import extra_named
+
+with extra_named("agentjobs_async.durable"):
+    from agentjobs_async.durable.entry import DurableEntry
+    from agentjobs_async.durable.jobs import DurableJobs
+
+__all__ = ["DurableEntry", "DurableJobs"]

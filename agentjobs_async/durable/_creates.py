@@ -1,0 +1,117 @@
+"""The creates of durable jobs: each in a task of its own, which no caller's cancellation ends."""
+
+import asyncio
+import logging
+from copy import deepcopy
+from typing import Final
+
+from attrs import define, field
+
+from agentjobs_async import AgentJobsError, SessionClosedError
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch._item_create import Created, ItemCreate
+from agentjobs_async.batch._item_run import ItemRun, Phase
+from agentjobs_async.batch._item_tasks import ItemTasks
+from agentjobs_async.durable._following import Following
+from agentjobs_async.durable.entry import DurableEntry
+
+__all__ = ["Creates"]
+
+_HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
+
+_logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+@define(eq=False)
+class _Create:
+    """One create under way.
+
+    Attributes:
+        answered: Its entry, as soon as the create is answered or held back; or what keeps it from being sent.
+        followed: Whether its job is to be followed.
+    """
+
+    answered: asyncio.Future[DurableEntry] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    followed: bool = True
+
+    def answer(self, result: DurableEntry | Exception) -> None:
+        """Set the first result; later ones change nothing."""
+        if self.answered.done():
+            return
+        if isinstance(result, Exception):
+            self.answered.set_exception(result)
+            self.answered.exception()  # retrieved: after a restart no caller waits for it
+        else:
+            self.answered.set_result(result)
+
+
+class Creates:
+    """Sends the creates of planned rows, as a batch does, and hands each job over to be followed."""
+
+    def __init__(self, item_tasks: ItemTasks, following: Following) -> None:
+        self._item_tasks = item_tasks
+        self._following = following
+        self._under_way: dict[str, _Create] = {}
+
+    def begin(self, row: JournalRow) -> None:
+        """Send the create of a planned row, unless that is being done."""
+        if row.key not in self._under_way:
+            self._under_way[row.key] = _Create()
+            _ = self._item_tasks.begin(row, self._run)
+
+    def answer_to(self, key: str) -> asyncio.Future[DurableEntry] | None:
+        """Return the entry to come of a create that is under way; `None` when there is none."""
+        create = self._under_way.get(key)
+        return None if create is None else create.answered
+
+    def leave(self, key: str) -> None:
+        """Do not follow the job of a create that is under way."""
+        if key in self._under_way:
+            self._under_way[key].followed = False
+
+    async def _run(self, item: ItemRun) -> None:
+        create = self._under_way[item.key]
+        try:
+            while not await self._is_over(item, create):  # noqa: ASYNC110 - it sends; it does not look
+                await asyncio.sleep(_HELD_SECONDS)
+        finally:
+            item.over = True
+            item.leave_slot()
+            del self._under_way[item.key]
+            create.answer(
+                SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and goes on at the next start")
+            )
+
+    async def _is_over(self, item: ItemRun, create: _Create) -> bool:
+        """Send the create as soon as it may go; return false when it is to be tried again later."""
+        entries = self._item_tasks.context.entries
+        try:
+            await entries.take_back()
+            await self._send(item, create)
+            if item.over or item.phase >= Phase.NO_CREATES:
+                return True
+            row = (await entries.get_many([item.key]))[item.key]
+        except SessionClosedError as error:
+            create.answer(error)
+            return True
+        except AgentJobsError as error:  # of the journal; or no connection that can be trusted, or the proxy refuses
+            create.answer(error)
+            _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
+            item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
+            return item.phase >= Phase.NO_CREATES
+        create.answer(self._following.entry(row))
+        return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
+
+    async def _send(self, item: ItemRun, create: _Create) -> None:
+        sent = await ItemCreate(item).run()
+        if isinstance(sent, Created):
+            item.over = True
+            create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context)))
+            if create.followed:
+                self._following.start(item.row, sent.job)
+        elif sent.result is not None:
+            item.over = True
+            error = sent.result.error or AgentJobsError("the create gave no job")
+            create.answer(DurableEntry(item.key, item.state, None, None, deepcopy(item.row.context), str(error)))
+            if create.followed:
+                self._following.tell(item.row, item.state, error)

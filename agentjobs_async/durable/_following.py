@@ -1,0 +1,265 @@
+"""The jobs that are followed: their waits, and what the callbacks are told of them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Final
+
+from attrs import define, field
+
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
+from agentjobs_async.batch import JournalRow, Outcome, State
+from agentjobs_async.batch._run_item import record_end
+from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch.items import context_of, context_text
+from agentjobs_async.durable._callback import Callback
+from agentjobs_async.durable._follow import Follow
+from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
+from agentjobs_async.telemetry.links import resumed_from
+
+__all__ = ["Following"]
+
+_UNREADABLE_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: a key may be replaced
+_FIRST_RETRY_SECONDS: Final = 1.0  # after a callback that raised: most faults of a chat's server are over by then
+_LONGEST_RETRY_SECONDS: Final = 300.0  # so that the end of a long outage is noticed within five minutes
+
+_logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+@define(eq=False)
+class Following:
+    """Waits for jobs, records their ends, and calls the callbacks. All of it runs in the context in which it was made.
+
+    Attributes:
+        on_change: Called with each new state but the end, one call of a job at a time.
+        on_end: Called with the end, again until it has returned.
+        least_gap: Seconds from one call of `on_change` for a job to the next.
+    """
+
+    session: AgentJobsSession
+    entries: Entries
+    rows: DurableRows
+    on_change: Callback | None
+    on_end: Callback | None
+    least_gap: float
+    _context: Any = field(factory=copy_context, init=False)
+    _follows: dict[str, Follow] = field(factory=dict, init=False)
+    _ending: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+
+    def knows(self, key: str, ref: JobRef | None) -> bool:
+        """Return whether the job of a key is followed, or its end is being told; it may have been another job."""
+        follow = self._follows.get(key)
+        return key in self._ending or (follow is not None and ref in (follow.ref, None))
+
+    def under_way(self) -> Iterable[Follow]:
+        """Return the jobs that are followed now."""
+        return list(self._follows.values())
+
+    def entry(self, row: JournalRow) -> DurableEntry:
+        """Return the entry of a row, with the job as it was seen last."""
+        follow = self._follows.get(row.key)
+        return entry_of(row, self.session.project_id, None if follow is None else follow.job)
+
+    def start(self, row: JournalRow, target: AgentJob | JobRef) -> None:
+        """Follow the job of a row from now on; do nothing once closed."""
+        ref = target.ref if isinstance(target, AgentJob) else target
+        job = target if isinstance(target, AgentJob) else None
+        text = context_text(row.context)
+        self._discard(row.key)
+        follow = self._follows[row.key] = Follow(row.key, ref, text, row.polls, self._changed, self._ended, job=job)
+        self._watch(follow, target, row.traceparent)
+
+    def tell_row(self, row: JournalRow) -> None:
+        """Call `on_end` for a row that has ended, unless that is being done; its wait, if there is one, is over."""
+        if row.key not in self._ending:
+            self._discard(row.key)
+            self._end_in_task(row.key, self._tell_row(row))
+
+    def tell(self, row: JournalRow, state: State, error: Exception) -> None:
+        """Call `on_end` for a create that gave no job."""
+        entry = DurableEntry(row.key, state, None, None, row.context, str(error))
+        self._end_in_task(row.key, self._tell(entry, error))
+
+    def leave(self, key: str) -> None:
+        """Stop to follow a job, and to tell of its end. The task of a callback that calls this goes on."""
+        self._discard(key)
+        ending = self._ending.pop(key, None)
+        if ending is not None and ending is not asyncio.current_task():
+            ending.cancel()
+
+    def stop(self) -> None:
+        """End all waits; callbacks under way go on, and none is called again."""
+        self._closing.set()
+        for follow in self._follows.values():
+            if follow.watch is not None:
+                follow.watch.cancel()
+
+    async def close(self, grace: float) -> None:
+        """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends."""
+        self.stop()
+        current = asyncio.current_task()  # a callback may close the durable jobs
+        left = {task for task in self._tasks if task is not current}
+        try:
+            if left and grace > 0:
+                await asyncio.wait(left, timeout=grace)
+        finally:
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
+
+    def _changed(self, follow: Follow) -> None:
+        """Call `on_change` with the newest state, in a task that does so until it has told the newest one."""
+        idle = follow.telling is None and not self._closing.is_set()
+        if idle and self.on_change is not None and follow.job is not None and not follow.job.is_terminal:
+            follow.telling = self._start(self._tell_changes(follow, self.on_change))
+
+    def _ended(self, follow: Follow, watch: asyncio.Future[AgentJob]) -> None:
+        """Record and tell how a wait ended, unless it was cancelled by `leave`, `stop` or `tell_row`."""
+        if watch.cancelled():
+            return
+        error = watch.exception()
+        if error is None or isinstance(error, Exception):
+            self._end_in_task(follow.key, self._end(follow, watch.result() if error is None else error))
+
+    def _watch(self, follow: Follow, target: AgentJob | JobRef, traceparent: str | None = None) -> None:
+        if self._closing.is_set():
+            return
+        update = None if self.on_change is None else follow.on_job
+
+        def watch() -> asyncio.Future[AgentJob]:
+            if traceparent is not None:
+                resumed_from.set(traceparent)
+            return self.session.watch(target, timeout=None, on_update=update)
+
+        with suppress(SessionClosedError):  # the next start follows it
+            follow.watch = self._context.copy().run(watch)
+            follow.watch.add_done_callback(follow.on_done, context=self._context)
+
+    def _discard(self, key: str) -> None:
+        follow = self._follows.pop(key, None)
+        if follow is None:
+            return
+        if follow.watch is not None:
+            follow.watch.cancel()
+        if follow.telling is not None and follow.telling is not asyncio.current_task():
+            follow.telling.cancel()
+
+    async def _tell_changes(self, follow: Follow, on_change: Callback) -> None:
+        told = None
+        clock = asyncio.get_running_loop().time
+        try:
+            while follow.job is not None and follow.job is not told and not follow.job.is_terminal:
+                gap = follow.told_at + self.least_gap - clock()
+                if gap > 0:
+                    if not await self._pause(gap):
+                        return
+                    continue  # the job may have ended meanwhile
+                follow.told_at, told, follow.calling = clock(), follow.job, True
+                await on_change(follow.entry(told), told)
+                follow.calling = False
+        finally:
+            follow.telling = None
+
+    async def _end(self, follow: Follow, ended: AgentJob | Exception) -> None:
+        outcome = await self._recorded(follow, ended)
+        if outcome in (Outcome.UNFINISHED, Outcome.TIMED_OUT):
+            _logger.warning(
+                "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
+            )
+            follow.polls_before = follow.polls
+            if await self._pause(_UNREADABLE_SECONDS) and follow.key in self._follows:
+                self._watch(follow, follow.ref)
+        elif outcome is not None:
+            await self._end_changes(follow)
+            self._follows.pop(follow.key, None)
+            job, error = (ended, None) if isinstance(ended, AgentJob) else (None, str(ended))
+            state = State(outcome.value)
+            await self._tell(DurableEntry(follow.key, state, follow.ref, job, context_of(follow.context), error), ended)
+
+    async def _recorded(self, follow: Follow, ended: AgentJob | Exception) -> Outcome | None:
+        """Record the end of a wait, and return what it means; `None` when the next start has to find it out."""
+        if isinstance(ended, SessionClosedError):
+            return None
+        outcome = Outcome.UNFINISHED
+
+        async def record() -> bool:
+            nonlocal outcome
+            try:
+                outcome = await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
+            except JournalError:
+                raise
+            except AgentJobsError:
+                return True  # the certificate or the proxy: it may be mended meanwhile
+            return True
+
+        return outcome if await self._until_done(record) else None
+
+    async def _end_changes(self, follow: Follow) -> None:
+        """Wait until `on_change` is not under way: it must not show an older state after the end."""
+        if follow.telling is not None:
+            if not follow.calling:
+                follow.telling.cancel()
+            await asyncio.wait([follow.telling])
+
+    async def _tell_row(self, row: JournalRow) -> None:
+        ref = ref_of_row(row, self.session.project_id)
+        ended: AgentJob | Exception = end_of_row(row, ref)
+        if isinstance(ended, AgentJob) and ref is not None:
+            with suppress(
+                Exception
+            ):  # the journal knows enough where the service can't be asked, a get_job's errors included
+                read = await self.session.get_job(ref)
+                ended = read if read.is_terminal else ended
+        entry = entry_of(row, self.session.project_id, ended if isinstance(ended, AgentJob) else None)
+        await self._tell(entry, ended)
+
+    async def _tell(self, entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        """Call `on_end` until it has returned, and record that: after a crash in between, it is called once more."""
+        on_end = self.on_end
+
+        async def mark() -> bool:
+            await self.rows.mark_told(entry.key, entry.state)
+            return True
+
+        if on_end is None or await self._until_done(lambda: on_end(entry, ended)):
+            await self._until_done(mark)
+
+    async def _until_done(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Repeat `work`, after longer and longer pauses, until it returns true; return false if closed before."""
+        delay = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                if await work():
+                    return True
+            except JournalError as error:
+                _logger.warning("the end of a durable job is recorded later: %s", error)
+            if not await self._pause(delay):
+                return False
+            delay = min(2 * delay, _LONGEST_RETRY_SECONDS)
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait; return false if closed meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        return not self._closing.is_set()
+
+    def _end_in_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        ending = self._ending.get(key)
+        if self._closing.is_set() or (ending is not None and not ending.done()):
+            work.close()  # the next start does it; or it is being done
+            return
+        task = self._ending[key] = self._start(work)
+        task.add_done_callback(lambda done: self._ending.pop(key) if self._ending.get(key) is done else None)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,184 @@
+"""Durable jobs from entering to leaving: planned rows are sent, created ones followed, and free ones taken over."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
+from agentjobs_async.batch._item_run import Phase, RunContext
+from agentjobs_async.batch._item_tasks import ItemTasks
+from agentjobs_async.batch._seen import record_seen
+from agentjobs_async.batch._slots import Slots
+from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._throttles import throttles_of
+from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.durable._callback import Callback
+from agentjobs_async.durable._creates import Creates
+from agentjobs_async.durable._following import Following
+from agentjobs_async.durable.entry import DurableEntry, ref_of_row
+
+__all__ = ["Run"]
+
+_REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
+_SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
+_SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
+_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
+
+_logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+class Run:
+    """Durable jobs while they are open."""
+
+    def __init__(
+        self,
+        session: AgentJobsSession,
+        journal: Journal,
+        on_change: Callback | None,
+        on_end: Callback | None,
+        least_gap: float,
+    ) -> None:
+        self._session = session
+        self._shared = journal.is_shared
+        self._entries = entries_of(journal)
+        patience = opened_of(journal).owner_timeout if self._shared else None
+        self._sweep_seconds = min(_SWEEP_SECONDS, opened_of(journal).owner_timeout / _SWEEPS)
+        self._rows = DurableRows(self._entries, patience)
+        self._following = Following(session, self._entries, self._rows, on_change, on_end, least_gap)
+        self._submitting: set[asyncio.Task[DurableEntry]] = set()
+
+    async def start(self) -> None:
+        """Go on with all rows that no living owner follows, and look for more from now on."""
+        limits = await self._entries.limits()
+        rate = None if self._shared else limits.create_rate  # on PostgreSQL, each claim sees to it
+        context = RunContext(
+            self._session,
+            self._entries,
+            await throttles_of(self._entries, rate, refused_for=_REFUSED_SECONDS),
+            Slots(None),
+            asyncio.Semaphore(limits.max_sending),
+            timeout=None,
+            unknown_for=0.0,
+        )
+        self._item_tasks = ItemTasks(context)
+        self._creates = Creates(self._item_tasks, self._following)
+        await self._take_over(own=True)
+        _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
+        _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
+
+    async def submit(self, item: BatchItem) -> DurableEntry:
+        """Plan an item, and return its entry as soon as its create is answered or held back."""
+        # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
+        task = asyncio.get_running_loop().create_task(self._submit(item))
+        self._submitting.add(task)
+        task.add_done_callback(self._submitted)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise  # the caller was cancelled, and the task goes on
+        raise SessionClosedError("the durable jobs were closed; what is planned goes on at the next start")
+
+    async def get(self, key: str) -> DurableEntry | None:
+        """Return the entry of a key; `None` if there is none."""
+        row = (await self._entries.get_many([key])).get(key)
+        return None if row is None else self._following.entry(row)
+
+    async def active(self, where: Where | None) -> list[DurableEntry]:
+        """Return the entries of all jobs that are followed and have not ended."""
+        found: list[DurableEntry] = []
+        after = 0
+        while rows := await self._rows.active(after, where):
+            found += map(self._following.entry, rows)
+            after = rows[-1].number
+        return found
+
+    async def unfollow(self, key: str) -> bool:
+        """Stop following a job for good; return whether it was followed."""
+        unfollowed = await self._rows.unfollow(key)
+        self._creates.leave(key)
+        self._following.leave(key)
+        return unfollowed
+
+    async def close(self, grace: float) -> JournalError | None:
+        """Stop following, and wait `grace` seconds for creates and callbacks under way.
+
+        Return the error that names the jobs which the journal does not have; `None` when it has all.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace
+        self._following.stop()  # first: no job that is created meanwhile is waited for
+        try:
+            return await self._item_tasks.close(grace)
+        finally:
+            for task in self._submitting:
+                task.cancel()
+            await self._following.close(max(until - loop.time(), 0.0))
+            if self._shared:
+                with suppress(JournalError):  # others take them over once this owner gives no sign of life any more
+                    await self._rows.release()
+
+    async def _submit(self, item: BatchItem) -> DurableEntry:
+        planned = await self._rows.submit(item)
+        if planned is None:
+            raise InvalidInputError(f"{item.key!r:.200} is the key of another prompt or project in the journal")
+        row, mine = planned
+        for free in () if mine else await self._rows.take_over(0, key=item.key):
+            row, mine = free, True
+        if mine:
+            self._take_up(row)
+        answer = self._creates.answer_to(item.key)
+        if answer is not None:
+            return await asyncio.shield(answer)
+        return self._following.entry(row if mine else await self._answered_elsewhere(row))
+
+    def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
+        self._submitting.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved here: the call that asked may have been cancelled
+
+    async def _answered_elsewhere(self, row: JournalRow) -> JournalRow:
+        """Return a row once the process that follows it has had the answer to its create, or is held back."""
+        delay = _FIRST_LOOK_SECONDS
+        while row.state in (State.PLANNED, State.SENDING) and row.error is None:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
+            row = (await self._entries.get_many([row.key]))[row.key]
+        return row
+
+    def _take_up(self, row: JournalRow) -> None:
+        """Go on with a row of this owner where it is; do nothing if that is being done."""
+        ref = ref_of_row(row, self._session.project_id)
+        if self._creates.answer_to(row.key) is not None or self._following.knows(row.key, ref):
+            return
+        if row.state is State.PLANNED:
+            self._creates.begin(row)
+        elif row.state is State.CREATED:
+            if ref is not None:
+                self._following.start(row, ref)
+        elif row.state is not State.SENDING:
+            self._following.tell_row(row)
+
+    async def _take_over(self, *, own: bool) -> None:
+        after = 0
+        while rows := await self._rows.take_over(after, own=own):
+            for row in rows:
+                self._take_up(row)
+            after = rows[-1].number
+
+    async def _sweep(self) -> None:
+        """Look, until cancelled, for rows that owners left, and for ends that were not told."""
+        while True:
+            await asyncio.sleep(self._sweep_seconds)
+            try:
+                await self._take_over(own=False)
+                after = 0
+                while rows := await self._rows.to_tell(after):
+                    for row in rows:
+                        if self._creates.answer_to(row.key) is None:  # else its create is about to tell
+                            self._following.tell_row(row)
+                    after = rows[-1].number
+            except JournalError as error:
+                _logger.info("the journal can't be searched, and is later: %s", error)

@@ -1,0 +1,54 @@
+"""What callers get of one durable job, and how its row becomes that."""
+
+from typing import Any
+
+from attrs import field, frozen
+
+from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutcomeUnknownError, JobRef
+from agentjobs_async.batch import JournalRow, State
+
+__all__ = ["DurableEntry", "end_of_row", "entry_of", "ref_of_row"]
+
+
+@frozen
+class DurableEntry:
+    """One durable job at one moment.
+
+    Attributes:
+        key: The key under which it was submitted.
+        state: Where it is: `planned` (not sent yet), `sending`, `created` (the agent is at work), or how it ended.
+        ref: The job; `None` while it has none, and when it is `rejected` or `unknown`.
+        job: The job as it was seen last by this process; `None` when it was not.
+        context: The context with which it was submitted first; `None` without one. A dict of the reader's own.
+        error: Why the state is what it is; `None` where nothing went wrong.
+    """
+
+    key: str
+    state: State
+    ref: JobRef | None = None
+    job: AgentJob | None = None
+    context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
+    error: str | None = None
+
+
+def ref_of_row(row: JournalRow, project_id: str | None) -> JobRef | None:
+    """Return the job of a row, which may name no project of its own; `None` without one."""
+    project_id = row.project_id or project_id
+    return None if row.job_id is None or project_id is None else JobRef(project_id, row.job_id)
+
+
+def entry_of(row: JournalRow, project_id: str | None, job: AgentJob | None = None) -> DurableEntry:
+    """Return the entry of a row, whose project is `project_id` where it names none."""
+    return DurableEntry(row.key, row.state, ref_of_row(row, project_id), job, row.context, row.error)
+
+
+def end_of_row(row: JournalRow, ref: JobRef | None) -> AgentJob | AgentJobsError:
+    """Return the job or the error of a row that has ended, as far as the journal knows it."""
+    if row.state is State.UNKNOWN:
+        return CreateOutcomeUnknownError(row.error or "the answer to its create was lost")
+    if ref is not None and row.error is None:
+        return AgentJob(ref.job_id, ref.project_id, row.state.value, pr_link=row.pr_link)
+    error = AgentJobsError(row.error or f"the item is {row.state}")
+    error.outcome = CreateOutcome.REJECTED if row.state is State.REJECTED else None
+    error.ref = ref
+    return error

@@ -1,0 +1,42 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.batch import Journal
+from agentjobs_async.testing import Emulator, JobScript
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a file's journal is."""
+    return tmp_path / "durable.db"
+
+
+@pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
+def place(request: pytest.FixtureRequest) -> str:
+    """Where a journal is: a file, and a database."""
+    return str(request.getfixturevalue("path" if request.param == "file" else "database"))
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[Emulator]:
+    """A service whose jobs end soon, and whose prompt `long` has a job without end."""
+    async with Emulator(script=JobScript(duration=0.2), speed=20) as emulator:
+        emulator.script(JobScript(duration=1e6), prompt="long")
+        yield emulator
+
+
+@pytest.fixture
+async def session(emulator: Emulator) -> AsyncIterator[AgentJobsSession]:
+    """A session of that service."""
+    async with emulator.session(project_id="docs") as session:
+        yield session
+
+
+@pytest.fixture
+async def journal(place: str) -> AsyncIterator[Journal]:
+    """An empty journal, open: in a file, and on PostgreSQL."""
+    async with Journal.open(place, owner_timeout=2.0) as opened:
+        yield opened

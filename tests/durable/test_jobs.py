@@ -1,0 +1,204 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
+from agentjobs_async.batch import BatchItem, Journal, Where, run_batch
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.testing import Emulator, JobScript
+from tests.durable.listener import Listener
+
+
+async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """A submitted job is created, followed and told with its context; afterwards its end is in the journal."""
+    listener = Listener()
+    async with DurableJobs(session, journal, on_change=listener.on_change, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("message-1", "Hello", context={"chat": 7, "names": ["a"]})
+        assert (entry.key, entry.state, entry.context) == ("message-1", "created", {"chat": 7, "names": ["a"]})
+        assert entry.job is not None
+        assert entry.ref == entry.job.ref
+        await listener.ends(1)
+        assert listener.called == [("message-1", "completed")]
+        assert {entry.context and entry.context["chat"] for entry in listener.entries} == {7}
+    rows = await journal.rows()
+    assert [(row.state, row.context) for row in rows] == [("completed", {"chat": 7, "names": ["a"]})]
+    assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_same_key(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """The same key is the same job, at the same time and later; the first context is kept."""
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entries = await asyncio.gather(*(jobs.submit("k", "Hello", context={"n": n}) for n in range(5)))
+        assert len({entry.ref for entry in entries}) == 1
+        await listener.ends(1)
+        again = await jobs.submit("k", "Hello")
+        assert (again.ref, again.context) == (entries[0].ref, {"n": 0})
+    assert emulator.agents_started == {"Hello": 1}
+    assert len(listener.called) == 1
+
+
+@pytest.mark.parametrize("changed", [{"prompt": "Bye"}, {"project_id": "other"}])
+async def test_another_job_of_a_key(
+    emulator: Emulator, session: AgentJobsSession, journal: Journal, changed: dict[str, Any]
+) -> None:
+    """Another prompt or project under a key of the journal is refused."""
+    async with DurableJobs(session, journal) as jobs:
+        await jobs.submit("k", "Hello", project_id="docs")
+        with pytest.raises(InvalidInputError, match="another prompt or project"):
+            await jobs.submit("k", **{"prompt": "Hello", **changed})
+    assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_restart(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """Leaving stops following, and loses nothing: the next block follows the job, and tells of its end."""
+    emulator.script(JobScript(duration=8), prompt="Hello")
+    first, second = Listener(), Listener()
+    async with DurableJobs(session, journal, on_end=first.on_end) as jobs:
+        ref = (await jobs.submit("k", "Hello", context={"chat": 1})).ref
+    async with DurableJobs(session, journal, on_end=second.on_end) as jobs:
+        assert [(entry.key, entry.ref) for entry in await jobs.active()] == [("k", ref)]
+        await second.ends(1)
+        assert await jobs.active() == []
+    assert (first.called, second.called) == ([], [("k", "completed")])
+    assert second.entries[0].context == {"chat": 1}
+    assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_end_is_told_again_after_a_restart(session: AgentJobsSession, journal: Journal) -> None:
+    """An end for which `on_end` has not returned is told again by the next block, and by none after that."""
+    failing, good, late = Listener(failures=10), Listener(), Listener()
+    async with DurableJobs(session, journal, on_end=failing.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await failing.ends(1)
+    async with DurableJobs(session, journal, on_end=good.on_end):
+        await good.ends(1)
+    async with DurableJobs(session, journal, on_end=late.on_end) as jobs:
+        entry = await jobs.get("k")
+    assert entry is not None
+    assert (entry.state, late.called) == ("completed", [])
+    assert good.called == [("k", "completed")]
+    assert good.entries[0].job is not None
+    assert good.entries[0].job.created_at is not None  # as the service shows it
+
+
+async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
+    """`get` and `active` return what is known of a job, with its last state, by conditions as in a journal."""
+    async with DurableJobs(session, journal, on_change=lambda _entry, _job: None) as jobs:
+        for key in ("chat-1/1", "chat-2/1"):
+            await jobs.submit(key, "long")
+        assert [entry.key for entry in await jobs.active()] == ["chat-1/1", "chat-2/1"]
+        (entry,) = await jobs.active(Where(text="chat-2/"))
+        assert entry.job is not None
+        assert entry.job.status is JobStatus.ACTIVE
+        assert await jobs.get("chat-2/1") == entry
+        assert await jobs.get("chat-3/1") is None
+
+
+async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """A job that is not followed any more goes on, and is told of by no block."""
+    emulator.script(JobScript(duration=8), prompt="Hello")
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        assert await jobs.unfollow("k")
+        assert not await jobs.unfollow("k")
+        assert await jobs.active() == []
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        assert (await jobs.submit("k", "Hello")).state == "created"
+        await jobs.submit("other", "Bye")
+        await listener.ends(1)
+    assert listener.called == [("other", "completed")]
+
+
+async def test_unfollow_by_a_callback(session: AgentJobsSession, journal: Journal) -> None:
+    """A callback may unfollow its own job."""
+    left: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def leave(entry: Any, _job: Any) -> None:
+        left.put_nowait(await jobs.unfollow(entry.key))
+
+    async with DurableJobs(session, journal, on_change=leave) as jobs:
+        await jobs.submit("k", "long")
+        assert await left.get()
+        assert await jobs.active() == []
+
+
+async def test_item_of_a_batch(session: AgentJobsSession, journal: Journal) -> None:
+    """The items of a batch in the same journal are left alone, until one is submitted."""
+    listener = Listener()
+    async with run_batch(session, [BatchItem("a", "Hello"), BatchItem("b", "Hello")], journal=journal) as results:
+        assert len([result async for result in results]) == 2
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        assert (await jobs.submit("b", "Hello")).state == "completed"
+        await listener.ends(1)
+    assert listener.called == [("b", "completed")]
+
+
+async def test_misuse(session: AgentJobsSession, path: Any) -> None:
+    """Arguments that make no sense are refused before anything is done."""
+    journal = Journal.open(path)
+    for arguments, settings, message in (
+        ((None, journal), {}, "session must be"),
+        ((session, "durable.db"), {}, "journal must be"),
+        ((session, Journal.open(path, read_only=True)), {}, "read-only"),
+        ((session, journal), {"on_change": 3}, "on_change must be"),
+        ((session, journal), {"on_end": Listener}, "on_end must be"),
+        ((session, journal), {"least_gap": -1}, "least_gap must be"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            DurableJobs(*arguments, **settings)
+    with pytest.raises(InvalidInputError, match="not open"):
+        async with DurableJobs(session, journal):
+            pass
+    assert not path.exists()
+
+
+async def test_misuse_of_submit(emulator: Emulator, session: AgentJobsSession, path: Any) -> None:
+    """A job that can't be sent is refused and not planned; outside of the block every call is."""
+    async with Journal.open(path) as journal, emulator.session() as nameless:
+        async with DurableJobs(nameless, journal) as without_project:
+            with pytest.raises(InvalidInputError, match="project_id is missing"):
+                await without_project.submit("k", "Hello")
+        jobs = DurableJobs(session, journal)
+        with pytest.raises(InvalidInputError, match="not open"):
+            await jobs.submit("k", "Hello")
+        async with jobs:
+            for arguments, settings in ((("", "Hello"), {}), (("k", " "), {}), (("k", "p"), {"context": {"a": {1}}})):
+                with pytest.raises(InvalidInputError):
+                    await jobs.submit(*arguments, **settings)  # type: ignore[arg-type]  # what is refused
+        with pytest.raises(SessionClosedError):
+            await jobs.get("k")
+        with pytest.raises(InvalidInputError, match="entered once"):
+            async with jobs:
+                pass
+        assert await journal.rows() == []
+
+
+async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """An unknown create is told, listed and not sent again; once it is resolved, its job is followed to its end."""
+    await emulator.inject("reset on=create", prompt="Hello")
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello")
+        assert (entry.state, entry.ref) == ("unknown", None)
+        await listener.ends(1)
+        assert [row.key for row in await journal.unknown()] == ["k"]
+        assert (await jobs.submit("k", "Hello")).state == "unknown"
+        (job_id,) = emulator.jobs
+        await journal.resolve("k", job_id=JobRef("docs", job_id))
+        await listener.ends(2)
+    assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
+    assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_abandoned(session: AgentJobsSession, journal: Journal) -> None:
+    """A job that is abandoned while it is followed has ended."""
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "long")
+        await journal.abandon("k")
+        await listener.ends(1)
+        assert session.stats().jobs == 0
+    assert listener.called == [("k", "AgentJobsError")]
