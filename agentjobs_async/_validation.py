@@ -13,6 +13,7 @@ from agentjobs_async.errors import InvalidInputError
 
 __all__ = [
     "MAX_COUNT",
+    "MAX_NAME_LENGTH",
     "checked_bare_id",
     "checked_count",
     "checked_flag",

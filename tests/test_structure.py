@@ -46,6 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "batch": {"", "_extras", "_loop", "_text", "_validation", "telemetry"},
     "durable": {"", "_extras", "_validation", "batch", "telemetry"},
     "engines": {"", "_extras", "_validation", "batch"},
+    "report": {"", "_extras", "_validation", "batch"},
     "web": {"", "_extras", "_validation"},
     "testing": {""},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
@@ -58,7 +59,7 @@ ROOMS: dict[str, set[str]] = {
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-PUBLIC_ROOMS = ("batch", "durable", "engines", "web", "testing", "tracing", "prometheus", "cli", "__main__")
+PUBLIC_ROOMS = ("batch", "durable", "engines", "report", "web", "testing", "tracing", "prometheus", "cli", "__main__")
 """What the package's own import does not load."""
 
 MOST_MODULES_IN_FRONT = 16
@@ -78,6 +79,7 @@ IMPORTERS = {
     "procrastinate": {"engines"},
     "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
     "click": {"cli.commands", "cli._commands"},
+    "jinja2": {"report.html"},  # imported when a page is written: the other formats need no extra
     "itsdangerous": {"web.tokens"},  # imported when tokens are signed: the rest of the room needs no extra
     "platformdirs": {"cli.own_journals"},
     "rich": {"cli._output.screen"},
@@ -326,7 +328,7 @@ def purge():
 failed = {{}}
 for module in json.loads(sys.argv[1]):
     purge()
-    if module.split(".")[0] not in ("", "batch", "durable", "engines", "web", "testing", "cli", "__main__"):
+    if module.split(".")[0] not in ("", "batch", "durable", "engines", "report", "web", "testing", "cli", "__main__"):
         bare = types.ModuleType({PACKAGE!r})  # without what the package's own __init__ loads first
         bare.__path__ = [{str(HOME)!r}]
         sys.modules[{PACKAGE!r}] = bare
@@ -362,6 +364,7 @@ def test_light_import() -> None:
         "procrastinate",
         "opentelemetry",
         "prometheus_client",
+        "jinja2",
         "unittest",
     }
     assert modules & (heavy | {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS}) == set()

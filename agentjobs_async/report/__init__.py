@@ -1,0 +1,9 @@
+"""Reports of a journal: one page to look at, and files for other programs.
+
+Needs the extra `batch`; the page needs `report`. `columns` and `figures` know the rows, each format has a module of its
+own, and `assets` holds the page's template, style and scripts.
+"""
+
+from agentjobs_async.report.writing import FORMATS, format_of, write_report
+
+__all__ = ["FORMATS", "format_of", "write_report"]

@@ -1,0 +1,91 @@
+/* The histogram of durations, and what the charts share: colours and axes. */
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+function svg(name, attributes, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+
+/* Return round steps in seconds of which about `most` fit a span. */
+function stepOf(seconds, most) {
+  return SPANS.find((step) => seconds / step <= most) ?? Math.ceil(seconds / most / 86400) * 86400;
+}
+
+/* The bins of a histogram are equally wide on a logarithmic axis: jobs take seconds, or hours. */
+function binsOf(store, places, number) {
+  const jobs = places.filter((place) => (store.duration(place) ?? 0) > 0 && ENDED_JOBS.has(store.state[place]));
+  if (!jobs.length) return null;
+  let [low, high] = [Infinity, -Infinity];
+  for (const place of jobs) {
+    const seconds = store.duration(place);
+    if (seconds < low) low = seconds;
+    if (seconds > high) high = seconds;
+  }
+  if (high < low * 2) [low, high] = [low / 1.5, high * 1.5];
+  const width = Math.log(high / low) / number;
+  const bins = Array.from({ length: number }, (_, index) => ({
+    from: low * Math.exp(index * width),
+    to: low * Math.exp((index + 1) * width),
+    counts: {},
+    total: 0,
+  }));
+  for (const place of jobs) {
+    const bin = bins[Math.min(Math.floor(Math.log(store.duration(place) / low) / width), number - 1)];
+    bin.counts[store.state[place]] = (bin.counts[store.state[place]] ?? 0) + 1;
+    bin.total += 1;
+  }
+  return { bins, low, high };
+}
+
+const HISTOGRAM = { top: 14, bottom: 26, side: 6, bins: 28 };
+
+function drawHistogram(store, places) {
+  const target = byId('histogram');
+  const width = target.clientWidth || 300;
+  const height = target.clientHeight || 240;
+  const { top, bottom, side } = HISTOGRAM;
+  target.setAttribute('viewBox', `0 0 ${width} ${height}`);
+  const found = binsOf(store, places, Math.min(HISTOGRAM.bins, Math.floor(width / 12)));
+  byId('duration-hint').textContent = found ? 'from create to end, logarithmic' : '';
+  if (!found) {
+    target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, 'no job has ended yet'));
+    return;
+  }
+  const most = Math.max(...found.bins.map((bin) => bin.total));
+  const plot = height - top - bottom;
+  const wide = (width - 2 * side) / found.bins.length;
+  const bars = found.bins.map((bin, index) => {
+    let bottomEdge = height - bottom;
+    const group = svg('g', {}, svg('title', {}, `${spanText(bin.from)} to ${spanText(bin.to)}: ${grouped(bin.total)}`));
+    for (const state of store.head.order.filter((name) => bin.counts[name])) {
+      const high = Math.max((bin.counts[state] / most) * plot, 1);
+      bottomEdge -= high;
+      const place = { x: side + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
+      group.append(svg('rect', { ...place, class: `bar fill-${state}` }));
+    }
+    return group;
+  });
+  const scale = (seconds) => side + (Math.log(seconds / found.low) / Math.log(found.high / found.low)) * (width - 2 * side);
+  target.replaceChildren(...bars, ...durationAxis(found, scale, width, height - bottom), svg('text', { x: side, y: 10 }, grouped(most)));
+}
+
+function durationAxis({ low, high }, scale, width, y) {
+  const marks = [0.001, 0.01, 0.1, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10800, 36000, 86400, 259200];
+  let last = -100;
+  const shown = [svg('line', { x1: 0, x2: width, y1: y + 0.5, y2: y + 0.5 })];
+  for (const mark of marks.filter((seconds) => seconds >= low && seconds <= high)) {
+    const x = scale(mark);
+    if (x - last < 52 || x < 16 || x > width - 20) continue;
+    last = x;
+    const words = mark < 60 ? `${mark} s` : mark < 3600 ? `${mark / 60} min` : `${mark / 3600} h`;
+    shown.push(svg('line', { x1: x, x2: x, y1: y, y2: y + 4 }), svg('text', { x, y: y + 18, class: 'tick' }, words));
+  }
+  return shown;
+}

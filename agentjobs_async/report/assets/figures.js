@@ -1,0 +1,67 @@
+/* The tiles, as figures.py makes them for who has no scripts. */
+
+const ALWAYS_SHOWN = new Set(['unknown', 'failed', 'completed']);
+
+function quantile(ascending, share) {
+  return ascending.length ? ascending[Math.max(Math.ceil(share * ascending.length) - 1, 0)] : null;
+}
+
+function figuresOf(store, places) {
+  const counts = {};
+  const durations = [];
+  const intervals = [];
+  let first = Infinity;
+  let last = -Infinity;
+  for (const place of places) {
+    counts[store.state[place]] = (counts[store.state[place]] ?? 0) + 1;
+    if (store.sent[place] !== null) first = Math.min(first, store.sent[place]);
+    if (store.ended[place] !== null) last = Math.max(last, store.ended[place]);
+    const duration = store.duration(place);
+    if (duration === null) continue;
+    durations.push(duration);
+    if (store.polls[place]) intervals.push(duration / store.polls[place]);
+  }
+  return {
+    counts,
+    total: places.length,
+    durations: Float64Array.from(durations).sort(),
+    intervals: Float64Array.from(intervals).sort(),
+    span: last > first ? (last - first) / 1000 : 0,
+  };
+}
+
+const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
+
+function tilesOf(figures, order) {
+  const { counts, total, durations, intervals, span } = figures;
+  const outcomes = order
+    .filter((state) => counts[state] || ALWAYS_SHOWN.has(state))
+    .map((state) => {
+      const count = counts[state] ?? 0;
+      return { name: state, state, value: grouped(count), note: total ? `${decimal((100 * count) / total, 1)} %` : '' };
+    });
+  const rate = span && durations.length ? (durations.length / span) * 3600 : null;
+  const times = [
+    { name: 'duration', value: spanText(quantile(durations, 0.5)), note: `p95 ${spanText(quantile(durations, 0.95))}` },
+    {
+      name: 'noticed within',
+      value: spanText(quantile(intervals, 0.5)),
+      note: `p95 ${spanText(quantile(intervals, 0.95))} between polls`,
+    },
+    { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
+  ];
+  return { outcomes, figures: times };
+}
+
+/* Show tiles; those of states are buttons that filter the table. */
+function showTiles(tiles, chosen, choose) {
+  for (const [id, group] of Object.entries(tiles)) byId(id).replaceChildren(...group.map((tile) => {
+    const parts = ['name', 'value', 'note'].map((part) => element('span', { className: part }, tile[part]));
+    const kind = tile.state ? ` state-${tile.state}` : '';
+    const empty = tile.value === '0' ? ' none' : '';
+    if (!tile.state) return element('li', { className: 'tile', 'data-tile': tile.name }, ...parts);
+    const button = element('button', { type: 'button', 'aria-pressed': String(tile.state === chosen) }, ...parts);
+    button.addEventListener('click', () => choose(tile.state === chosen ? '' : tile.state));
+    return element('li', { className: `tile${kind}${empty}`, 'data-tile': tile.name }, button);
+  }));
+}

@@ -1,0 +1,116 @@
+/* Join the parts: what is chosen decides what is shown. A live page calls `report.apply` and `report.refresh`. */
+
+class Report {
+  constructor() {
+    this.store = new Store();
+    this.filter = { text: '', state: '', project: null };
+    this.table = new Table(this.store, (place) => this.open(place));
+    this.panel = new Panel(this.store, () => this.mark(undefined));
+    this.timeline = new Timeline(this.store, (place) => this.open(place));
+    this.listen();
+  }
+
+  apply(part) { this.store.apply(part); }
+
+  listen() {
+    byId('search').addEventListener('input', (event) => this.choose({ text: event.target.value }));
+    byId('state').addEventListener('change', (event) => this.choose({ state: event.target.value }));
+    byId('project').addEventListener('change', (event) => this.choose({ project: event.target.value === '' ? null : JSON.parse(event.target.value) }));
+    byId('clear').addEventListener('click', () => this.choose({ text: '', state: '', project: null }));
+    byId('csv').addEventListener('click', () => download('agentjobs.csv', this.table.csv(), 'text/csv;charset=utf-8'));
+    byId('theme').addEventListener('click', () => {
+      const { dataset } = document.documentElement;
+      const dark = dataset.theme ? dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+      dataset.theme = dark ? 'light' : 'dark';
+      this.drawCharts();
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.drawCharts());
+    addEventListener('resize', () => this.drawChartsSoon());
+    addEventListener('keydown', (event) => this.key(event));
+  }
+
+  key(event) {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (event.key === '/' && !typing) {
+      event.preventDefault();
+      byId('search').focus();
+    } else if (event.key === 'Escape' && this.panel.isOpen) this.panel.close();
+    else if (event.key === 'ArrowDown' && event.target.id === 'search') {
+      event.preventDefault();
+      this.table.goTo(0, false);
+    }
+  }
+
+  choose(changed) {
+    Object.assign(this.filter, changed);
+    this.refresh();
+  }
+
+  /* Show what is there now; a live page calls it after each change. */
+  refresh() {
+    const { store, filter } = this;
+    if (byId('search').value !== filter.text) byId('search').value = filter.text;
+    this.offer('state', store.head.order.map((state) => [state, state]), filter.state);
+    const projects = [...store.projects].sort().map((project) => [JSON.stringify(project), project || '(none)']);
+    this.offer('project', projects, filter.project === null ? '' : JSON.stringify(filter.project));
+    byId('project').hidden = projects.length < 2;
+    const all = store.select({});
+    const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== null;
+    this.shown = isFiltered ? store.select(filter) : all;
+    this.table.show(this.shown);
+    showTiles(tilesOf(figuresOf(store, all), store.head.order), filter.state, (state) => this.choose({ state }));
+    byId('total').textContent = `${grouped(store.size)} items`;
+    byId('made').textContent = fullTime(store.head.made);
+    byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
+    byId('clear').hidden = !isFiltered;
+    byId('empty').hidden = this.shown.length > 0;
+    byId('empty').textContent = all.length ? 'No item matches.' : 'The journal has no items yet.';
+    if (this.panel.isOpen) this.panel.open(this.panel.place);
+    this.drawChartsSoon();
+  }
+
+  offer(id, choices, chosen) {
+    const select = byId(id);
+    const wanted = choices.map(([value]) => value).join('\n');
+    if (select.dataset.choices !== wanted) {
+      select.dataset.choices = wanted;
+      select.replaceChildren(select.options[0], ...choices.map(([value, words]) => element('option', { value }, words)));
+    }
+    select.value = chosen;
+  }
+
+  open(place) {
+    this.panel.open(place);
+    this.mark(place);
+  }
+
+  /* A panel that opens or closes beside the charts leaves them another width. */
+  mark(place) {
+    this.table.mark(place);
+    this.drawChartsSoon();
+  }
+
+  /* After the table has been drawn: a search is quick however many jobs the charts have. */
+  drawChartsSoon() {
+    clearTimeout(this.charts);
+    this.charts = setTimeout(() => this.drawCharts(), 150);
+  }
+
+  drawCharts() {
+    this.timeline.show(this.shown);
+    drawHistogram(this.store, this.shown);
+  }
+}
+
+const report = (() => {
+  document.documentElement.classList.add('scripted');
+  const made = new Report();
+  const text = byId('data').content.textContent;
+  if (text.trim() !== '') {
+    readDocument(text, (part) => made.apply(part)).then(() => {
+      made.refresh();
+      document.documentElement.dataset.ready = 'true';
+    });
+  }
+  return made;
+})();

@@ -1,0 +1,108 @@
+/* The panel of one row: everything that is known of it, and the commands that settle or retry it. */
+
+class Panel {
+  constructor(store, closed) {
+    this.store = store;
+    this.closed = closed;
+    this.panel = byId('panel');
+    this.panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') this.close(); });
+    this.more = () => []; // a live page adds its actions
+  }
+
+  get isOpen() { return !this.panel.hidden; }
+
+  open(place) {
+    const { store } = this;
+    this.place = place;
+    const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
+    close.addEventListener('click', () => this.close());
+    const title = element('div', { className: 'panel-head' },
+      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
+      element('h2', {}, visible(store.key[place])), close);
+    this.panel.replaceChildren(...[
+      title,
+      ...this.more(place),
+      this.commands(place),
+      this.text('Error', store.error[place], 'error'),
+      this.link(place),
+      this.facts(place),
+      this.text('Prompt', store.prompt[place], 'prompt'),
+    ].filter((part) => part !== null));
+    this.panel.hidden = false;
+    document.body.classList.add('with-panel');
+  }
+
+  close() {
+    this.panel.hidden = true;
+    document.body.classList.remove('with-panel');
+    this.place = undefined;
+    this.closed();
+  }
+
+  text(title, text, kind) {
+    if (text === null || text === '') return null;
+    return element('section', {}, element('h3', {}, title), element('pre', { className: kind }, text));
+  }
+
+  link(place) {
+    const link = this.store.link[place];
+    // The server of the journal checked it, and so does this page: a script in a link would run in it.
+    if (link === null || !/^https?:\/\//i.test(link)) return null;
+    const anchor = element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank' }, link);
+    return element('section', {}, element('h3', {}, 'Pull request'), anchor);
+  }
+
+  facts(place) {
+    const { store } = this;
+    const facts = [
+      ['Project', store.project[place]],
+      ['Job', store.job[place]],
+      ['Planned', fullTime(store.planned[place])],
+      ['Create sent', fullTime(store.sent[place])],
+      ['Job created', fullTime(store.created[place])],
+      ['Last seen', fullTime(store.seen[place])],
+      ['Ended', fullTime(store.ended[place])],
+      [store.state[place] === 'created' ? 'Active for' : 'Duration', spanText(store.age(place))],
+      ['Polls', grouped(store.polls[place])],
+      ['Try', grouped(store.tries[place])],
+      ['Number', grouped(store.number[place])],
+    ].filter(([, value]) => value !== null && value !== NONE);
+    const list = element('dl', {}, ...facts.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+    return element('section', {}, list);
+  }
+
+  commands(place) {
+    const { store } = this;
+    const { address, commands } = store.head;
+    const token = store.job[place] === null ? null : [store.project[place], store.job[place]].map(encodeURIComponent).join('/');
+    const values = { '{key}': store.key[place], '{journal}': address, '{token}': token ?? '' };
+    const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
+    if (!shown.length) return null;
+    return element('section', { className: 'commands' }, ...shown.map(([what, words]) => this.command(what, commandLine(words, values))));
+  }
+
+  command(what, line) {
+    const copy = element('button', { type: 'button', className: 'copy', 'aria-label': `Copy: ${what}` }, 'Copy');
+    copy.addEventListener('click', async () => {
+      copy.textContent = (await copied(line)) ? 'Copied' : 'Press Ctrl+C';
+      setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
+    });
+    return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
+  }
+}
+
+/* Copy a text. A page that was opened as a file has no clipboard in some browsers: there the text is selected. */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = element('textarea', { readonly: '', className: 'offscreen' });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}

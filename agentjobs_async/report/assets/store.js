@@ -1,0 +1,130 @@
+/* The rows as columns: each row has one place in every column, for as long as the page is open. */
+
+const TEXT_COLUMNS = ['key', 'project', 'job', 'link', 'error', 'prompt'];
+const TIME_COLUMNS = ['planned', 'sent', 'created', 'seen', 'ended'];
+const ENDED_JOBS = new Set(['completed', 'failed', 'archived']);
+
+/* Undo _less_before of columns.py. */
+function sums(column) {
+  let last = 0;
+  return column.map((less) => (less === null ? null : (last += less)));
+}
+
+class Store {
+  constructor() {
+    this.head = { journal: '', address: '', made: 0, order: [], commands: {} };
+    this.number = [];
+    this.state = [];
+    this.polls = [];
+    this.tries = [];
+    for (const name of [...TEXT_COLUMNS, ...TIME_COLUMNS]) this[name] = [];
+    this.found = []; // what a search looks through, in lower case; made when it is first looked through
+    this.places = new Map(); // number -> place
+    this.projects = new Set();
+    this.hasPrompts = false;
+  }
+
+  get size() { return this.places.size; }
+
+  /* Take one line of a document or of an event: what the page knows besides its rows, or a block of rows. */
+  apply(part) {
+    if ('number' in part) this.applyBlock(part);
+    else if ('removed' in part) part.removed.forEach((number) => this.remove(number));
+    else this.head = { ...this.head, ...part };
+  }
+
+  /* A block's cells are less what the row before has; columns.py says how. */
+  applyBlock(block) {
+    this.hasPrompts ||= 'prompt' in block;
+    const numbers = sums(block.number);
+    const places = numbers.map((number) => this.placeOf(number));
+    const times = { ...block, planned: sums(block.planned), sent: sums(block.sent) };
+    for (const name of ['state', 'polls', 'tries']) places.forEach((place, row) => { this[name][place] = block[name][row]; });
+    for (const name of ['planned', 'sent']) places.forEach((place, row) => { this[name][place] = times[name][row]; });
+    places.forEach((place, row) => {
+      let last = this.sent[place] ?? this.planned[place] ?? 0;
+      for (const name of ['created', 'seen', 'ended']) {
+        const less = block[name][row];
+        this[name][place] = less === null ? null : (last += less);
+      }
+      this.found[place] = null;
+    });
+    for (const name of TEXT_COLUMNS) this.applyTexts(name, block[name], places);
+    for (const place of places) this.projects.add(this.project[place] ?? '');
+  }
+
+  applyTexts(name, column, places) {
+    let before = '';
+    places.forEach((place, row) => {
+      let text = column ? column.text[row] : null;
+      if (text !== null) {
+        text = before.slice(0, column.start[row]) + text + before.slice(before.length - column.end[row]);
+        before = text;
+        if (text.includes('\x01')) text = text.replaceAll('\x01', () => this.job[place]);
+        if (text.includes('\x02')) text = text.replaceAll('\x02', () => this.key[place]);
+      }
+      this[name][place] = text;
+    });
+  }
+
+  placeOf(number) {
+    let place = this.places.get(number);
+    if (place === undefined) {
+      place = this.number.length;
+      this.number.push(number);
+      this.places.set(number, place);
+    }
+    return place;
+  }
+
+  /* A row whose item has a newer try keeps its place, and is no longer found. */
+  remove(number) {
+    const place = this.places.get(number);
+    if (place === undefined) return;
+    this.places.delete(number);
+    this.state[place] = null;
+  }
+
+  textOf(place) {
+    this.found[place] ??= TEXT_COLUMNS.map((name) => this[name][place] ?? '').join('\n').toLowerCase();
+    return this.found[place];
+  }
+
+  /* Return the places of the rows that meet a filter, in the order of the journal. */
+  select({ text = '', state = '', project = null }) {
+    const wanted = text.trim().toLowerCase();
+    const selected = [];
+    for (let place = 0; place < this.state.length; place += 1) {
+      if (this.state[place] === null) continue;
+      if (state !== '' && this.state[place] !== state) continue;
+      if (project !== null && (this.project[place] ?? '') !== project) continue;
+      if (wanted !== '' && !this.textOf(place).includes(wanted)) continue;
+      selected.push(place);
+    }
+    return selected;
+  }
+
+  begun(place) { return this.created[place] ?? this.sent[place]; }
+
+  /* The seconds from create to end; null for what is no job that has ended. */
+  duration(place) {
+    const [created, ended] = [this.created[place], this.ended[place]];
+    return created === null || ended === null ? null : Math.max(ended - created, 0) / 1000;
+  }
+
+  /* The seconds that a job has taken so far, for one that is active. */
+  age(place) {
+    if (this.state[place] !== 'created' || this.created[place] === null) return this.duration(place);
+    return Math.max(this.head.made - this.created[place], 0) / 1000;
+  }
+}
+
+/* Read the document within the page: lines of JSON, compressed, in base64. */
+async function readDocument(text, apply) {
+  const packed = atob(text.trim());
+  const bytes = new Uint8Array(packed.length);
+  for (let index = 0; index < packed.length; index += 1) bytes[index] = packed.charCodeAt(index);
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  const lines = (await new Response(unpacked).text()).split('\n');
+  for (const line of lines) if (line !== '') apply(JSON.parse(line));
+}

@@ -1,0 +1,160 @@
+/* The table: only the rows in sight are elements, however many there are. */
+
+const COLUMNS = [
+  { name: 'state', title: 'State', value: (store, place) => store.head.order.indexOf(store.state[place]) },
+  { name: 'key', title: 'Key', value: (store, place) => store.key[place] },
+  { name: 'project', title: 'Project', value: (store, place) => store.project[place] ?? '' },
+  { name: 'begun', title: 'Started', value: (store, place) => store.begun(place) ?? Infinity },
+  { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
+  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.error[place] ?? store.link[place] ?? store.job[place] ?? '' },
+];
+const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
+const MOST_PRINTED = 2000; // rows
+
+class Table {
+  constructor(store, open) {
+    this.store = store;
+    this.open = open;
+    this.places = [];
+    this.sorting = { name: null, falling: false };
+    this.current = -1; // the row that has the keyboard, by its place in what is shown
+    this.table = byId('table');
+    this.rows = byId('rows');
+    byId('head').append(...COLUMNS.map((column) => this.headCell(column)));
+    addEventListener('scroll', () => this.schedule(), { passive: true });
+    addEventListener('resize', () => this.schedule());
+    addEventListener('beforeprint', () => this.draw(0, Math.min(this.places.length, MOST_PRINTED)));
+    addEventListener('afterprint', () => this.drawInSight());
+    this.table.addEventListener('keydown', (event) => this.key(event));
+    this.rows.addEventListener('click', (event) => this.click(event));
+  }
+
+  headCell(column) {
+    const button = element('button', { type: 'button' }, column.title);
+    button.addEventListener('click', () => {
+      const same = this.sorting.name === column.name;
+      this.sorting = same && this.sorting.falling ? { name: null, falling: false } : { name: column.name, falling: same };
+      this.show(this.unsorted);
+    });
+    return element('div', { role: 'columnheader', className: `cell ${column.name}`, 'data-column': column.name }, button);
+  }
+
+  /* Show the rows at these places, sorted as chosen. */
+  show(places) {
+    this.unsorted = places;
+    const column = COLUMNS.find(({ name }) => name === this.sorting.name);
+    this.places = column ? this.sorted(places, column) : places;
+    for (const cell of byId('head').children) {
+      const chosen = cell.dataset.column === this.sorting.name;
+      cell.setAttribute('aria-sort', chosen ? (this.sorting.falling ? 'descending' : 'ascending') : 'none');
+    }
+    this.table.setAttribute('aria-rowcount', String(places.length + 1));
+    this.current = Math.min(this.current, places.length - 1);
+    this.drawInSight();
+  }
+
+  sorted(places, column) {
+    const keyed = places.map((place) => [column.value(this.store, place), place]);
+    const sign = this.sorting.falling ? -1 : 1;
+    keyed.sort(([one, first], [other, second]) => (one < other ? -sign : one > other ? sign : first - second));
+    return keyed.map(([, place]) => place);
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.drawInSight();
+    });
+  }
+
+  drawInSight() {
+    this.rowHeight = parseFloat(getComputedStyle(this.table).getPropertyValue('--row-height'));
+    this.rows.style.height = `${this.places.length * this.rowHeight}px`;
+    const above = Math.max(-this.rows.getBoundingClientRect().top, 0);
+    const first = Math.max(Math.floor(above / this.rowHeight) - SPARE_ROWS, 0);
+    const last = Math.ceil((above + innerHeight) / this.rowHeight) + SPARE_ROWS;
+    this.draw(first, Math.min(last, this.places.length));
+  }
+
+  draw(first, last) {
+    const focused = this.rows.contains(document.activeElement);
+    const made = [];
+    for (let index = first; index < last; index += 1) made.push(this.row(index));
+    this.rows.replaceChildren(...made);
+    if (focused) this.rows.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+
+  row(index) {
+    const { store } = this;
+    const place = this.places[index];
+    const state = store.state[place];
+    const detail = store.error[place] ?? store.link[place] ?? store.job[place] ?? '';
+    const age = spanText(store.age(place));
+    const cells = [
+      element('span', { className: `badge state-${state}` }, state),
+      visible(store.key[place]),
+      store.project[place] ?? '',
+      shortTime(store.begun(place)),
+      state === 'created' && store.created[place] !== null ? `${age} so far` : age,
+      detail.slice(0, 300).replace(/\s+/g, ' '),
+    ];
+    const made = element('div', {
+      className: place === this.opened ? 'row opened' : 'row',
+      role: 'row',
+      'aria-rowindex': String(index + 2),
+      tabindex: index === Math.max(this.current, 0) ? '0' : '-1',
+      'data-index': String(index),
+    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${column === 5 && store.error[place] ? ' error' : ''}` }, cell)));
+    made.style.top = `${index * this.rowHeight}px`;
+    return made;
+  }
+
+  click(event) {
+    const row = event.target.closest('.row');
+    if (row) this.goTo(Number(row.dataset.index), true);
+  }
+
+  key(event) {
+    const page = Math.max(Math.floor(innerHeight / this.rowHeight) - 4, 1);
+    const last = this.places.length - 1;
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    if (event.key in steps && event.target.closest('#rows')) {
+      event.preventDefault();
+      this.goTo(Math.min(Math.max(this.current + steps[event.key], 0), last), this.opened !== undefined);
+    } else if ((event.key === 'Enter' || event.key === ' ') && event.target.closest('#rows')) {
+      event.preventDefault();
+      this.goTo(this.current < 0 ? 0 : this.current, true);
+    }
+  }
+
+  /* Bring a row into sight and put the keyboard there; open it if wanted. */
+  goTo(index, opens) {
+    if (index < 0 || index >= this.places.length) return;
+    this.current = index;
+    if (opens) this.open(this.places[index]);
+    const top = this.rows.getBoundingClientRect().top + index * this.rowHeight;
+    const covered = document.querySelector('.toolbar').offsetHeight + byId('head').offsetHeight;
+    if (top < covered) scrollBy(0, top - covered - 8);
+    else if (top + this.rowHeight > innerHeight) scrollBy(0, top + this.rowHeight - innerHeight + 8);
+    this.drawInSight();
+    this.rows.querySelector(`[data-index="${index}"]`)?.focus({ preventScroll: true });
+  }
+
+  /* Mark the row whose panel is open; undefined for none. */
+  mark(place) {
+    this.opened = place;
+    this.drawInSight();
+  }
+
+  csv() {
+    const names = ['number', 'key', 'project', 'state', 'job', 'link', 'error', ...TIME_COLUMNS, 'seconds', 'polls', 'tries'];
+    if (this.store.hasPrompts) names.push('prompt');
+    const cell = (place, name) => {
+      if (name === 'seconds') return this.store.duration(place);
+      const value = this.store[name][place];
+      return TIME_COLUMNS.includes(name) && value !== null ? isoTime(value) : value;
+    };
+    const lines = this.places.map((place) => names.map((name) => csvCell(cell(place, name))).join(','));
+    return [names.join(','), ...lines, ''].join('\r\n');
+  }
+}

@@ -1,0 +1,79 @@
+/* Elements, texts and times. Every text of the journal enters the page as a text node or an attribute's value. */
+
+// As ACTING in texts.py: what a browser or a terminal would act on, or could not show.
+const ACTING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff\u{e0000}-\u{e007f}]/gu;
+
+const NONE = '-'; // what is not known, or has not come
+
+const byId = (id) => document.getElementById(id);
+
+function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in made && typeof value !== 'string') made[key] = value;
+    else if (value !== null && value !== undefined) made.setAttribute(key === 'className' ? 'class' : key, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function visible(text) {
+  return text.replace(ACTING, (found) => {
+    const code = found.codePointAt(0);
+    return code > 0xffff ? `\\U${code.toString(16).padStart(8, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
+  });
+}
+
+/* As decimal in texts.py: a half is rounded up. */
+function decimal(value, digits) {
+  const rounded = Math.floor(value * 10 ** digits + 0.5) / 10 ** digits;
+  return rounded.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+function spanText(seconds) {
+  if (seconds === null) return NONE;
+  if (seconds < 60) return `${decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0)} s`;
+  const whole = Math.floor(seconds + 0.5);
+  const minutes = Math.floor(whole / 60);
+  if (seconds < 3600) return `${minutes} min ${whole % 60} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} min`;
+}
+
+const isoTime = (time) => new Date(time).toISOString();
+const fullTime = (time) => (time === null ? NONE : `${isoTime(time).slice(0, 19).replace('T', ' ')} UTC`);
+const shortTime = (time) => (time === null ? NONE : isoTime(time).slice(5, 19).replace('T', ' '));
+const grouped = (number) => number.toLocaleString('en-US');
+
+// The words of a command as a shell reads them; as _quoted in commands.py.
+function shellWord(word) {
+  if (word.search(ACTING) >= 0) {
+    const escape = (found) => `\\U${found.codePointAt(0).toString(16).padStart(8, '0')}`;
+    return `$'${word.replace(/\\/g, '\\\\').replace(/'/g, "\\'").replace(/[^ -~]/gu, escape)}'`;
+  }
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  return `'${word.replace(/'/g, `'"'"'`)}'`;
+}
+
+function commandLine(words, values) {
+  const filled = words.map((word) => values[word] ?? word);
+  const last = filled.length - 1;
+  // A key that begins with a dash would be read as an option.
+  if (words[last] === '{key}' && filled[last].startsWith('-')) filled.splice(last, 0, '--');
+  return filled.map(shellWord).join(' ');
+}
+
+// A spreadsheet would run a cell that begins with one of these as a formula.
+const csvCell = (value) => {
+  const text = value === null ? '' : String(value);
+  const inert = typeof value === 'string' && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(inert) ? `"${inert.replace(/"/g, '""')}"` : inert;
+};
+
+function download(name, text, type) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = element('a', { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

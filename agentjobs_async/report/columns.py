@@ -1,0 +1,147 @@
+"""Rows as columns, the shape in which a page gets them: all at once in a file, or those that changed from a server.
+
+A block is a JSON object with one list per column, of some rows. Each block stands alone: a page adds the rows whose
+`number` it does not know, and replaces the others. So that 100,000 rows fit a mail, a cell holds only what the row
+before, or the cell before in its own row, does not have:
+
+- `number`, `planned` and `sent` are less those of the row before that has one, and 0 before the first.
+- `created`, `seen` and `ended` are less the last time before them in their row that is not `null`. All times are whole
+  milliseconds since the epoch; `null` stands for a time that has not come.
+- A column of texts is an object: `text` less as many characters of the text before as `start` says at its start, and
+  `end` at its end. The row's job is U+0001 in it, and a longer key U+0002.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from agentjobs_async._validation import MAX_NAME_LENGTH
+from agentjobs_async.batch import JournalRow
+from agentjobs_async.report.commands import COMMANDS
+from agentjobs_async.report.figures import ORDER
+from agentjobs_async.report.source import Source
+from agentjobs_async.report.texts import link_or_none, milliseconds, shown
+
+__all__ = ["BLOCK_ROWS", "block", "block_line", "head_line"]
+
+BLOCK_ROWS: Final = 8192  # rows have most in common with their neighbours; 16 MB of JSON with the longest prompts
+_MOST_TEXT: Final = 2000  # characters of a prompt or an error: what a person reads of one
+_MOST_COMMON: Final = 255  # characters that are compared with the text before, at each end
+_LEAST_KEY: Final = 4  # characters: a shorter one occurs in any text by chance
+_LAST_UNIT: Final = "\uffff"
+_JOB_MARK, _KEY_MARK = "\x01", "\x02"  # no text has them: `shown` escapes control characters
+
+
+def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]:
+    """Return the columns of some rows.
+
+    Args:
+        rows: The rows.
+        prompts: Whether there is a column of prompts.
+    """
+    columns: dict[str, Any] = {
+        "number": _less_before([row.number for row in rows]),
+        "state": [row.state.value for row in rows],
+        "polls": [row.polls for row in rows],
+        "tries": [row.tries for row in rows],
+        "key": _shortened(row.key for row in rows),  # as it is: commands name it
+        "project": _shortened(_cut(row.project_id, MAX_NAME_LENGTH) for row in rows),
+        "job": _shortened(_cut(row.job_id, MAX_NAME_LENGTH) for row in rows),
+        "link": _shortened(_marked(row, link_or_none(row.pr_link)) for row in rows),
+        "error": _shortened(_marked(row, _cut(row.error, _MOST_TEXT)) for row in rows),
+        **_times(rows),
+    }
+    if prompts:
+        columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, _MOST_TEXT)) for row in rows)
+    return columns
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    return None if text is None else shown(text, most)
+
+
+def _marked(row: JournalRow, text: str | None) -> str | None:
+    if text is None:
+        return None
+    if row.job_id:
+        text = text.replace(row.job_id, _JOB_MARK)
+    return text.replace(row.key, _KEY_MARK) if len(row.key) >= _LEAST_KEY else text
+
+
+def _shortened(texts: Iterable[str | None]) -> dict[str, list[Any]]:
+    """Return each text without what it has in common with the one before."""
+    starts, ends, rests = [], [], []
+    before = ""
+    for text in texts:
+        start = end = 0
+        rest = text
+        if text is not None:
+            # A character beyond U+FFFF counts twice in a script: such a text has nothing in common with any.
+            whole = text if text.isascii() or max(text) <= _LAST_UNIT else ""
+            start = _common(before, whole)
+            end = _common(before[start:][::-1], whole[start:][::-1])
+            rest = text[start : len(text) - end]
+            before = whole
+        starts.append(start)
+        ends.append(end)
+        rests.append(rest)
+    return {"start": starts, "end": ends, "text": rests}
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    low, high = 0, min(len(one), len(other), _MOST_COMMON)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _less_before(values: Iterable[int | None]) -> list[int | None]:
+    less: list[int | None] = []
+    before = 0
+    for value in values:
+        less.append(None if value is None else value - before)
+        before = before if value is None else value
+    return less
+
+
+def _times(rows: Sequence[JournalRow]) -> dict[str, list[int | None]]:
+    planned = [milliseconds(row.planned_at) for row in rows]
+    sent = [milliseconds(row.sent_at) for row in rows]
+    columns: dict[str, list[int | None]] = {"created": [], "seen": [], "ended": []}
+    for row, *before in zip(rows, planned, sent, strict=True):
+        last = next((time for time in reversed(before) if time is not None), 0)
+        for name, column in columns.items():
+            time = milliseconds(getattr(row, f"{name}_at"))
+            column.append(None if time is None else time - last)
+            last = last if time is None else time
+    return {"planned": _less_before(planned), "sent": _less_before(sent), **columns}
+
+
+def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
+    """Return the columns of some rows as one line of JSON."""
+    return _line(block(rows, prompts=prompts))
+
+
+def head_line(source: Source) -> str:
+    """Return what a page knows besides its rows, as one line of JSON.
+
+    `journal` is its name and `address` what commands name, `made` the time in milliseconds since the epoch, `order` the
+    states as they are shown, and `commands` what can be done about an item, by its state.
+    """
+    head = {
+        "journal": shown(source.name, MAX_NAME_LENGTH),
+        "address": source.address,
+        "made": round(source.made_at * 1000),
+        "order": ORDER,
+        "commands": COMMANDS,
+    }
+    return _line(head)
+
+
+def _line(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -1,0 +1,62 @@
+"""The commands that settle or retry an item, or go on with it, ready to be pasted into a shell."""
+
+import re
+import shlex
+from typing import Final
+
+from agentjobs_async.batch import State
+from agentjobs_async.report.texts import ACTING
+
+__all__ = ["COMMANDS", "Command", "commands_of"]
+
+Command = tuple[str, tuple[str, ...]]
+"""What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item."""
+
+_RESUME: Final[Command] = ("Go on with the batch", ("agentjobs", "resume", "{journal}"))
+_RETRY: Final[Command] = ("Try it again", ("agentjobs", "retry", "--journal", "{journal}", "{key}"))
+
+
+def _resolve(words: str, *options: str) -> Command:
+    return words, ("agentjobs", "resolve", "--journal", "{journal}", *options, "{key}")
+
+
+COMMANDS: Final[dict[State, tuple[Command, ...]]] = {
+    State.UNKNOWN: (
+        _resolve("You found its job in the project", "--job", "JOB"),
+        _resolve("It has no job, or a second agent does no harm", "--send-again"),
+        _resolve("Count it as failed, whatever became of it", "--abandon"),
+    ),
+    State.FAILED: (_RETRY, _RESUME),
+    State.REJECTED: (_RETRY, _RESUME),
+    State.ARCHIVED: (_RETRY, _RESUME),
+    State.CREATED: (_RESUME, ("Look at its job", ("agentjobs", "get", "{token}"))),
+    State.SENDING: (_RESUME,),
+    State.PLANNED: (_RESUME,),
+    State.COMPLETED: (("Look at its job", ("agentjobs", "get", "{token}")),),
+}
+"""What can be done about an item, by its state; the page's script fills in the same words."""
+
+
+def commands_of(state: State, key: str, journal: str) -> list[tuple[str, str]]:
+    """Return what each command of an item without a job is for, and its line."""
+    values = {"{key}": key, "{journal}": journal}
+    found = []
+    for words, command in COMMANDS[state]:
+        filled = [values.get(word, word) for word in command]
+        # A key that begins with a dash would be read as an option.
+        separator = ["--"] * (command[-1] == "{key}" and key.startswith("-"))
+        found.append((words, " ".join(map(_quoted, [*filled[:-1], *separator, filled[-1]]))))
+    return found
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a shell reads it; in one with characters that act on a screen, all but ASCII as escapes."""
+    if not ACTING.search(word):
+        return shlex.quote(word)
+    word = word.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = re.sub("[^ -~]", _escaped, word)
+    return f"$'{escaped}'"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\U{ord(found[0]):08x}"

@@ -1,0 +1,157 @@
+"""A journal as one page that fetches nothing: its template, style and scripts, and the rows as compressed columns."""
+
+import asyncio
+import base64
+import hashlib
+import zlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, TextIO
+
+from attrs import define, field, frozen
+
+from agentjobs_async._extras import extra_named
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line
+from agentjobs_async.report.commands import commands_of
+from agentjobs_async.report.figures import Tally
+from agentjobs_async.report.source import Source
+from agentjobs_async.report.texts import link_or_none, shown
+
+__all__ = ["Page", "check_installed", "page_parts", "write_html"]
+
+_SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
+"""The scripts of the page, in the order in which they use each other."""
+_PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
+_PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
+_PLAIN_CHARACTERS: Final = 200  # of a prompt or an error in such a row
+_GZIP: Final = 31  # zlib's name for a gzip header around the largest window
+_LEVEL, _MEMORY = 9, 9  # a page is written once, and mailed
+
+
+@frozen
+class Page:
+    """What a page is made of besides its rows, as the template names it."""
+
+    style: str
+    script: str
+    policy: str
+
+
+@cache
+def page_parts(scripts: tuple[str, ...] = _SCRIPTS, connect: str = "'none'") -> Page:
+    """Return the style, the script and the content security policy of a page: nothing runs in it but these two.
+
+    Args:
+        scripts: The names of the script's files.
+        connect: What the script may fetch, as in a policy.
+    """
+    style = _asset("page.css")
+    script = "\n".join(["'use strict';", *map(_asset, scripts)])
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return Page(style, script, policy)
+
+
+def _asset(name: str) -> str:
+    return (files("agentjobs_async.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _environment() -> Any:
+    """Return what renders the templates; every value is escaped."""
+    with extra_named("a report as a page"):
+        import jinja2  # noqa: PLC0415 - the extra may not be installed, and the other formats need none
+
+    return jinja2.Environment(
+        autoescape=True, loader=jinja2.FunctionLoader(_asset), undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+
+
+def check_installed() -> None:
+    """Raise a `MissingExtraError` if the library that renders a page is missing."""
+    _environment()
+
+
+async def write_html(source: Source, stream: TextIO) -> None:
+    """Write the page of all rows."""
+    template = _environment().get_template("page.html.j2")
+    gathered = await _gathered(source)
+    figures, made_at = gathered.tally.figures(), datetime.fromtimestamp(source.made_at, UTC)
+    pieces = template.generate(
+        page=page_parts(),
+        name=shown(source.name, _PLAIN_CHARACTERS),
+        made_at=made_at,
+        figures=figures,
+        rows=gathered.plain(),
+        wanting=sum(figures.counts[state] for state in _PLAIN_STATES),
+        commands=[
+            (state, commands_of(state, "KEY", source.address)) for state in _PLAIN_STATES if figures.counts[state]
+        ],
+        shown=lambda text: shown(text, _PLAIN_CHARACTERS),
+        link=link_or_none,
+        prompts=source.prompts,
+        data=gathered.data(),
+    )
+    stream.writelines(pieces)
+
+
+@define
+class _Gathered:
+    """The rows as they are read once: their figures, their columns, and those that are shown without scripts."""
+
+    tally: Tally = field(factory=Tally)
+    _by_state: dict[State, list[JournalRow]] = field(factory=lambda: {state: [] for state in _PLAIN_STATES})
+    _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY))
+    _packed: bytearray = field(factory=bytearray)
+
+    def pack(self, line: str) -> None:
+        """Add a line to the document of the page."""
+        self._packed += self._packer.compress(line.encode())
+
+    def take(self, rows: list[JournalRow], *, prompts: bool) -> None:
+        """Add rows."""
+        for row in rows:
+            self.tally.add(row)
+            kept = self._by_state.get(row.state)
+            if kept is not None and len(kept) < _PLAIN_ROWS:
+                kept.append(row)
+        self.pack(block_line(rows, prompts=prompts))
+
+    def plain(self) -> list[JournalRow]:
+        """Return the rows that are shown without scripts."""
+        return [row for rows in self._by_state.values() for row in rows][:_PLAIN_ROWS]
+
+    def data(self) -> str:
+        """Return the document of the page, as text that is inert in HTML."""
+        return base64.b64encode(self._packed + self._packer.flush()).decode()
+
+
+async def _gathered(source: Source) -> _Gathered:
+    gathered = _Gathered()
+    gathered.pack(head_line(source))
+    async for rows in _in_blocks(source.rows()):
+        # On a thread: the loop may be that of a batch, whose polls would stand still meanwhile.
+        await asyncio.to_thread(gathered.take, rows, prompts=source.prompts)
+    return gathered
+
+
+async def _in_blocks(rows: AsyncIterator[JournalRow]) -> AsyncIterator[list[JournalRow]]:
+    pending: list[JournalRow] = []
+    async for row in rows:
+        pending.append(row)
+        if len(pending) == BLOCK_ROWS:
+            yield pending
+            pending = []
+    if pending:
+        yield pending

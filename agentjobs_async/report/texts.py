@@ -1,0 +1,63 @@
+"""Text of prompts and servers, made safe to show: cut, and without what a terminal or a browser would act on."""
+
+import math
+import re
+from datetime import datetime
+from typing import Final
+
+__all__ = ["ACTING", "decimal", "link_or_none", "milliseconds", "seconds_between", "shown", "span_text"]
+
+ACTING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff"
+    "\U000e0000-\U000e007f]"
+)
+"""Control characters but for tab and line feed, direction marks, invisible characters, and what is no character."""
+_LINK: Final = re.compile(r"https?://[^\s\"'<>`\\]+", re.IGNORECASE)
+_ELLIPSIS: Final = "…"
+_TEN_SECONDS: Final = 10
+_MINUTE_SECONDS: Final = 60
+_HOUR_SECONDS: Final = 3600
+
+
+def shown(text: str, most: int) -> str:
+    """Return at most `most` characters of `text`, with those that act on a screen escaped as by `repr`.
+
+    Tabs and line feeds stay; a carriage return before a line feed is left out.
+    """
+    cut = text if len(text) <= most else text[: most - 1] + _ELLIPSIS
+    return ACTING.sub(_escaped, cut.replace("\r\n", "\n"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def link_or_none(text: str | None) -> str | None:
+    """Return `text` if it is an http or https link without characters that need quoting; `None` otherwise."""
+    return text if text is not None and _LINK.fullmatch(text) and not ACTING.search(text) else None
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    """Return a time in whole milliseconds since the epoch."""
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds from `start` to `end`, to a millisecond and at least 0; `None` where one is missing."""
+    begun, ended = milliseconds(start), milliseconds(end)
+    return None if begun is None or ended is None else max(ended - begun, 0) / 1000
+
+
+def decimal(value: float, digits: int) -> str:
+    """Return a number with so many decimal places, a half rounded up: as the page's script does it."""
+    return f"{math.floor(value * 10**digits + 0.5) / 10**digits:,.{digits}f}"
+
+
+def span_text(seconds: float) -> str:
+    """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`."""
+    if seconds < _MINUTE_SECONDS:
+        return f"{decimal(seconds, 2 if seconds < 1 else 1 if seconds < _TEN_SECONDS else 0)} s"
+    minutes, rest = divmod(math.floor(seconds + 0.5), _MINUTE_SECONDS)
+    if seconds < _HOUR_SECONDS:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // _MINUTE_SECONDS} h {minutes % _MINUTE_SECONDS:02} min"

@@ -1,0 +1,58 @@
+"""Write a report of a journal in one of the formats."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TextIO
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch import Journal
+from agentjobs_async.report.html import check_installed, write_html
+from agentjobs_async.report.source import Source
+
+__all__ = ["FORMATS", "check_format", "format_of", "write_report"]
+
+_WRITERS: Final[dict[str, Callable[[Source, TextIO], Awaitable[None]]]] = {
+    "html": write_html,
+}
+FORMATS: Final = tuple(_WRITERS)
+"""The formats of a report, the default first."""
+_SUFFIXES: Final = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".json": "trace", ".tsv": "joblog"}
+
+
+def format_of(file: str) -> str:
+    """Return the format that the suffix of a file names; `html` for any other suffix."""
+    return _SUFFIXES.get(Path(file).suffix.lower(), FORMATS[0])
+
+
+def check_format(form: str) -> None:
+    """Raise the error of a report that can't be written, before anything is read.
+
+    Raises:
+        InvalidInputError: There is no such format.
+        ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
+    """
+    if form not in _WRITERS:
+        raise InvalidInputError(f"format must be one of {', '.join(FORMATS)}, not {form!r:.100}")
+    if form == "html":
+        check_installed()
+
+
+async def write_report(journal: Journal, stream: TextIO, *, format: str = "html", prompts: bool = True) -> None:  # noqa: A002 - a settled name
+    """Write a report of all items to a text stream, each item once, as its newest try.
+
+    The journal may be open for reading only, while a batch goes on. A text is cut where it is longer than a person
+    reads: `journal.export` writes all of it.
+
+    Args:
+        journal: The open journal.
+        stream: Open for text, best in UTF-8.
+        format: `html`, one page to look at, which fetches nothing (needs the extra `report`).
+        prompts: Whether the prompts are shown. Errors of a server may quote one.
+
+    Raises:
+        InvalidInputError: There is no such format, or the journal is not open.
+        JournalError: The journal can't be read.
+        ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
+    """
+    check_format(format)
+    await _WRITERS[format](Source(journal, prompts=prompts), stream)

@@ -1,0 +1,76 @@
+"""A real browser for the tests of pages: Debian's Chromium, or the one of an npm package."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+ROOT: Final = Path(__file__).parents[1]
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+FLAGS: Final = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+HOW: Final = "no browser: apt-get install chromium, or .ci/run browser, brings one"
+
+
+def executable() -> str | None:
+    """Return the path of a browser: that of AGENTJOBS_BROWSER, or the first that is installed; `None` without one."""
+    named = os.environ.get("AGENTJOBS_BROWSER")
+    found = [named] if named else [shutil.which(name) for name in NAMES]
+    return next((path for path in found if path is not None), None)
+
+
+@asynccontextmanager
+async def launched() -> AsyncIterator[Browser]:
+    """Run a browser with a user's directory of its own; skip the test where none is installed."""
+    path = executable()
+    if path is None:
+        pytest.skip(HOW)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Visit:
+    """A page that is open, the requests that it made, and the errors of its scripts."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda message: self.errors.extend([message.text] if message.type == "error" else []))
+        page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+
+    async def texts(self, selector: str) -> list[str]:
+        """Return the text of each element that a selector finds, white space joined."""
+        return [" ".join(text.split()) for text in await self.page.locator(selector).all_inner_texts()]
+
+
+@asynccontextmanager
+async def visit(browser: Browser, address: str, **options: Any) -> AsyncIterator[Visit]:
+    """Open an address in a new context of the browser, and check at the end that no script failed.
+
+    Args:
+        browser: The browser.
+        address: What to open.
+        options: Those of the context, such as `color_scheme`.
+    """
+    context = await browser.new_context(**options)
+    visited = Visit(await context.new_page())
+    try:
+        await visited.page.goto(address)
+        yield visited
+        assert visited.errors == []
+    finally:
+        await context.close()

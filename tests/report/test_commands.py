@@ -1,0 +1,38 @@
+import shlex
+import subprocess
+
+import pytest
+
+from agentjobs_async.batch import State
+from agentjobs_async.report.commands import COMMANDS, commands_of
+
+KEYS = ("page-7", "it's; rm -rf $HOME", "-h", "key\u202e'gnp\\", "ключ", "a b")
+
+
+def test_every_state_has_commands() -> None:
+    """Something can be done about an item in any state."""
+    assert set(COMMANDS) == set(State)
+    assert [line for _, line in commands_of(State.UNKNOWN, "page-7", "run.db")] == [
+        "agentjobs resolve --journal run.db --job JOB page-7",
+        "agentjobs resolve --journal run.db --send-again page-7",
+        "agentjobs resolve --journal run.db --abandon page-7",
+    ]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_words_of_a_shell(key: str) -> None:
+    """A shell reads the key of a command as it is, and no character of it acts on a screen."""
+    line = commands_of(State.UNKNOWN, key, "my run.db")[1][1]
+    assert "\u202e" not in line
+    said = subprocess.run(  # noqa: S603 - our own words
+        ["bash", "-c", line.replace("agentjobs", "printf '%s\\n'", 1)],  # noqa: S607 - any bash
+        capture_output=True, text=True, check=True, env={"LC_ALL": "C.UTF-8", "PATH": "/bin:/usr/bin"},
+    ).stdout.splitlines()  # fmt: skip
+    assert said[-1] == key
+    assert said[1:4] == ["--journal", "my run.db", "--send-again"]
+    assert ("--" in said) is key.startswith("-")
+
+
+def test_plain_words() -> None:
+    """A plain word is quoted as by `shlex`."""
+    assert shlex.quote("a b") in commands_of(State.FAILED, "a b", "run.db")[0][1]

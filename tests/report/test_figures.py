@@ -1,0 +1,54 @@
+from datetime import UTC, datetime, timedelta
+
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.figures import Tally
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(state: State, seconds: float | None = None, polls: int = 0) -> JournalRow:
+    ended = None if seconds is None else START + timedelta(seconds=seconds)
+    created = None if seconds is None else START
+    return JournalRow(
+        "k",
+        "p",
+        "docs",
+        state,
+        None,
+        None,
+        None,
+        START,
+        1,
+        sent_at=START,
+        created_at=created,
+        ended_at=ended,
+        polls=polls,
+    )
+
+
+def test_figures() -> None:
+    """What needs a person comes first; quantiles are values that occurred, and rates are over the whole span."""
+    tally = Tally()
+    for seconds in range(1, 101):
+        tally.add(row(State.COMPLETED, seconds * 36, polls=seconds))
+    for state in (State.UNKNOWN, State.PLANNED):
+        tally.add(row(state))
+    figures = tally.figures()
+    assert [(tile.name, tile.value) for tile in figures.outcomes] == [
+        ("unknown", "1"),
+        ("failed", "0"),
+        ("completed", "100"),
+        ("planned", "1"),
+    ]
+    assert [(tile.value, tile.note) for tile in figures.times][:3] == [
+        ("30 min 0 s", "p95 57 min 0 s"),
+        ("36 s", "p95 36 s between polls"),
+        ("100.0 / h", "jobs ended"),
+    ]
+
+
+def test_nothing_yet() -> None:
+    """A journal without rows has figures, too."""
+    figures = Tally().figures()
+    assert [tile.value for tile in figures.outcomes] == ["0", "0", "0"]
+    assert {tile.value for tile in figures.times} == {"-"}

@@ -1,0 +1,97 @@
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async._extras import MissingExtraError
+from agentjobs_async.batch import BatchItem
+from agentjobs_async.report import html
+from tests.report.stage import OUTCOMES, fail_all, fail_hostile, report_of, run_some
+
+
+class Elements(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def document_of(page: str) -> list[dict[str, Any]]:
+    found = re.search(r'<template id="data">(.*?)</template>', page, re.DOTALL)
+    assert found is not None
+    return [json.loads(line) for line in gzip.decompress(base64.b64decode(found[1])).splitlines()]
+
+
+async def test_policy_allows_only_its_own(tmp_path: Path) -> None:
+    """The policy names the hashes of the one style and the one script, and nothing else may be fetched or run."""
+    await run_some(tmp_path / "run.db")
+    page = await report_of(tmp_path / "run.db")
+    elements = Elements(page)
+    policy = next(found["content"] or "" for _, found in elements.found if found.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; ")
+    own = re.findall(r"<(style|script)>(.*?)</\1>", page, re.DOTALL)
+    assert [tag for tag, _ in own] == ["style", "script"]
+    for tag, text in own:
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+    assert not any(name.startswith("on") or name == "style" for _, found in elements.found for name in found)
+
+
+async def test_hostile_items_are_text(tmp_path: Path) -> None:
+    """Hostile prompts and keys add no element to the page."""
+    await fail_hostile(tmp_path / "hostile.db")
+    page = await report_of(tmp_path / "hostile.db")
+    tags = [tag for tag, _ in Elements(page).found]
+    assert tags.count("script") == tags.count("template") == 1
+    assert not {"img", "iframe", "b"} & set(tags)
+
+
+async def test_without_scripts(tmp_path: Path) -> None:
+    """The tiles, and the unknown and failed items with what to do about them, stand in plain HTML."""
+    await run_some(tmp_path / "run.db")
+    page = await report_of(tmp_path / "run.db")
+    plain = page[page.index('id="plain"') : page.index('<template id="data">')]
+    assert re.findall(r'class="key">([^<]+)', plain) == ["page-4", "page-3"]
+    assert "--send-again KEY" in plain
+    assert "Document the page 3" in unescape(plain)
+    for state in ("unknown", "failed", "completed"):
+        count = OUTCOMES.count(state)
+        assert f'data-tile="{state}"><span class="name">{state}</span><span class="value">{count}</span>' in page
+
+
+async def test_first_two_hundred(tmp_path: Path) -> None:
+    """At most 200 rows stand in plain HTML, however many there are."""
+    await fail_all(tmp_path / "run.db", [BatchItem(f"k{number}", "p") for number in range(210)])
+    page = await report_of(tmp_path / "run.db")
+    assert page.count('class="key"') == 200
+    assert "200 of 210" in page
+
+
+async def test_prompts_can_be_left_out(tmp_path: Path) -> None:
+    """Without prompts, none is in the page in any form."""
+    await run_some(tmp_path / "run.db")
+    page = await report_of(tmp_path / "run.db", prompts=False)
+    assert "Document the page" not in page
+    assert all("prompt" not in line for line in document_of(page))
+
+
+async def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without jinja2 the error says how to install it."""
+    await run_some(tmp_path / "run.db")
+    html._environment.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'agentjobs-async\[report\]'"):
+        await report_of(tmp_path / "run.db")

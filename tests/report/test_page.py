@@ -1,0 +1,259 @@
+"""The page in a real browser."""
+
+import csv
+import shlex
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from agentjobs_async.batch import BatchItem, Journal
+from tests.browser import Visit, visit
+from tests.report.stage import HOSTILE, HOSTILE_KEYS, OUTCOMES, fail_hostile, report_of, run_some
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a real run."""
+    folder = tmp_path_factory.mktemp("report")
+    await run_some(folder / "run.db")
+    return await write(folder / "run.db")
+
+
+async def write(journal: Path, **options: Any) -> Path:
+    page = journal.with_suffix(".html")
+    page.write_text(await report_of(journal, **options), encoding="utf-8")
+    return page
+
+
+@asynccontextmanager
+async def opened(browser: Browser, page: Path, **options: Any) -> AsyncIterator[Visit]:
+    """Open a page, and wait until its script has read the rows."""
+    async with visit(browser, page.as_uri(), **options) as visited:
+        await visited.page.wait_for_selector("html[data-ready]", state="attached")
+        yield visited
+
+
+async def keys_shown(visited: Visit) -> list[str]:
+    return await visited.texts("#rows .cell.key")
+
+
+async def open_row(visited: Visit, index: int) -> None:
+    """Click where the panel does not cover the row."""
+    await visited.page.locator("#rows .row").nth(index).click(position={"x": 20, "y": 10})
+
+
+async def test_all_items(browser: Browser, written: Path) -> None:
+    """The table has every item, the tiles say how they ended, and nothing is fetched."""
+    async with opened(browser, written) as visited:
+        assert await keys_shown(visited) == [f"page-{number}" for number in range(1, 10)]
+        states = Counter(OUTCOMES)
+        assert await visited.texts('[data-tile="unknown"] .value') == [str(states["unknown"])]
+        assert await visited.texts('[data-tile="completed"] .value') == [str(states["completed"])]
+        assert visited.requests == [written.as_uri()]
+
+
+async def test_tiles_with_and_without_scripts(browser: Browser, written: Path) -> None:
+    """The script shows the same tiles as stand in plain HTML, with the unknown first."""
+    async with visit(browser, written.as_uri(), java_script_enabled=False) as plain:
+        before = await plain.texts(".tile span")
+    async with opened(browser, written) as visited:
+        assert await visited.texts(".tile span") == before
+    assert before[0] == "unknown"
+
+
+async def test_search(browser: Browser, written: Path) -> None:
+    """A search finds keys, prompts and errors, in any case, and can be cleared."""
+    async with opened(browser, written) as visited:
+        await visited.page.fill("#search", "THE PAGE 7")
+        assert await keys_shown(visited) == ["page-7"]
+        assert await visited.texts("#count") == ["1 of 9"]
+        await visited.page.fill("#search", "422")
+        assert await keys_shown(visited) == ["page-6"]
+        await visited.page.fill("#search", "nothing like it")
+        assert await visited.texts("#empty") == ["No item matches."]
+        await visited.page.click("#clear")
+        assert len(await keys_shown(visited)) == 9
+
+
+async def test_filters(browser: Browser, written: Path) -> None:
+    """States and projects filter the table; so does a tile."""
+    async with opened(browser, written) as visited:
+        await visited.page.select_option("#state", "completed")
+        assert await keys_shown(visited) == ["page-1", "page-2", "page-5", "page-8"]
+        await visited.page.select_option("#project", label="docs")
+        assert await keys_shown(visited) == ["page-2", "page-8"]
+        await visited.page.click("#clear")
+        await visited.page.click('[data-tile="failed"] button')
+        assert await keys_shown(visited) == ["page-3"]
+
+
+async def test_sorting(browser: Browser, written: Path) -> None:
+    """A column's title sorts by it, then backwards, then as the journal does."""
+    async with opened(browser, written) as visited:
+        title = visited.page.locator('[data-column="key"] button')
+        forwards = [f"page-{number}" for number in range(1, 10)]
+        for expected in (forwards, forwards[::-1], forwards):
+            await title.click()
+            assert await keys_shown(visited) == expected
+
+
+async def test_open_a_row_and_copy_its_command(browser: Browser, written: Path) -> None:
+    """A row opens to its prompt, error and commands, and a command can be copied."""
+    async with opened(browser, written, permissions=["clipboard-read", "clipboard-write"]) as visited:
+        await visited.page.click("#rows .row >> nth=3")
+        panel = await visited.page.inner_text("#panel")
+        assert "Document the page 4" in panel
+        assert "HTTP 500" in panel
+        await visited.page.click("#panel .copy >> nth=1")
+        copied = await visited.page.evaluate("navigator.clipboard.readText()")
+        journal = str(written.with_suffix(".db"))
+        assert shlex.split(copied) == ["agentjobs", "resolve", "--journal", journal, "--send-again", "page-4"]
+        await visited.page.keyboard.press("Escape")
+        assert not await visited.page.is_visible("#panel")
+
+
+async def test_pull_request(browser: Browser, written: Path) -> None:
+    """The pull request of a job is a link that tells its server nothing."""
+    async with opened(browser, written) as visited:
+        await visited.page.click("#rows .row >> nth=0")
+        link = visited.page.locator("#panel a")
+        assert (await link.get_attribute("href") or "").startswith("https://code.example/acme/")
+        assert await link.get_attribute("rel") == "noopener noreferrer nofollow"
+
+
+async def test_keyboard(browser: Browser, written: Path) -> None:
+    """The keyboard reaches the search, the rows and the panel."""
+    async with opened(browser, written) as visited:
+        keyboard = visited.page.keyboard
+        await keyboard.press("/")
+        await keyboard.type("page")
+        for key in ("ArrowDown", "ArrowDown", "Enter"):
+            await keyboard.press(key)
+        assert await visited.texts("#panel h2") == ["page-2"]
+        await keyboard.press("ArrowDown")
+        assert await visited.texts("#panel h2") == ["page-3"]
+        await keyboard.press("Escape")
+        assert not await visited.page.is_visible("#panel")
+
+
+async def csv_of(visited: Visit) -> list[dict[str, str]]:
+    async with visited.page.expect_download() as download:
+        await visited.page.click("#csv")
+    text = Path(await (await download.value).path()).read_text(encoding="utf-8")  # noqa: ASYNC240 - a test's own file
+    return list(csv.DictReader(StringIO(text)))
+
+
+async def test_csv_of_the_rows_shown(browser: Browser, written: Path) -> None:
+    """The file has the rows that the filter leaves."""
+    async with opened(browser, written) as visited:
+        await visited.page.select_option("#state", "failed")
+        rows = await csv_of(visited)
+        assert [(row["key"], row["state"], row["prompt"]) for row in rows] == [
+            ("page-3", "failed", "Document the page 3")
+        ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_colours(browser: Browser, written: Path, scheme: Any) -> None:
+    """The page is as light or as dark as its reader's system, until the reader turns it."""
+    async with opened(browser, written, color_scheme=scheme) as visited:
+        brightness = "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"
+        assert (await visited.page.evaluate(brightness) > 128) is (scheme == "light")
+        await visited.page.click("#theme")
+        assert (await visited.page.evaluate(brightness) > 128) is (scheme == "dark")
+
+
+async def test_narrow_screen(browser: Browser, written: Path) -> None:
+    """A phone shows the page without scrolling sideways, with the panel over it."""
+    async with opened(browser, written, viewport={"width": 390, "height": 844}) as visited:
+        assert await visited.page.evaluate("document.documentElement.scrollWidth") == 390
+        await visited.page.click("#rows .row >> nth=2")
+        box = await visited.page.locator("#panel").bounding_box()
+        assert box is not None
+        assert (box["x"], box["width"]) == (0, 390)
+
+
+async def test_without_scripts(browser: Browser, written: Path) -> None:
+    """Without scripts, the tiles and the items that need a person can be read."""
+    async with visit(browser, written.as_uri(), java_script_enabled=False) as visited:
+        assert await visited.texts("#plain td.key") == ["page-4", "page-3"]
+        assert not await visited.page.is_visible("#search")
+
+
+async def test_printing(browser: Browser, tmp_path: Path) -> None:
+    """All rows are printed, not only those in sight."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(300)])
+    async with opened(browser, await write(tmp_path / "run.db")) as visited:
+        assert len(await keys_shown(visited)) < 100
+        await visited.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert len(await keys_shown(visited)) == 300
+
+
+async def test_scrolling(browser: Browser, tmp_path: Path) -> None:
+    """Rows are drawn as they come into sight."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(3000)])
+    async with opened(browser, await write(tmp_path / "run.db")) as visited:
+        await visited.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        await visited.page.wait_for_selector("#rows .row[data-index='2999']")
+        assert await visited.page.locator("#rows .row").count() < 100
+
+
+async def test_hostile_items(browser: Browser, tmp_path: Path) -> None:
+    """Hostile prompts, keys and errors are shown as text: nothing runs, nothing is fetched, and a shell is safe."""
+    await fail_hostile(tmp_path / "run.db")
+    page = await write(tmp_path / "run.db")
+    async with opened(browser, page) as visited:
+        keys = await keys_shown(visited)
+        assert keys[-len(HOSTILE_KEYS) :] == [key.replace("\u202e", "\\u202e") for key in HOSTILE_KEYS]
+        for index in range(len(keys)):
+            await open_row(visited, index)
+            assert await visited.page.locator("#panel pre.prompt *").count() == 0
+        prompt = await visited.page.inner_text("#panel pre.prompt")
+        assert prompt == "Document it"
+        await open_row(visited, 0)
+        assert await visited.page.inner_text("#panel pre.prompt") == HOSTILE[0]
+        await open_row(visited, 8)
+        assert await visited.page.inner_text("#panel pre.prompt") == HOSTILE[8]
+        rows = await csv_of(visited)
+        assert rows[5]["prompt"].startswith("'=HYPERLINK")
+        assert any(row["key"] == "'=1+1" for row in rows)
+        assert visited.requests[0] == page.as_uri()
+        assert all(address.startswith(("file:", "blob:")) for address in visited.requests)
+
+
+async def test_nothing_yet(browser: Browser, tmp_path: Path) -> None:
+    """The page of an empty journal says so."""
+    async with Journal.open(tmp_path / "run.db"):
+        pass
+    async with opened(browser, await write(tmp_path / "run.db")) as visited:
+        assert await visited.texts("#empty") == ["The journal has no items yet."]
+
+
+async def test_changes(browser: Browser, written: Path) -> None:
+    """A page takes what it has read already once more: rows that changed replace the old ones, removed ones go."""
+    async with opened(browser, written) as visited:
+        await visited.page.evaluate(
+            """() => {
+                const block = { number: [3], state: ['completed'], polls: [9], tries: [2], planned: [1], sent: [2],
+                    created: [1], seen: [1], ended: [1] };
+                for (const name of ['key', 'project', 'job', 'link', 'error']) {
+                    block[name] = { start: [0], end: [0], text: [`new ${name}`] };
+                }
+                report.apply(block);
+                report.apply({ removed: [1] });
+                report.refresh();
+            }"""
+        )
+        assert (await keys_shown(visited))[:2] == ["page-2", "new key"]
+        assert await visited.texts("#count") == ["8"]
