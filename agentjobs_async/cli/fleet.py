@@ -17,9 +17,9 @@ from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
-from agentjobs_async.engines.procrastinate import defer, submit, work_off
+from agentjobs_async.engines.procrastinate import submit, work_off
 
-__all__ = ["SubmitOptions", "WorkerOptions", "hand_out", "submit_tasks", "work"]
+__all__ = ["SubmitOptions", "WorkerOptions", "submit_tasks", "work"]
 
 
 @frozen
@@ -121,11 +121,6 @@ async def _show_each(
 ) -> None:
     while (result := await results.get()) is not None:
         await display.show_result(result, worker, journal)
-
-
-async def hand_out(journal: Journal, key: str) -> None:
-    """Hand a row that was resolved to the workers."""
-    await defer([key], journal=journal)
 
 
 def _shared(address: str) -> Journal:

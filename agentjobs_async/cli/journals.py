@@ -77,12 +77,8 @@ async def resolve_row(context: Context, journal: str, key: str, job_id: str | No
     async with Journal.open(journal) as opened:
         found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
         await opened.resolve(key, job_id=found, send_again=job_id is None)
-        if opened.is_shared:
-            from agentjobs_async.cli.fleet import hand_out  # noqa: PLC0415 - the extra may not be installed
-
-            await hand_out(opened, key)
     done = "is planned again" if job_id is None else "has its job"
-    goes_on = "agentjobs worker, or resume, goes" if opened.is_shared else "agentjobs resume goes"
+    goes_on = "a worker that runs, or agentjobs resume, goes" if opened.is_shared else "agentjobs resume goes"
     context.screen.notice(f"{key} {done}; {goes_on} on with it.")
     return ExitCode.COMPLETED
 

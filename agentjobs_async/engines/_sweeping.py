@@ -84,8 +84,8 @@ class Sweep:
     async def _defer_unfollowed(self) -> None:
         """Hand out items that no living owner follows and that are in no open chunk.
 
-        Such an item remains if its owner stalled, it became unknown, its chunk ended without it, and the response to
-        its create arrived after all.
+        Such an item was resolved or planned again, or came with a journal that was moved here. Or its owner stalled, it
+        became unknown, its chunk ended without it, and the response to its create arrived after all.
         """
         found = await entries_of(self._journal).unfollowed(
             opened_of(self._journal).owner_timeout, self._after, _MOST_ITEMS
@@ -94,7 +94,7 @@ class Sweep:
         keys = [key for _, key in found]
         queued = await self._queued(keys) if keys else frozenset[str]()
         if left := [key for key in keys if key not in queued]:
-            _logger.warning("%d items that no worker followed are handed out again", len(left))
+            _logger.info("%d items that no worker followed are handed out", len(left))
             tasks: list[Any] = [{"keys": left[start : start + _CHUNK]} for start in range(0, len(left), _CHUNK)]
             await self._app.configure_task(self._task, queue=self._queue).batch_defer_async(*tasks)
 

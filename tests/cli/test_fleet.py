@@ -80,14 +80,14 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixtur
 
 
 def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What nobody is sure of is settled on the command line, and handed out again by that."""
+    """What nobody is sure of is settled on the command line, and a running worker takes it up by that."""
     service.inject("500 agent=no x1", prompt="p1")
     assert submit(url, tasks) == 0
     with Child("worker", "--journal", url, env=service.environment) as worker:
         worker.until("k1 unknown").until("k0 completed").until("k2 completed")
         assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
-        assert "agentjobs worker, or resume, goes on with it" in capsys.readouterr().err
-        worker.until("k1 completed").send(signal.SIGINT)
+        assert "a worker that runs, or agentjobs resume, goes on with it" in capsys.readouterr().err
+        worker.until("k1 (try 2) completed").send(signal.SIGINT)
         assert worker.ended() == 130
     assert state_of(url, "k1") == [("completed",)]
 

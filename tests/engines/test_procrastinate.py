@@ -11,7 +11,7 @@ from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
 
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
-from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
@@ -425,3 +425,41 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     assert tasks(database) == [("todo", 0)]
     stop.set()
     await working
+
+
+async def test_what_is_planned_again(journal: Journal) -> None:
+    """A running worker takes up by itself what is retried, sent again, or has got its job."""
+    session = FakeSession()
+    session.ends["p0"] = "failed"
+    session.answers = {"p1": [unknown()], "p2": [unknown()]}
+    await submit(items(3), journal=journal)
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
+    await until(lambda: ended(journal))
+    session.ends.clear()
+    assert await journal.retry(where=Where(states={"failed"})) == ("k0#2",)
+    await journal.resolve("k1", send_again=True)
+    await journal.resolve("k2", job_id="found")
+    await until(lambda: ended(journal))
+    stop.set()
+    await working
+    wanted = {"k0": "failed", "k1": "completed", "k2": "completed", "k0#2": "completed"}
+    assert states(await journal.rows(all_tries=True)) == wanted
+    assert session.agents == {"p0": 2, "p1": 1}
+
+
+async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str, path: Path) -> None:
+    """A worker that waits on an empty database takes up what is moved there, planned and under way."""
+    session = FakeSession()
+    async with Journal.open(path) as file:
+        await file.add(items(2))
+        await entries_of(file).claim("k1", "docs")
+        await entries_of(file).mark_created("k1", JobRef("docs", "job_1"))
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
+    await move_journal(path, database)
+    await until(lambda: ended(journal))
+    stop.set()
+    await working
+    assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
+    assert session.agents == {"p0": 1}

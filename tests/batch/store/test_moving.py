@@ -22,6 +22,11 @@ LIMITS = FleetLimits(max_active=7, create_rate=Rate(3, per=60, scope="all"), unk
 SECRET = "hunter2-very-secret"
 
 
+async def all_rows(place: str | Path) -> list[JournalRow]:
+    async with Journal.open(place, read_only=True) as journal:
+        return await journal.rows(all_tries=True)
+
+
 async def begun(place: str | Path) -> list[JournalRow]:
     """Make a journal with a row in each state, of which one was being sent when its owner ended; return its rows."""
     async with Journal.open(place) as journal:
@@ -36,7 +41,7 @@ async def begun(place: str | Path) -> list[JournalRow]:
         await entries.pause(3600, "docs")
         await journal.set_limits(LIMITS)
         await journal.retry("k1")
-    return await rows_of(place)
+    return await all_rows(place)
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     """A file moves to a database and back with all that its rows have, and every old journal stays closed."""
     before = await begun(path)
     assert await move_journal(path, url) == 6
-    after = await rows_of(url)
+    after = await all_rows(url)
     ends = {"k0": "completed", "k1": "failed", "k2": "created", "k3": "unknown"}
     assert states(after) == {**ends, "k4": "planned", "k1#2": "planned"}
     assert [row for row in after if row.key != "k3"] == [row for row in before if row.key != "k3"]
@@ -69,7 +74,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     back = tmp_path / "back.db"
     assert await move_journal(url, back) == 7
     await is_closed(url, "it was moved to .*back.db")
-    assert [row.number for row in await rows_of(back)] == sorted({row.number for row in await rows_of(url)})
+    assert [row.number for row in await all_rows(back)] == sorted({row.number for row in await all_rows(url)})
     async with Journal.open(path, read_only=True) as old:
         assert (old.moved_to or "").startswith("postgresql+psycopg://")
         assert SECRET not in (old.moved_to or "")
@@ -208,7 +213,7 @@ def killed_before(call):
 
 async def rows(place):
     async with Journal.open(place, read_only=True) as journal:
-        return [row.to_dict() for row in await journal.rows()]
+        return [row.to_dict() for row in await journal.rows(all_tries=True)]
 
 async def sends(place):
     "Return whether a journal can be opened to send its rows."
