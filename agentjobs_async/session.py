@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ssl import SSLContext
 from typing import Final, NoReturn
 
-from agentjobs_async._http.create import CreateRequest
+from agentjobs_async._http.create import CreateRequest, OnCancel, checked_on_cancel
 from agentjobs_async._http.responses import ResponseDecoder, checked_document_bytes, checked_refusals
 from agentjobs_async._http.service import Service
 from agentjobs_async._http.settings import (
@@ -20,6 +20,7 @@ from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_use
 from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
+from agentjobs_async._loop.run_to_end import run_to_end
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, ref_of, with_ref
 from agentjobs_async._polling.waits import Waits
@@ -123,6 +124,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
         checked = Hooks(hooks, address.host if get_job is None else None)
         super().__init__(read, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
+        self._finishing: set[asyncio.Task[object]] = set()
         self._slots = asyncio.Semaphore(self._budget.in_flight)
 
     async def create_job(
@@ -134,12 +136,13 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         retry: bool = True,
         before_send: Callable[[], bool] | None = None,
         label: str | None = None,
+        on_cancel: OnCancel = "abandon",
     ) -> AgentJob:
         """Start at most one agent, whatever the network does, and return its job.
 
         A create of which no byte was sent, or which the server refused with 429 or one of `create_refusals`, is
         repeated until `timeout`; a create whose outcome is unknown is never repeated. Cancelling leaves at once, and
-        does not stop an agent that was started.
+        does not stop an agent that was started; the create is cut, unless `on_cancel` is `"finish"`.
 
         Args:
             prompt: What the agent is to do: text with more than white space. It is sent unchanged.
@@ -151,6 +154,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 `NotSentError` with the reason `withheld` is raised. For callers whose right to send may have expired.
             label: Your name for this job in events, such as `order-17`: 1 to 512 characters without control characters.
                 It is not sent. Waits that are given the returned job take it over.
+            on_cancel: What becomes of the create when this call is cancelled: `"abandon"` cuts it, so that its outcome
+                is unknown once its first byte has left; with `"finish"` it goes on as the session's own, hooks get its
+                `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect.
 
         Raises:
             InvalidInputError: An argument is invalid; nothing was sent.
@@ -163,10 +169,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             SessionClosedError: The session is closed, or was closed before the request was sent.
         """
         try:
-            if before_send is not None:
-                checked_observer("before_send", before_send)
+            finish = checked_on_cancel(on_cancel)
             request = CreateRequest(
-                self._project(project_id),
+                project_of_call(project_id, self._project_id),
                 checked_prompt("prompt", prompt),
                 timeout=checked_seconds("timeout", timeout),
                 retry=checked_flag("retry", retry),
@@ -178,7 +183,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
             raise
-        result = await self._service.create(request, self._hooks, self._creates)
+        create = self._service.create(request, self._hooks, self._creates)
+        result = await (run_to_end(create, self._finishing) if finish else create)
         if isinstance(result, Exception):
             raise result
         return result
@@ -215,6 +221,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; it spans the create and the wait
         on_update: OnUpdate | None = None,
         label: str | None = None,
+        on_cancel: OnCancel = "abandon",
     ) -> AgentJob:
         """Create a job and wait for it, within `timeout` seconds together; the create takes at most 120 s of them.
 
@@ -224,6 +231,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             timeout: Seconds, finite and above 0; `None` sets no limit to the wait.
             on_update: As in `wait_for_job`. Its first call, with the created job, is the time to store `job.ref`.
             label: As in `create_job`.
+            on_cancel: As in `create_job`.
 
         Raises:
             AgentJobsError: As by `create_job` and `wait_for_job`; `outcome` is `None` if the wait raised it.
@@ -233,7 +241,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             checked_observer("on_update", on_update)
         first = min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
         with RunEvents(self._hooks, project_id or self._project_id, label) as run:
-            job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label)
+            job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label, on_cancel=on_cancel)
             left = None if timeout is None else max(timeout - run.elapsed, 0.001)
             run.job = await self.wait_for_job(job, timeout=left, on_update=on_update)
         return run.job
@@ -284,12 +292,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         self._service.open()
         return loop
 
-    def _project(self, given: str | None) -> str:
-        return project_of_call(given, self._project_id)
-
     def _job_or_ref(self, job: object) -> AgentJob | JobRef:
         if isinstance(job, KINDS):
             return job
         if isinstance(job, str):
-            return JobRef(self._project(None), checked_bare_id(job))
+            return JobRef(project_of_call(None, self._project_id), checked_bare_id(job))
         raise no_job(job, "an AgentJob, a JobRef or a job id")

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, ContextVar
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -807,3 +808,63 @@ async def test_closed_or_unused_sessions_warn_of_nothing() -> None:
         del session
         gc.collect()
     assert messages(recorded) == []
+
+
+class Keeper:
+    """A hook that keeps each event, with the request in whose context it came."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def __call__(self, event: object) -> None:
+        self.events.append((type(event).__name__, REQUEST.get()))
+
+
+REQUEST: ContextVar[str] = ContextVar("request", default="none")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("call", ["create_job", "run_job"])
+async def test_create_that_outlives_its_caller(call: str) -> None:
+    """With `finish`, a cancelled caller leaves at once; its hook gets the job in its context; drain waits for it."""
+    keeper = Keeper()
+    async with Emulator(latency=2.0) as emulator, emulator.session(project_id="docs", hooks=[keeper]) as session:
+        request = Context()
+        request.run(REQUEST.set, "request-1")
+        caller = asyncio.create_task(getattr(session, call)("Hello", on_cancel="finish"), context=request)
+        await asyncio.sleep(0.5)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert asyncio.get_running_loop().time() < 0.6
+        assert keeper.events == []
+        await session.drain()
+        assert keeper.events == [("JobCreated", "request-1")]
+        assert emulator.agents_started == {"Hello": 1}
+
+
+@pytest.mark.looptime
+async def test_create_that_outlives_its_caller_is_cut_by_closing() -> None:
+    """Closing ends such a create as any other: its outcome is unknown, and no task is left."""
+    keeper = Keeper()
+    async with Emulator(latency=2.0) as emulator:
+        async with emulator.session(project_id="docs", hooks=[keeper]) as session:
+            before = asyncio.all_tasks()
+            caller = asyncio.create_task(session.create_job("Hello", on_cancel="finish"))
+            await asyncio.sleep(0.5)
+            caller.cancel()
+            await asyncio.wait([caller])
+        assert [name for name, _ in keeper.events] == ["CreateFailed"]
+        assert not [task for task in asyncio.all_tasks() - before if "create" in repr(task.get_coro())]
+
+
+async def test_create_that_is_not_cancelled() -> None:
+    """With `finish`, a create that is not cancelled returns its job and raises its error as any other."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        assert (await session.create_job("Hello", on_cancel="finish")).status is JobStatus.ACTIVE
+        await emulator.inject("422", prompt="Bye")
+        with pytest.raises(RejectedError):
+            await session.create_job("Bye", on_cancel="finish")
+        with pytest.raises(InvalidInputError, match="on_cancel must be"):
+            await session.create_job("Hello", on_cancel="wait")  # type: ignore[arg-type]  # what is refused
+        assert emulator.agents_started == {"Hello": 1}

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, Literal
 
 import tenacity
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from attrs.validators import optional
 from yarl import URL
 
 from agentjobs_async._http.progress import Progress
@@ -18,6 +19,7 @@ from agentjobs_async.errors import (
     AgentJobsError,
     CreateOutcome,
     CreateOutcomeUnknownError,
+    InvalidInputError,
     NotSentError,
     RateLimitedError,
     ServerError,
@@ -25,12 +27,30 @@ from agentjobs_async.errors import (
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import CreateFailed, CreateRetried, CreateStarted, JobCreated
 from agentjobs_async.telemetry.logging_hook import logger
-from agentjobs_async.telemetry.observers import Hooks
+from agentjobs_async.telemetry.observers import Hooks, checked_observer
 
-__all__ = ["Create", "CreateRequest", "create_attempts", "may_repeat"]
+__all__ = ["Create", "CreateRequest", "OnCancel", "checked_on_cancel", "create_attempts", "may_repeat"]
+
+OnCancel = Literal["abandon", "finish"]
+"""What becomes of a create whose caller is cancelled."""
 
 Result = AgentJob | AgentJobsError
 _SHOWN_DIGITS: Final = 12  # of a prompt's hash in the log: enough to find it among all prompts of a project
+
+
+def checked_on_cancel(value: object) -> bool:
+    """Return whether a create goes on when its caller is cancelled.
+
+    Raises:
+        InvalidInputError: `value` is neither `"abandon"` nor `"finish"`.
+    """
+    if value not in ("abandon", "finish"):
+        raise InvalidInputError(f'on_cancel must be "abandon" or "finish", not {value!r:.100}')
+    return value == "finish"
+
+
+def _check_before_send(_request: object, _attribute: object, value: Any) -> None:
+    checked_observer("before_send", value)
 
 
 @frozen
@@ -52,7 +72,7 @@ class CreateRequest:
     timeout: float
     retry: bool
     max_retry_after: float
-    before_send: Callable[[], bool] | None = None
+    before_send: Callable[[], bool] | None = field(default=None, validator=optional(_check_before_send))
     label: str | None = None
 
     @property
