@@ -2,24 +2,30 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from typing import Any
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
 
 import attrs
 from attrs import frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError
-from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
+from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
 from agentjobs_async.cli.batches import item_report
+from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.outcomes import ExitCode, exit_code
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.engines.procrastinate import submit, work_off
 
 __all__ = ["SubmitOptions", "WorkerOptions", "submit_tasks", "work"]
+
+
+_LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
+_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
 
 
 @frozen
@@ -47,6 +53,7 @@ class WorkerOptions:
         chunks: How many tasks of the queue are worked on at once.
         max_sending: How many creates are in flight at once.
         out: The file that gets each result as a line of JSON; `None` for none.
+        until_done: Whether the worker ends once every item of the journal has ended.
     """
 
     shared: Options
@@ -54,6 +61,7 @@ class WorkerOptions:
     chunks: int
     max_sending: int
     out: str | None
+    until_done: bool
 
 
 async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -> int:
@@ -72,7 +80,7 @@ async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -
 
 
 async def work(context: Context, options: WorkerOptions) -> int:
-    """Run submitted items until a signal stops the worker."""
+    """Run submitted items until a signal stops the worker, or until all have ended, with their exit code."""
     async with AsyncExitStack() as stack:
         screen = context.screen
         stack.enter_context(UnrecordedIds(screen).shown())
@@ -83,6 +91,10 @@ async def work(context: Context, options: WorkerOptions) -> int:
         session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
         screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
         await _work_off(context, options, session, journal, display)
+        counts = await _ended_counts(journal) if options.until_done else None
+    if counts is not None:
+        screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
+        return exit_code(outcomes_of(counts))
     context.screen.notice("Stopped; what has not ended was given back.")
     return ExitCode.COMPLETED
 
@@ -107,13 +119,33 @@ async def _work_off(
     async with worker, display.shown(worker, journal):
         showing = asyncio.create_task(_show_each(results, display, worker, journal))
         showing.add_done_callback(lambda _: stop.set())
+        looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if options.until_done else None
         try:
             working = work_off(worker, chunks=options.chunks, stop=stop)
             await context.interruption.run_until_stop(working, stopping)
         finally:
+            if looking is not None:
+                looking.cancel()
             results.put_nowait(None)
             await asyncio.wait([showing])
         showing.result()
+
+
+async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:
+    """Set `stop` once every item of the journal has ended, by whichever worker."""
+    # An item whose end is recorded is active until its result is shown: a stop before would lose that.
+    while worker.active() or await _ended_counts(worker.journal) is None:  # noqa: ASYNC110 - other processes end items
+        await asyncio.sleep(_LOOK_SECONDS)
+    stop.set()
+
+
+async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
+    """Return how many items ended in which state; `None` while one has not, or while the database is gone."""
+    with suppress(JournalError):
+        counts = await journal.counts()
+        if not any(counts[state] for state in _OPEN):
+            return counts
+    return None
 
 
 async def _show_each(

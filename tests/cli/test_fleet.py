@@ -92,6 +92,29 @@ def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys
     assert state_of(url, "k1") == [("completed",)]
 
 
+def test_until_done(
+    service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With --until-done a worker ends when every item has ended, by whichever worker, with the exit code of all."""
+    service.live("failed", prompt="p1")
+    assert submit(url, tasks) == 0
+    out = tmp_path / "results.jsonl"
+    assert main(["worker", "--until-done", "--journal", url, "--out", str(out)]) == 1
+    told = capsys.readouterr()
+    assert "2 completed, 1 failed" in told.err
+    assert "Stopped" not in told.err
+    assert len(out.read_text().splitlines()) == 3
+    assert main(["worker", "--until-done", "--journal", url]) == 1
+    assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+
+
+@pytest.mark.usefixtures("service")
+def test_until_done_without_items(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --until-done a worker on an empty journal says so, and ends."""
+    assert main(["worker", "--until-done", "--journal", url]) == 0
+    assert "The journal holds no items." in capsys.readouterr().err
+
+
 def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
     assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4

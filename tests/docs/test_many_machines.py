@@ -62,15 +62,16 @@ async def test_fleet(emulator: Emulator, database: str) -> None:
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}
 
 
-async def test_moving(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line of a batch that began on one machine moves its journal to the database."""
+async def test_moving(emulator: Emulator, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of a batch that began on one machine move its journal to the database, and complete it there."""
     _, move = blocks("many-machines", "sh")
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem("k0", "p0")])
     monkeypatch.setenv("AGENTJOBS_JOURNAL", database)
     assert (await shell(move, tmp_path))[0] == 0
     async with Journal.open(database, read_only=True) as journal:
-        assert (await journal.counts())[State.PLANNED] == 1
+        assert (await journal.counts())[State.COMPLETED] == 1
+    assert emulator.agents_started == {"p0": 1}
 
 
 @pytest.fixture

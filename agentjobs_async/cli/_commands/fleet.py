@@ -59,7 +59,7 @@ def submit(
 @command(
     "worker",
     short_help="Work off what was submitted, with others.",
-    epilog=EXIT_CODES.format(success="it was not stopped by a signal"),
+    epilog=EXIT_CODES.format(success="with --until-done, all completed"),
 )
 @journal_option(_JOURNAL)
 @click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
@@ -67,17 +67,20 @@ def submit(
     "--max-sending", type=click.IntRange(min=1), default=10, show_default=True, help="Creates in flight at once."
 )
 @click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
+@click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @EMULATOR_OPTION
 @shared_options(DEFAULT_TIMEOUT, "For each job, each time it is waited for; none waits for ever.", endless=True)
-def worker(options: Options, journal: str, chunks: int, max_sending: int, out: str | None) -> int:
+def worker(options: Options, journal: str, chunks: int, max_sending: int, out: str | None, *, until_done: bool) -> int:
     """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
+
+    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all.
 
     Ctrl-C and SIGTERM start nothing more, wait up to 10 s for responses, give the rest back, and end within 30 s.
     What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs resolve.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
 
-    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out)
+    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out, until_done)
     return run_action(lambda context: fleet.work(context, worker_options))
 
 
