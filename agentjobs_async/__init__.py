@@ -3,6 +3,7 @@
 #   errors models      what goes wrong, what the service speaks of
 #   _loop              cancellation; one event loop, one process
 #   telemetry policy   hooks and events; when to ask again                             (tenacity)
+#   learning           what the durations of earlier jobs say                          (tenacity)
 #   _documents         a job's document to a job                                       (cattrs)
 #   _http              one exchange: bytes and status; never when or how often         (aiohttp's client, yarl)
 #   _polling           when to ask, whom to notify; knows no HTTP
@@ -41,6 +42,9 @@ from agentjobs_async.errors import (
     TransportError,
     WaitTimeoutError,
 )
+from agentjobs_async.learning.estimate import Estimate
+from agentjobs_async.learning.history import History
+from agentjobs_async.learning.strategy import wait_learned
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
@@ -49,6 +53,7 @@ from agentjobs_async.telemetry import (
     CreateRetried,
     CreateStarted,
     Event,
+    HistoryDropped,
     Hook,
     JobChanged,
     JobCreated,
@@ -72,8 +77,11 @@ __all__ = [
     "CreateOutcomeUnknownError",
     "CreateRetried",
     "CreateStarted",
+    "Estimate",
     "Event",
     "GetJob",
+    "History",
+    "HistoryDropped",
     "Hook",
     "HttpTimeouts",
     "InvalidInputError",
@@ -109,4 +117,5 @@ __all__ = [
     "WaitTimeoutError",
     "__version__",
     "wait_for_job",
+    "wait_learned",
 ]

@@ -16,6 +16,7 @@ from agentjobs_async.errors import InvalidInputError
 __all__ = [
     "DEFAULT_RETRY",
     "DEFAULT_WAIT",
+    "CallState",
     "History",
     "PollBudget",
     "PollPolicy",
@@ -105,12 +106,12 @@ def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) 
     """
     delay: Any  # a user's strategy may return anything
     try:
-        delay = wait(_CallState(history, outcome, now))
+        delay = wait(CallState(history, outcome, now))
     except RuntimeError:
         # wait_exception() accepts failed outcomes only; a job that is still active is passed as tenacity's TryAgain.
         if isinstance(outcome, Exception):
             raise
-        delay = wait(_CallState(history, tenacity.TryAgain(), now))
+        delay = wait(CallState(history, tenacity.TryAgain(), now))
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
@@ -118,7 +119,7 @@ def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) 
 
 def accepts(retry: RetryStrategy, history: History, error: Exception, now: float) -> bool:
     """Return whether `retry` regards `error` as transient."""
-    return bool(retry(_CallState(history, error, now)))
+    return bool(retry(CallState(history, error, now)))
 
 
 class _Outcome(tenacity.Future):
@@ -145,10 +146,13 @@ class _Outcome(tenacity.Future):
         return self._held if isinstance(self._held, BaseException) else None
 
 
-class _CallState(tenacity.RetryCallState):
+class CallState(tenacity.RetryCallState):
     """The argument of strategies. Times are loop times; there is no function to be called again.
 
     One is made at each poll: constant values are class attributes, and the outcome is made when first read.
+
+    Attributes:
+        held: What the outcome holds: a job that has not ended, or an error.
     """
 
     retry_object = tenacity.AsyncRetrying()
@@ -162,15 +166,17 @@ class _CallState(tenacity.RetryCallState):
         self.start_time = history.started
         self.attempt_number = history.polls
         self.outcome_timestamp = now
-        self._held = held
+        self.held = held
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:
+        """The arguments of the function, which there is none of."""
         return {}
 
     @cached_property
     def outcome(self) -> tenacity.Future:  # type: ignore[override]  # made when first read; tenacity may set it
-        return _Outcome(self.attempt_number, self._held)
+        """The last attempt, finished."""
+        return _Outcome(self.attempt_number, self.held)
 
 
 _count: Final = validator(checked_count)

@@ -18,11 +18,10 @@ from agentjobs_async._http.settings import (
 )
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import checked_proxy
-from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
+from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.run_to_end import run_to_end
-from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, ref_of, with_ref
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -33,7 +32,7 @@ from agentjobs_async._validation import (
     checked_timeout,
 )
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry import Hook
 from agentjobs_async.telemetry.observers import Hooks, RunEvents, checked_observer
@@ -125,7 +124,6 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         checked = Hooks(hooks, address.host if get_job is None else None)
         super().__init__(read, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
         self._finishing: set[asyncio.Task[object]] = set()
-        self._slots = asyncio.Semaphore(self._budget.in_flight)
 
     async def create_job(
         self,
@@ -201,17 +199,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             SessionClosedError: The session is closed, or was closed during the call.
             Exception: What your own `get_job` raised, unchanged.
         """
-        ref = ref_of(self._target(job))
+        target = self._target(job)
         self._enter()
-        answer: Answer | None = None
-        with CancelScope(None, self._scopes) as scope:
-            async with self._slots:
-                answer = await self._read(ref)
-        if answer is None:
-            answer = scope.reason or SessionClosedError(_CLOSED)
-        if isinstance(answer, Exception):
-            raise with_ref(answer, ref)
-        return answer.job if isinstance(answer, JobWithRetryAfter) else answer
+        return await self._read_once(target)
 
     async def run_job(
         self,

@@ -35,12 +35,16 @@ ROOMS: dict[str, set[str]] = {
     "_documents": {"_validation", "errors", "models"},
     "policy": {"_validation", "errors"},
     "telemetry": {"_text", "_validation", "errors", "models"},
+    "learning": {"_validation", "errors", "models", "policy", "telemetry"},
     # One exchange, and when to ask: neither imports the other.
     "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
-    "_polling": {"_documents", "_loop", "_validation", "errors", "models", "policy", "telemetry"},
+    "_polling": {"_documents", "_loop", "_validation", "errors", "learning", "models", "policy", "telemetry"},
     "tracker": {"_http", "_loop", "_polling", "errors", "models", "policy", "telemetry"},
     "session": {"_http", "_loop", "_polling", "_validation", "errors", "models", "policy", "telemetry"},
-    "": {"_http", "_polling", "_start", "_version", "errors", "models", "policy", "session", "telemetry", "tracker"},
+    "": {
+        *("_http", "_polling", "_start", "_version", "errors", "learning", "models", "policy", "session", "telemetry"),
+        "tracker",
+    },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` refuses another loop or a forked child, and `telemetry` links traces.
     "batch": {"", "_extras", "_loop", "_text", "_validation", "telemetry"},
@@ -71,7 +75,7 @@ MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
 IMPORTERS = {
     "aiohttp": {"_http.transport", "_http.connections", "testing"},  # the client, its private parts; a server
     "cattrs": {"_documents"},
-    "tenacity": {"policy", "_http.create"},  # strategies of polls; the tries of a create
+    "tenacity": {"policy", "learning.strategy", "_http.create"},  # strategies of polls; the tries of a create
     "yarl": {"_http"},  # addresses are made in urls, handed on by the others
     "sqlalchemy": {"batch._store"},
     "filelock": {"batch._store.file_lock"},
@@ -265,6 +269,7 @@ def test_public_names() -> None:
         ),
         *("CreateOutcome", "GetJob", "Hook", "LoggingHook", "OnUpdate", "wait_for_job", "Event"),
         *("TrackerStats", "WaitResult"),
+        *("Estimate", "History", "HistoryDropped", "wait_learned"),
         *(
             *("RunStarted", "RunEnded", "CreateStarted"),
             "JobCreated",

@@ -28,6 +28,9 @@ class Answers:
     Args:
         ending: Ends some of a job's waits, where others go on.
         finish: Stops polling a job and ends all of its waits with a result.
+
+    Attributes:
+        policy: When to poll again, and which faults end a wait.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class Answers:
         ending: Ends,
         finish: Callable[[Tracked, Result], None],
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._hooks = hooks
         self._counters = counters
         self._queue = queue
@@ -110,11 +113,11 @@ class Answers:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):
             self._finish(tracked, answer)
             return
-        decision = decide(self._policy, tracked, answer, now)
+        decision = decide(self.policy, tracked, answer, now)
         if is_refusal(answer) and self._end_some(tracked, answer, now, others=isinstance(decision, Failed)):
             # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
             # now that of the oldest wait left, for which the same answer may mean another poll.
-            decision = decide(self._policy, tracked, answer, now)
+            decision = decide(self.policy, tracked, answer, now)
         if tracked.waiters is None or tracked in self._ending.jobs:
             return  # the last waiter left while a strategy was called, or the refusal has ended all waits
         if type(decision) is Again:
@@ -153,7 +156,7 @@ class Answers:
 
     def _ends(self, tracked: Tracked, waiter: Watch, refusal: Refusal, now: float) -> bool:
         bad_answers = min(tracked.bad_answers + 1, tracked.polls - waiter.polls_before)
-        return ends_unseen(self._policy, refusal, now - waiter.started, bad_answers)
+        return ends_unseen(self.policy, refusal, now - waiter.started, bad_answers)
 
     def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
         if tracked.trouble is not None:

@@ -9,6 +9,7 @@ from copy import copy
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.decision import CUT, timed_out
+from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.pauses import RememberedPauses
 from agentjobs_async._polling.queue import PollQueue
@@ -47,6 +48,7 @@ class Scheduler:
     ) -> None:
         self.loop = loop
         self._hooks = hooks
+        self._durations = Durations(policy, hooks)
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
         self._queue = PollQueue(loop, self._jobs, budget.per_second, self._dispatch)
@@ -153,6 +155,8 @@ class Scheduler:
         """Stop polling the job, and end all of its waits."""
         if tracked.waiters is not None and tracked not in self._ending.jobs:
             self._forget(tracked)
+            if isinstance(result, AgentJob):
+                self._durations.ended(result, tracked.started, tracked.seen, self.loop.time())
             self._ending.add(tracked, result)
 
     def _forget(self, tracked: Tracked) -> None:
@@ -191,6 +195,8 @@ class Scheduler:
             return
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
+        if not tracked.is_shared:
+            self._durations.left(tracked.job, tracked.started, tracked.seen, now)
         self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
 
     def _dispatch(self) -> None:
@@ -201,6 +207,16 @@ class Scheduler:
         successor = None if self._closed else self._jobs.get(ref)
         if successor is not None and successor.worker is None and successor.bucket == Tracked.NOWHERE:
             self._enqueue(successor, self.loop.time())
+
+    def use(self, policy: PollPolicy) -> None:
+        """Poll by another policy from the next answers on."""
+        self._durations = Durations(policy, self._hooks)
+        self._answers.policy = policy
+
+    def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
+        """Return a tracked job as it was last seen, and the seconds since the wait for it began; else `None`."""
+        tracked = self._jobs.get(ref)
+        return None if tracked is None else (tracked.job, self.loop.time() - tracked.started)
 
     def stats(self) -> TrackerStats:
         """Return a snapshot."""

@@ -4,6 +4,7 @@ import asyncio
 
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
+from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, ref_of, with_ref
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
@@ -11,7 +12,7 @@ from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy
-from agentjobs_async.telemetry.observers import GuardedCallback
+from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["wait_for_job"]
 
@@ -79,6 +80,7 @@ class _Wait:
     """
 
     __slots__ = (
+        "_durations",
         "_job",
         "_last_error",
         "_policy",
@@ -103,6 +105,7 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self._job = target if isinstance(target, AgentJob) else None
+        self._durations = Durations(policy, Hooks())
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy
@@ -141,6 +144,7 @@ class _Wait:
             self._record(answer.job if isinstance(answer, JobWithRetryAfter) else answer)
         decision = decide(self._policy, self, answer, now)
         if isinstance(decision, Done):
+            self._durations.ended(decision.job, self.started, self.seen, now)
             return decision.job
         if isinstance(decision, Failed):
             return decision.error

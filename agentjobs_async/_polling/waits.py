@@ -6,9 +6,12 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from agentjobs_async._loop.cancel_scope import ScopeGroup, wait_until_left
+from attrs import evolve
+
+from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
+from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import OnUpdate, Read, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
@@ -16,8 +19,11 @@ from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.watch import Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef
-from agentjobs_async.policy import PollBudget, PollPolicy, checked_policy
+from agentjobs_async.learning.estimate import Estimate, estimate_job
+from agentjobs_async.learning.history import History
+from agentjobs_async.learning.strategy import Histories, wait_learned
+from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["Waits"]
@@ -55,6 +61,7 @@ class Waits(Generic[Given]):
         self._bind = bind
         self._policy = checked_policy(policy)
         self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
+        self._slots = asyncio.Semaphore(self._budget.in_flight)
         self._longest_poll = longest_poll
         self._hooks = hooks
         self._lazy_scheduler: Scheduler | None = None
@@ -155,6 +162,52 @@ class Waits(Generic[Given]):
         """
         return self._scheduler().stats()
 
+    async def estimate(self, job: Given) -> Estimate | None:
+        """Return how long a job has left, as the durations of earlier jobs of its project and model suggest.
+
+        Its age counts from `created_at`, by the local clock, or from the start of a wait for it if that is longer. A
+        job that is neither waited for nor given as an `AgentJob` is read once.
+
+        Returns:
+            Seconds from now, 0.0 for a job that has ended; `None` when the waits do not learn, fewer than 20 durations
+            are known, or nothing says how old the job is.
+
+        Raises:
+            InvalidInputError: `job` is invalid.
+            SessionClosedError: Closed, or bound to another event loop.
+            Exception: As by the session's `get_job`, when the job has to be read.
+        """
+        target = self._target(job)
+        known = self._scheduler().known(ref_of(target))
+        if not isinstance(self._policy.wait, wait_learned):
+            return None
+        found, waited = known or (None, None)
+        if found is None:
+            found = target if isinstance(target, AgentJob) else await self._read_once(target)
+        return estimate_job(self._policy.wait.history_of(found.project_id, found.model), found, waited)
+
+    def learn_from(self, history: History | Histories) -> bool:
+        """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
+
+        Raises:
+            InvalidInputError: `history` is invalid.
+        """
+        wait = wait_learned(history)
+        if self._policy.wait is not DEFAULT_WAIT:
+            return False
+        self._policy = evolve(self._policy, wait=wait)
+        if self._lazy_scheduler is not None:
+            self._lazy_scheduler.use(self._policy)
+        return True
+
+    def history_of(self, project_id: str, model: str | None = None) -> History | None:
+        """Return the durations by which jobs of this project and model are waited for.
+
+        `None` when the waits do not learn, or fewer than 20 durations are known.
+        """
+        wait = self._policy.wait
+        return wait.history_of(project_id, model) if isinstance(wait, wait_learned) else None
+
     async def drain(self, grace: float = 10.0) -> None:
         """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.
 
@@ -193,6 +246,18 @@ class Waits(Generic[Given]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    async def _read_once(self, target: AgentJob | JobRef) -> AgentJob:
+        ref = ref_of(target)
+        answer: Answer | None = None
+        with CancelScope(None, self._scopes) as scope:
+            async with self._slots:
+                answer = await self._read(ref)
+        if answer is None:
+            answer = scope.reason or SessionClosedError("the session was closed meanwhile")
+        if isinstance(answer, Exception):
+            raise with_ref(answer, ref)
+        return answer.job if isinstance(answer, JobWithRetryAfter) else answer
 
     def _watch(self, job: Given, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
         target = self._target(job)

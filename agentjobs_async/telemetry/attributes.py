@@ -10,6 +10,7 @@ from agentjobs_async.telemetry.events import (
     CreateRetried,
     CreateStarted,
     Event,
+    HistoryDropped,
     JobChanged,
     JobCreated,
     JobPolled,
@@ -39,13 +40,13 @@ _INVOKE: Final[Attributes] = {"gen_ai.operation.name": "invoke_agent"}
 
 
 def project_of(event: Event) -> str:
-    """Return the project of an event; the empty string if a call has none, which is an error of the call."""
+    """Return the project of an event; the empty string if it has none."""
     match event:
         case JobCreated(job) | JobPolled(job) | JobChanged(job):
             return job.project_id
         case WaitStarted(ref) | WaitEnded(ref) | PollFailed(ref):
             return ref.project_id
-        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
+        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded() | HistoryDropped():
             return event.project_id or ""
 
 

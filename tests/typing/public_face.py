@@ -21,6 +21,7 @@ from agentjobs_async import (
     CreateStarted,
     Event,
     GetJob,
+    HistoryDropped,
     Hook,
     HttpTimeouts,
     JobChanged,
@@ -237,6 +238,8 @@ def on_event(event: Event) -> None:
             assert_type((ref, job), tuple[JobRef, AgentJob | None])
             assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
             assert_type((event.lateness, event.shared), tuple[float | None, bool])
+        case HistoryDropped(project_id, model, durations):
+            assert_type((project_id, model, durations), tuple[str | None, str | None, int])
         case _:
             on_start_or_run(event)
 

@@ -1,0 +1,81 @@
+"""How long jobs have left."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+from time import time
+from typing import Final
+
+from attrs import frozen
+
+from agentjobs_async.learning.history import History
+from agentjobs_async.learning.survival import AGES, Survival
+from agentjobs_async.models import AgentJob
+
+__all__ = ["Estimate", "estimate_job", "estimate_many"]
+
+_MOST_SAMPLED: Final = 32  # jobs: more change the figures by less than they are worth
+_BISECTIONS: Final = 20
+
+
+@frozen
+class Estimate:
+    """How long a job, or one of several, has left.
+
+    Attributes:
+        p50: Half of the jobs end within this many seconds from now.
+        p90: Nine of ten end within this many seconds from now.
+    """
+
+    p50: float
+    p90: float
+
+
+def estimate_job(history: History | None, job: AgentJob, waited: float | None) -> Estimate | None:
+    """Return how long a job has left; `None` if that is unknown.
+
+    Args:
+        history: The one that serves the job; `None` for none.
+        job: The job as it was last seen.
+        waited: Seconds since the wait for it began; `None` if there is none.
+    """
+    if job.is_terminal:
+        return Estimate(0.0, 0.0)
+    age = waited
+    if job.created_at is not None:
+        age = max(time() - job.created_at.timestamp(), waited or 0.0)
+    if history is None or age is None:
+        return None
+    found = Estimate(history.quantile(0.5, age), history.quantile(0.9, age))
+    return found if found.p90 < inf else None
+
+
+def estimate_many(jobs: Sequence[tuple[History, float]]) -> Estimate | None:
+    """Return how long the jobs under way have left, taken together; `None` if there are none, or beyond 4 h.
+
+    Args:
+        jobs: The history that serves each job, and its age in seconds.
+    """
+    step = -(-len(jobs) // _MOST_SAMPLED) or 1
+    sample = [(history.outlook(), age) for history, age in jobs[::step]]
+    if not sample:
+        return None
+    found = Estimate(_left(sample, 0.5), _left(sample, 0.9))
+    return found if found.p90 < AGES[-1] else None
+
+
+def _left(sample: Sequence[tuple[Survival, float]], share: float) -> float:
+    """Return the seconds within which `share` of the sampled jobs ends; 4 h or slightly less where none is enough."""
+    active = [(survival, age, survival.at(age)) for survival, age in sample]
+
+    def still_active(seconds: float) -> float:
+        return sum(survival.at(age + seconds) / now for survival, age, now in active) / len(active)
+
+    return _bisected(still_active, 1.0 - share)
+
+
+def _bisected(falling: Callable[[float], float], wanted: float) -> float:
+    low, high = 0.0, AGES[-1] * 1.01
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if falling(middle) <= wanted else (middle, high)
+    return high

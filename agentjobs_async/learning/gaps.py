@@ -1,0 +1,113 @@
+"""When to poll again at each age: the gaps of equal expected lateness, for a given number of polls."""
+
+from bisect import bisect_left
+from functools import cache
+from math import exp, log
+from random import random
+from typing import Final
+
+from agentjobs_async.learning.survival import AGES, Survival
+
+__all__ = ["GapTable", "default_gap"]
+
+_STEPS: Final = 16
+_FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step in range(_STEPS + 1))
+"""Of the default's gap: what is tried, from half to twice. No history leads beyond: that is the first guard."""
+
+_JITTER: Final = 0.1  # of a gap, as the default has
+_LEAST_JITTER: Final = 0.02  # at the bounds, which it must not cross: jobs that began at once drift apart all the same
+_FINE_CELLS: Final = 256  # of one second each, since the default's gap grows up to an age of 190 s
+_COARSE_BITS: Final = 3  # then cells of 8 s
+_COARSE_FROM: Final = _FINE_CELLS - (_FINE_CELLS >> _COARSE_BITS)
+_LAST_AGE_SECONDS: Final = 7_200
+_BISECTIONS: Final = 16
+
+
+def default_gap(age: float) -> float:
+    """Return the seconds from a poll at `age` seconds to the next one of the default wait, without its jitter."""
+    return min(3.3 + 0.03 * age, 9.0)
+
+
+class GapTable:
+    """The gaps between polls by age. Looking one up takes as long as computing the default's.
+
+    Args:
+        survival: How long jobs take.
+        polls_per_job: The polls that a job may take on average, if it ends as `survival` says; `None` for as many as
+            the default wait makes.
+
+    Attributes:
+        polls_per_job: What it expects, by `survival`.
+    """
+
+    __slots__ = ("_cells", "polls_per_job")
+
+    def __init__(self, survival: Survival, polls_per_job: float | None = None) -> None:
+        lateness = [_lateness(survival, place) for place in range(len(AGES))]
+        wanted = _polls(survival, list(map(default_gap, AGES))) if polls_per_job is None else polls_per_job
+        low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if _polls(survival, _gaps(lateness, middle)) > wanted:
+                low = middle
+            else:
+                high = middle
+        gaps = _gaps(lateness, (low + high) / 2)
+        self.polls_per_job = _polls(survival, gaps)
+        self._cells = [_with_jitter(gaps[place], shortest, longest) for place, shortest, longest in _cells()]
+
+    def delay(self, age: float) -> float:
+        """Return the seconds from a poll at `age` seconds to the next one, with jitter of up to ±10 %."""
+        cell = int(age) if age < _FINE_CELLS else _COARSE_FROM + (int(age) >> _COARSE_BITS)
+        cells = self._cells
+        low, width = cells[cell] if cell < len(cells) else cells[-1]
+        return low + width * random()  # noqa: S311 - no secret
+
+
+@cache
+def _cells() -> list[tuple[int, float, float]]:
+    """Return (place in `AGES`, shortest gap, longest gap) of each cell of a table."""
+    begins = [*range(_FINE_CELLS), *range(_FINE_CELLS, _LAST_AGE_SECONDS, 1 << _COARSE_BITS)]
+    ends = [*begins[1:], _LAST_AGE_SECONDS]
+    return [
+        (bisect_left(AGES, (begin + end) / 2), default_gap(end) / 2, default_gap(begin) * 2)
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+
+
+def _with_jitter(gap: float, shortest: float, longest: float) -> tuple[float, float]:
+    """Return the least delay, and the width of the range from which it is drawn, around `gap` and within the bounds."""
+    centre = min(max(gap, shortest * (1 + _LEAST_JITTER)), longest * (1 - _LEAST_JITTER))
+    jitter = min(_JITTER * centre, centre - shortest, longest - centre)
+    return centre - jitter, 2 * jitter
+
+
+def _lateness(survival: Survival, place: int) -> list[float]:
+    """Return the expected lateness, in seconds, of each gap that may follow a poll at this age."""
+    age, alive = AGES[place], survival.alive[place]
+    before, gap = survival.area(age), default_gap(age)
+    return [factor * gap - (survival.area(age + factor * gap) - before) / alive for factor in _FACTORS]
+
+
+def _gaps(lateness: list[list[float]], log_target: float) -> list[float]:
+    """Return the gap at each age: the least of which the expected lateness reaches the target."""
+    target = exp(log_target)
+    return [default_gap(age) * _factor(row, target) for age, row in zip(AGES, lateness, strict=True)]
+
+
+def _factor(row: list[float], target: float) -> float:
+    place = bisect_left(row, target)
+    if place == 0:
+        return _FACTORS[0]
+    if place == len(row):
+        return _FACTORS[-1]
+    share = (target - row[place - 1]) / (row[place] - row[place - 1])
+    return _FACTORS[place - 1] + (_FACTORS[place] - _FACTORS[place - 1]) * share
+
+
+def _polls(survival: Survival, gaps: list[float]) -> float:
+    """Return the expected number of polls of a job: one at once, then one for each gap that it begins."""
+    known, polls = survival.known, 1.0  # without the prior: its rare long jobs would take a large part of all polls
+    for place in range(len(AGES) - 1):
+        polls += (AGES[place + 1] - AGES[place]) * (known[place] + known[place + 1]) / (gaps[place] + gaps[place + 1])
+    return polls

@@ -1,0 +1,114 @@
+"""The durations of the last jobs of one kind."""
+
+from collections import deque
+from collections.abc import Iterator
+from math import inf
+from typing import Any, Final
+
+from agentjobs_async._validation import checked_seconds
+from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.learning.survival import Survival
+
+__all__ = ["LEAST_DURATIONS", "MOST_DURATIONS", "History"]
+
+MOST_DURATIONS: Final = 200  # enough for a smooth curve, few enough to follow slow changes
+LEAST_DURATIONS: Final = 20  # with fewer, the default waits as well
+
+_WAIT_PRIOR, _WAIT_NARROWEST = 0.1, 0.35  # a wait errs less if it trusts few durations less
+# With these, nine of ten jobs end within p90: benchmarks/bench_learning.py.
+_ESTIMATE_PRIOR, _ESTIMATE_NARROWEST = 0.02, 0.03
+_SHOWN: Final = (0.1, 0.5, 0.9)
+
+
+class History:
+    """The durations of the last 200 jobs of one kind, each as an interval. It pickles, and prints its quantiles.
+
+    Attributes:
+        added: The number of durations added so far, those included that were dropped since.
+    """
+
+    __slots__ = ("_intervals", "_outlook", "added")
+
+    def __init__(self) -> None:
+        self._intervals: deque[tuple[float, float]] = deque(maxlen=MOST_DURATIONS)
+        self._outlook: Survival | None = None
+        self.added = 0
+
+    def add(self, earliest: float, latest: float) -> None:
+        """Add a duration, and drop the oldest of more than 200.
+
+        Args:
+            earliest: Seconds from the job's start until it was last seen active; 0 if it never was.
+            latest: Seconds from the job's start until it was seen to have ended; `math.inf` if the wait for it ended
+                before the job did.
+
+        Raises:
+            InvalidInputError: An argument is negative or not a number, `earliest` is infinite, or `latest` is less.
+        """
+        low = checked_seconds("earliest", earliest, zero=True)
+        high = inf if latest == inf else checked_seconds("latest", latest, zero=True)
+        if high < low:
+            raise InvalidInputError(f"latest must not be less than earliest: {high:g} s is less than {low:g} s")
+        self._intervals.append((low, high))
+        self._outlook = None
+        self.added += 1
+
+    def quantile(self, p: float, age: float = 0.0) -> float:
+        """Return the seconds, counted from `age`, within which a share `p` of the jobs ends that are active at `age`.
+
+        It is finite and at least 0, or `math.inf` beyond an age of 4 h, of which nothing is known.
+
+        Args:
+            p: The share: above 0 and below 1.
+            age: Seconds since the job's start.
+
+        Raises:
+            InvalidInputError: An argument is out of range, or the history is empty.
+        """
+        if checked_seconds("p", p, unit="jobs") >= 1:
+            raise InvalidInputError(f"p must be a share of jobs, above 0 and below 1, not {p:g}")
+        checked_seconds("age", age, zero=True)
+        if not self._intervals:
+            raise InvalidInputError("the history is empty: add durations first")
+        outlook = self.outlook()
+        return max(outlook.age_at((1.0 - p) * outlook.at(age)) - age, 0.0)
+
+    def outlook(self) -> Survival:
+        """Return the share of jobs that is still active at each age, for estimates; the history must not be empty."""
+        if self._outlook is None:
+            self._outlook = Survival(self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST)
+        return self._outlook
+
+    def survival(self) -> Survival:
+        """Return the share of jobs that is still active at each age, for waits; the history must not be empty."""
+        return Survival(self._intervals, prior=_WAIT_PRIOR, narrowest=_WAIT_NARROWEST)
+
+    def clear(self) -> None:
+        """Drop all durations."""
+        self._intervals.clear()
+        self._outlook = None
+
+    def __len__(self) -> int:
+        return len(self._intervals)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return iter(self._intervals)
+
+    def __eq__(self, other: object) -> bool:
+        return self._intervals == other._intervals if isinstance(other, History) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __getstate__(self) -> Any:
+        return tuple(self._intervals)
+
+    def __setstate__(self, state: Any) -> None:
+        History.__init__(self)
+        for earliest, latest in state:
+            self.add(earliest, latest)
+
+    def __repr__(self) -> str:
+        if not self._intervals:
+            return "<History of 0 durations>"
+        shown = ", ".join(f"{share:.0%} within {self.quantile(share):.3g} s" for share in _SHOWN)
+        return f"<History of {len(self)} durations: {shown}>"

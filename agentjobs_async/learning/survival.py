@@ -1,0 +1,158 @@
+"""How long jobs take: the share of them that is still active at each age, smoothed, from intervals."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from math import inf, log
+from typing import Final
+
+__all__ = ["AGES", "Survival"]
+
+_FINE_STEP_SECONDS: Final = 0.5  # below 25 s; the default polls every 3.3 s there
+_COARSE_STEP: Final = 1.02  # from there on each age is 2 % above the one before, as is fit for durations
+_FINE_STEPS: Final = 50
+_LONGEST_SECONDS: Final = 14_400.0  # 4 h: nothing is learned of jobs that take longer
+_SHORTEST_PRIOR_SECONDS: Final = 1.0
+_NEVER_ENDED: Final = 1e-6  # of the prior: a share that may be divided by
+_WIDEST: Final = 1.0  # of the logarithm of time
+_NEIGHBOURS_SHARE: Final = 1 / 12  # of all durations: what lies as near is one hump
+
+
+def _ages() -> tuple[float, ...]:
+    ages = [step * _FINE_STEP_SECONDS for step in range(_FINE_STEPS)]
+    age = _FINE_STEPS * _FINE_STEP_SECONDS
+    while age < _LONGEST_SECONDS:
+        ages.append(age)
+        age *= _COARSE_STEP
+    return (*ages, _LONGEST_SECONDS)
+
+
+AGES: Final = _ages()
+"""The ages, in seconds, at which the share is computed. Between them it is a straight line."""
+
+_LOGS: Final = (-inf, *map(log, AGES[1:]))
+
+
+class Survival:
+    """The share of jobs that is still active at each age: a mixture of the smoothed durations and a prior.
+
+    Each duration is spread by a triangular kernel on the logarithm of time, as wide as its interval and the distance to
+    its nearest others demand: narrow within a hump, wide in a tail. A duration that is only known to be
+    longer than a time is shared out among the longer ones, as Kaplan and Meier do. The prior is uniform on the
+    logarithm of time from 1 s to 4 h: no duration is impossible.
+
+    Args:
+        intervals: (earliest, latest) of each duration in seconds; at least one. `latest` is infinite where the job was
+            not seen to end.
+        prior: The weight of the prior, above 0 and below 1.
+        narrowest: The least half width of a kernel, on the logarithm of time: 0.1 is 10 % of a duration.
+
+    Attributes:
+        alive: The share at each of `AGES`: from 1.0 down, never 0.
+        known: The same without the prior.
+    """
+
+    def __init__(self, intervals: Sequence[tuple[float, float]], *, prior: float, narrowest: float) -> None:
+        ended = _ended_by(intervals, narrowest)
+        floor = log(_SHORTEST_PRIOR_SECONDS)
+        span = _LOGS[-1] - floor
+        self.known = [1.0 - share for share in ended]
+        self.alive = [
+            (1.0 - prior) * known + prior * min(max((_LOGS[-1] - at) / span, _NEVER_ENDED), 1.0)
+            for known, at in zip(self.known, _LOGS, strict=True)
+        ]
+        steps = ((end - begin) for begin, end in pairwise(AGES))
+        means = ((before + after) / 2 for before, after in pairwise(self.alive))
+        self._area = [0.0, *accumulate(step * mean for step, mean in zip(steps, means, strict=True))]
+
+    def at(self, age: float) -> float:
+        """Return the share of jobs that is still active at `age` seconds."""
+        if age >= _LONGEST_SECONDS:
+            return self.alive[-1]
+        place = bisect_right(AGES, age) - 1
+        before, after = self.alive[place], self.alive[place + 1]
+        return before + (after - before) * (age - AGES[place]) / (AGES[place + 1] - AGES[place])
+
+    def area(self, age: float) -> float:
+        """Return the integral of the share from 0 to `age` seconds: the mean time that jobs are active until then."""
+        if age >= _LONGEST_SECONDS:
+            return self._area[-1] + (age - _LONGEST_SECONDS) * self.alive[-1]
+        place = bisect_right(AGES, age) - 1
+        span = age - AGES[place]
+        slope = (self.alive[place + 1] - self.alive[place]) / (AGES[place + 1] - AGES[place])
+        return self._area[place] + span * (self.alive[place] + slope * span / 2)
+
+    def age_at(self, share: float) -> float:
+        """Return the age in seconds at which only `share` of the jobs is still active; infinite after 4 h."""
+        place = bisect_left(self.alive, -share, key=lambda alive: -alive)
+        if place >= len(AGES):
+            return inf
+        if place == 0:
+            return 0.0
+        before, after = self.alive[place - 1], self.alive[place]
+        return AGES[place - 1] + (AGES[place] - AGES[place - 1]) * (before - share) / (before - after)
+
+
+def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float) -> list[float]:
+    """Return the share of the durations that have ended at each of `AGES`."""
+    known, left = _weighted(intervals)
+    growth = [0.0] * (len(AGES) + 1)
+    logs = [log(max(middle, _FINE_STEP_SECONDS / 2)) for middle, _, _ in known]
+    near = max(1, round(len(logs) * _NEIGHBOURS_SHARE))
+    for place, (middle, spread, weight) in enumerate(known):
+        width = max(min(_reach(logs, place, near), _WIDEST), narrowest, spread / max(middle, 1.0))
+        _add_kernel(growth, logs[place], width, weight)
+    if left is not None:
+        _add_tail(growth, *left)
+    return list(accumulate(growth[:-1]))
+
+
+def _weighted(
+    intervals: Sequence[tuple[float, float]],
+) -> tuple[list[tuple[float, float, float]], tuple[float, float] | None]:
+    """Return (middle, half of the width, weight) of each known duration, and what is left: (its begin, its weight).
+
+    The weight of a duration of which only a lower bound is known goes to the longer ones in equal parts. Without longer
+    ones it is left.
+    """
+    middles = sorted(
+        (low, 0.0, False) if high == inf else ((low + high) / 2, (high - low) / 2, True) for low, high in intervals
+    )
+    weight, known = 1.0 / len(middles), []
+    for place, (middle, spread, is_known) in enumerate(middles):
+        if is_known:
+            known.append((middle, spread, weight))
+        elif place + 1 == len(middles):
+            return known, (middle, weight)
+        else:
+            weight += weight / (len(middles) - place - 1)
+    return known, None
+
+
+def _reach(logs: Sequence[float], place: int, near: int) -> float:
+    """Return the distance on the sorted `logs` from `place` within which `near` others lie, about half on each side."""
+    first = max(0, min(place - near // 2, len(logs) - 1 - near))
+    last = min(len(logs) - 1, first + near)
+    return max(logs[place] - logs[first], logs[last] - logs[place])
+
+
+def _add_kernel(growth: list[float], centre: float, width: float, weight: float) -> None:
+    """Add to the growth of the share between two ages that of one duration, spread over `centre` ± `width`."""
+    first, last = bisect_left(_LOGS, centre - width), bisect_left(_LOGS, centre + width)
+    before = 0.0
+    for place in range(first, min(last, len(_LOGS) - 1) + 1):
+        at = (_LOGS[place] - centre) / width
+        share = 1.0 if at >= 1 else (1 + at) ** 2 / 2 if at < 0 else 1 - (1 - at) ** 2 / 2
+        growth[place] += (share - before) * weight
+        before = share
+
+
+def _add_tail(growth: list[float], begin: float, weight: float) -> None:
+    """Add what is only known to take longer than `begin`: uniform on the logarithm of time up to 4 h."""
+    low = log(max(begin, _FINE_STEP_SECONDS))
+    span = _LOGS[-1] - low
+    before = 0.0
+    for place in range(bisect_left(_LOGS, low), len(_LOGS)):
+        share = (_LOGS[place] - low) / span
+        growth[place] += (share - before) * weight
+        before = share

@@ -1,0 +1,74 @@
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agentjobs_async import AgentJob, Estimate, History, JobRef, JobTracker, PollPolicy, wait_learned
+from agentjobs_async.learning.estimate import estimate_many
+from agentjobs_async.testing import Emulator, JobScript
+from tests.learning.draws import history_of, two_humps
+from tests.polled import living
+
+
+def of_two_humps() -> History:
+    dice = random.Random(1)  # noqa: S311 - no secret
+    return history_of([two_humps(dice) for _ in range(200)])
+
+
+async def test_session_estimates_the_time_left() -> None:
+    """A session says how long a job has left, by its age; the job need not be waited for."""
+    policy = PollPolicy(wait=wait_learned(of_two_humps()))
+    async with Emulator(script=JobScript(duration=1_000)) as emulator:
+        async with emulator.session(project_id="docs", policy=policy) as session:
+            job = await session.create_job("Document the v2 endpoints")
+            by_job, by_id = await session.estimate(job), await session.estimate(job.id)
+    assert by_job is not None
+    assert by_id is not None
+    assert by_job.p90 == pytest.approx(by_id.p90, rel=0.05)
+    assert 400 < by_job.p90 < 800
+
+
+@pytest.mark.looptime
+async def test_age_counts_from_the_wait() -> None:
+    """Without a date of its creation, a job is as old as the wait for it."""
+    policy = PollPolicy(wait=wait_learned(of_two_humps()))
+    async with JobTracker(living(job_1=1_000.0), policy=policy) as tracker:
+        wait = tracker.watch(JobRef("docs", "job_1"))
+        await asyncio.sleep(100)
+        found = await tracker.estimate(JobRef("docs", "job_1"))
+        wait.cancel()
+        unknown = await tracker.estimate(AgentJob("job_2", "docs", "active"))
+    assert found is not None
+    assert found.p50 == pytest.approx(380, rel=0.1)
+    assert unknown is None
+
+
+@pytest.mark.looptime
+async def test_ended_job_has_no_time_left() -> None:
+    """A job that has ended has 0 s left."""
+    policy = PollPolicy(wait=wait_learned(of_two_humps()))
+    async with JobTracker(living(job_1=0.0), policy=policy) as tracker:
+        assert await tracker.estimate(JobRef("docs", "job_1")) == Estimate(0.0, 0.0)
+
+
+@pytest.mark.looptime
+async def test_without_durations_there_is_no_estimate() -> None:
+    """Waits that do not learn, or that know fewer than 20 durations, estimate nothing, and read nothing for it."""
+    created = AgentJob("job_1", "docs", "active", created_at=datetime.now(UTC) - timedelta(seconds=5))
+    for policy in (PollPolicy(), PollPolicy(wait=wait_learned(history_of([5.0] * 19)))):
+        async with JobTracker(living(job_1=9.0), policy=policy) as tracker:
+            assert await tracker.estimate(created) is None
+
+
+def test_estimate_of_many() -> None:
+    """Of many jobs under way, half end within p50 and nine of ten within p90, whatever their ages."""
+    history = history_of([float(seconds) for seconds in range(100, 300)])
+    young, old = (history, 0.0), (history, 200.0)
+    assert estimate_many([]) is None
+    found = estimate_many([young] * 500 + [old] * 500)
+    assert found is not None
+    outlook = history.outlook()
+    for seconds, share in ((found.p50, 0.5), (found.p90, 0.9)):
+        active = (outlook.at(seconds) + outlook.at(200 + seconds) / outlook.at(200)) / 2
+        assert 1 - active == pytest.approx(share, abs=0.03)

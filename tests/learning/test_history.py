@@ -1,0 +1,81 @@
+import pickle
+import random
+from math import inf
+from typing import Any
+
+import pytest
+
+from agentjobs_async import History, InvalidInputError
+from tests.learning.draws import history_of, two_humps
+
+
+def test_keeps_the_last_200() -> None:
+    """A history keeps the last 200 durations."""
+    history = history_of([10.0] * 150 + [100.0] * 200)
+    assert len(history) == 200
+    assert history.quantile(0.01) > 50
+
+
+def test_quantiles_follow_the_durations() -> None:
+    """Half of the jobs end within the median of their durations, nine of ten within the ninth decile."""
+    history = history_of([float(seconds) for seconds in range(101, 301)])
+    assert history.quantile(0.5) == pytest.approx(200, rel=0.05)
+    assert history.quantile(0.9) == pytest.approx(280, rel=0.05)
+
+
+def test_quantiles_count_from_the_age() -> None:
+    """A job of two humps that has outlived the first one has most of the second one left."""
+    dice = random.Random(1)  # noqa: S311 - no secret
+    history = history_of([two_humps(dice) for _ in range(200)])
+    assert history.quantile(0.5, age=100) == pytest.approx(380, rel=0.1)
+
+
+def test_a_timed_out_wait_speaks_for_longer_durations() -> None:
+    """A duration of which only a lower bound is known moves the quantiles up, not down."""
+    known, censored = history_of([100.0] * 50), history_of([100.0] * 50)
+    for _ in range(50):
+        censored.add(90, inf)
+    assert censored.quantile(0.4) == pytest.approx(known.quantile(0.4), rel=0.1)
+    for _ in range(50):
+        censored.add(300, inf)
+    assert censored.quantile(0.9) > 300
+
+
+def test_nothing_is_known_beyond_four_hours() -> None:
+    """The quantile of a job older than four hours is infinite."""
+    assert history_of([100.0] * 30).quantile(0.5, age=20_000) == inf
+
+
+def test_pickles() -> None:
+    """A history that was pickled has the same durations and quantiles."""
+    history = history_of([10.0, 20.0, 30.0])
+    history.add(50, inf)
+    copy = pickle.loads(pickle.dumps(history))  # noqa: S301 - our own
+    assert copy == history
+    assert copy.quantile(0.5, 5) == history.quantile(0.5, 5)
+
+
+def test_prints_its_quantiles() -> None:
+    """The repr says how many durations there are, and their quantiles."""
+    assert repr(History()) == "<History of 0 durations>"
+    assert repr(history_of([100.0] * 3)).startswith("<History of 3 durations: 10% within ")
+
+
+@pytest.mark.parametrize("interval", [(-1, 2), (3, 2), (inf, inf), (float("nan"), 2), (1, float("nan")), ("1", 2)])
+def test_refuses_what_is_no_interval(interval: Any) -> None:
+    """An interval goes from a finite number of seconds to a greater one, or to infinity."""
+    with pytest.raises(InvalidInputError):
+        History().add(*interval)
+
+
+@pytest.mark.parametrize(("p", "age"), [(0, 0), (1, 0), (1.5, 0), ("a", 0), (True, 0), (0.5, -1), (0.5, inf)])
+def test_refuses_what_is_no_share(p: Any, age: Any) -> None:
+    """A quantile takes a share above 0 and below 1, and a finite age."""
+    with pytest.raises(InvalidInputError):
+        history_of([10.0]).quantile(p, age)
+
+
+def test_an_empty_history_has_no_quantiles() -> None:
+    """The quantile of an empty history is an error that says what to do."""
+    with pytest.raises(InvalidInputError, match="add durations first"):
+        History().quantile(0.5)

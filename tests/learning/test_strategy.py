@@ -1,0 +1,192 @@
+import random
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any
+
+import pytest
+import tenacity
+
+from agentjobs_async import (
+    AgentJob,
+    Event,
+    History,
+    HistoryDropped,
+    InvalidInputError,
+    JobRef,
+    JobTracker,
+    PollPolicy,
+    TransportError,
+    WaitTimeoutError,
+    wait_for_job,
+    wait_learned,
+)
+from agentjobs_async.learning.gaps import default_gap
+from agentjobs_async.learning.strategy import Histories
+from tests.learning.draws import history_of, poll_at, two_humps
+from tests.polled import REF, clock, living
+
+
+def of_two_humps(count: int = 200) -> History:
+    dice = random.Random(1)  # noqa: S311 - no secret
+    return history_of([two_humps(dice) for _ in range(count)])
+
+
+def is_default(wait: wait_learned, answer: object = None) -> bool:
+    """Whether the wait leaves the default's gap between two polls where a learned one is far longer."""
+    return 0.9 * default_gap(120) <= wait(poll_at(120, answer)) <= 1.1 * default_gap(120)
+
+
+def test_waits_as_the_default_before_it_knows_enough() -> None:
+    """With fewer than 20 durations the default waits; with the twentieth, a learned gap."""
+    history = of_two_humps(19)
+    wait = wait_learned(history)
+    assert is_default(wait)
+    history.add(19, 20)
+    assert not is_default(wait)
+
+
+def test_waits_as_the_default_after_a_failed_poll() -> None:
+    """A failure never makes the client faster."""
+    assert is_default(wait_learned(of_two_humps()), TransportError("reset"))
+
+
+def test_waits_by_project_and_model() -> None:
+    """A dict of histories serves each kind of jobs with its own; a model without one with that of the project."""
+    wait = wait_learned({("docs", None): of_two_humps(), ("docs", "fast"): history_of([120.0] * 50)})
+    assert wait(poll_at(120, AgentJob("job_1", "docs", "active"))) > 1.7 * default_gap(120)
+    assert wait(poll_at(120, AgentJob("job_1", "docs", "active", model="fast"))) < 0.6 * default_gap(120)
+    assert wait(poll_at(120, AgentJob("job_1", "docs", "active", model="slow"))) > 1.7 * default_gap(120)
+    assert is_default(wait, AgentJob("job_1", "web", "active"))
+
+
+def test_serves_tenacity_itself() -> None:
+    """Outside of this package it serves as any wait strategy of tenacity."""
+    state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    state.start_time, state.outcome_timestamp = 0.0, 120.0
+    state.outcome = tenacity.Future.construct(1, "a result", has_exception=False)
+    assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(state) <= 1.1 * default_gap(120)
+
+
+async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> None:
+    for job_id in seconds:
+        await tracker.wait_for_job(JobRef("docs", job_id))
+
+
+@pytest.mark.looptime
+async def test_tracker_feeds_its_strategy() -> None:
+    """A tracker adds the duration of each job: from when it was last seen active until it was seen to have ended."""
+    history = History()
+    async with JobTracker(living(job_1=20.0), policy=PollPolicy(wait=wait_learned(history))) as tracker:
+        await tracker.wait_for_job(REF)
+    ((earliest, latest),) = history
+    assert earliest < 20 <= latest == clock()
+
+
+@pytest.mark.looptime
+async def test_free_wait_feeds_its_strategy() -> None:
+    """A wait without a tracker adds the duration, too."""
+    history = History()
+    await wait_for_job(REF, get_job=living(job_1=20.0), policy=PollPolicy(wait=wait_learned(history)))
+    ((earliest, latest),) = history
+    assert earliest < 20 <= latest
+
+
+@pytest.mark.looptime
+async def test_keeps_a_history_for_each_kind() -> None:
+    """Without a history, it keeps one for each project and model in memory, and one for each project."""
+    wait = wait_learned()
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        return AgentJob(ref.job_id, ref.project_id, "completed", model="fast")
+
+    async with JobTracker(get_job, policy=PollPolicy(wait=wait)) as tracker:
+        await tracker.wait_for_job(REF)
+        await tracker.wait_for_job(JobRef("web", "job_1"))
+    assert set(wait.histories) == {(project, model) for project in ("docs", "web") for model in (None, "fast")}
+
+
+@pytest.mark.looptime
+async def test_timed_out_wait_is_a_lower_bound() -> None:
+    """A wait that timed out adds that the job takes longer than it was seen active."""
+    history = History()
+    async with JobTracker(living(job_1=1_000.0), policy=PollPolicy(wait=wait_learned(history))) as tracker:
+        with pytest.raises(WaitTimeoutError):
+            await tracker.wait_for_job(REF, timeout=60)
+    ((earliest, latest),) = history
+    assert 50 < earliest < 60
+    assert latest == inf
+
+
+@pytest.mark.looptime
+async def test_job_of_long_ago_is_left_out() -> None:
+    """A job that was created long before the wait began says nothing about durations."""
+    history = History()
+    created = datetime.now(UTC) - timedelta(hours=1)
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        return AgentJob(ref.job_id, ref.project_id, "completed", created_at=created)
+
+    async with JobTracker(get_job, policy=PollPolicy(wait=wait_learned(history))) as tracker:
+        await tracker.wait_for_job(REF)
+    assert len(history) == 0
+
+
+@pytest.mark.looptime
+async def test_notices_that_jobs_have_changed() -> None:
+    """When the durations change, the history is dropped, a hook is told, and the default waits again."""
+    random.seed(5)
+    history, events = history_of([random.lognormvariate(3, 0.3) for _ in range(50)]), list[Event]()
+    wait = wait_learned(history)
+    seconds: dict[str, float] = {}
+    async with JobTracker(living_for(seconds), policy=PollPolicy(wait=wait), hooks=[events.append]) as tracker:
+        for number in range(40):
+            seconds[f"job_{number}"] = clock() + random.lognormvariate(5, 0.3)
+            await tracker.wait_for_job(JobRef("docs", f"job_{number}"))
+            if len(history) < 20:
+                break
+    (dropped,) = [event for event in events if isinstance(event, HistoryDropped)]
+    assert (dropped.project_id, dropped.model, len(history)) == (None, None, 0)
+    assert dropped.durations > 50
+    assert is_default(wait)
+
+
+def living_for(seconds: dict[str, float]) -> Any:
+    """Return a service whose jobs end at these times; jobs may be added later."""
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        return AgentJob(ref.job_id, "docs", "completed" if clock() >= seconds[ref.job_id] else "active")
+
+    return get_job
+
+
+def test_kinds_are_bounded() -> None:
+    """However many models the server names, and however long their names, memory is bounded; the latest kinds stay."""
+    wait = wait_learned()
+    for number in range(1_000):
+        wait.learn("docs", f"model {number}", 1.0, 2.0)
+    wait.learn("docs", "x" * 10_000, 1.0, 2.0)
+    assert len(wait.histories) == 256
+    assert ("docs", "model 999") in wait.histories
+    assert ("docs", None) in wait.histories
+    assert max(len(model or "") for _, model in wait.histories) < 20
+
+
+@pytest.mark.parametrize("history", ["durations.json", [1.0], {"docs": History()}, {("docs", None): [1.0]}])
+def test_refuses_what_is_no_history(history: Any) -> None:
+    """A history that is none is refused at once."""
+    with pytest.raises(InvalidInputError, match="history must be a History"):
+        wait_learned(history)
+
+
+@pytest.mark.parametrize("polls", [0, 0.5, -1, inf, "many", True])
+def test_refuses_what_is_no_number_of_polls(polls: Any) -> None:
+    """A job takes one poll at least."""
+    with pytest.raises(InvalidInputError, match="polls_per_job"):
+        wait_learned(polls_per_job=polls)
+
+
+def test_given_dict_is_filled() -> None:
+    """New durations go into the dict that was given, so that its owner can store it."""
+    histories: Histories = {}
+    wait_learned(histories).learn("docs", None, 1.0, 2.0)
+    assert [len(history) for history in histories.values()] == [1]
