@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from math import inf
 from random import uniform
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import tenacity
 from attrs import field, frozen
@@ -180,7 +180,17 @@ class CallState(tenacity.RetryCallState):
 
 
 _count: Final = validator(checked_count)
-_rate_or_none: Final = validator(checked_seconds, optional=True, unit="polls per second")
+
+
+def _checked_rate(name: str, value: object) -> None:
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return
+    if isinstance(value, str):
+        raise InvalidInputError(f'{name} must be a number of polls per second, "auto" or None, not {value!r:.100}')
+    checked_seconds(name, value, unit="polls per second")
+
+
+_rate: Final = validator(_checked_rate)
 _seconds_or_zero: Final = validator(checked_seconds, zero=True)
 _strategy: Final = validator(checked_strategy)
 
@@ -230,14 +240,17 @@ class PollBudget:
     Attributes:
         in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
             count towards its timeout.
-        per_second: How many polls may start per second, above 0; `None` sets no such limit.
+        per_second: How many polls may start per second, above 0; `None` sets no such limit. With `"auto"` there is
+            none until the server refuses a poll with a 429. From then on the limit is 0.7 of the polls per second that
+            were answered, cut at most once a second and never below 0.2; it regrows, so that a higher quota of the
+            server is found. It holds for all projects: use it where the server's quota is for the API key.
 
     Raises:
         InvalidInputError: A setting is invalid.
     """
 
     in_flight: int = field(default=100, validator=_count)
-    per_second: float | None = field(default=None, validator=_rate_or_none)
+    per_second: float | Literal["auto"] | None = field(default=None, validator=_rate)
 
 
 def checked_policy(policy: object) -> PollPolicy:

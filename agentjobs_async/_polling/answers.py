@@ -11,7 +11,7 @@ from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
-from agentjobs_async.errors import NotSentError, ResponseError
+from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import AgentJob, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
@@ -76,7 +76,7 @@ class Answers:
             else:
                 self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now, began)
             if tracked.waiters is not None:  # else the last waiter left in its own callback
-                self._act(tracked, answer, now)
+                self._act(tracked, answer, now, began)
         except BaseException as error:
             self._finish(tracked, error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -109,7 +109,7 @@ class Answers:
         if self._hooks:
             self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls, elapsed, tracked.label))
 
-    def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float) -> None:
+    def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):
             self._finish(tracked, answer)
             return
@@ -121,7 +121,7 @@ class Answers:
         if tracked.waiters is None or tracked in self._ending.jobs:
             return  # the last waiter left while a strategy was called, or the refusal has ended all waits
         if type(decision) is Again:
-            self._poll_again(tracked, answer, decision, now)
+            self._poll_again(tracked, answer, decision, now, began)
         elif isinstance(decision, Done):
             self._finish(tracked, decision.job)
         elif isinstance(decision, Failed):
@@ -158,7 +158,7 @@ class Answers:
         bad_answers = min(tracked.bad_answers + 1, tracked.polls - waiter.polls_before)
         return ends_unseen(self.policy, refusal, now - waiter.started, bad_answers)
 
-    def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float) -> None:
+    def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float, began: float) -> None:
         if tracked.trouble is not None:
             tracked.trouble.bad_answers, tracked.trouble.refused_since = again.bad_answers, again.refused_since
         tracked.not_before = again.not_before
@@ -167,11 +167,20 @@ class Answers:
             self._notified.remove(tracked)
             if not isinstance(answer, Exception):
                 due = min(due, max(again.not_before, now + _NOTIFIED_EVERY_SECONDS))
-        if isinstance(answer, NotSentError):
-            self._queue.outage.not_reached(tracked, due, now)
-        elif isinstance(answer, ResponseError) and again.not_before > now:
-            if due > again.not_before:  # placed before the pause begins, it keeps its spacing to the others
-                self._queue.place(tracked, due, now)
-            self._queue.pause(tracked.ref, answer.status, again.not_before, due, now)
+        if isinstance(answer, Exception):
+            self._hold_back(tracked, answer, again.not_before, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:
             self._queue.place(tracked, due, now)
+
+    def _hold_back(
+        self, tracked: Tracked, error: Exception, not_before: float, due: float, now: float, began: float
+    ) -> None:
+        """Make the polls of others wait as well, where a poll that began at `began` failed for a reason they share."""
+        if isinstance(error, RateLimitedError):
+            self._queue.refused(began, now, not_before)
+        if isinstance(error, NotSentError):
+            self._queue.outage.not_reached(tracked, due, now)
+        elif isinstance(error, ResponseError) and not_before > now:
+            if due > not_before:  # placed before the pause begins, it keeps its spacing to the others
+                self._queue.place(tracked, due, now)
+            self._queue.pause(tracked.ref, error.status, not_before, due, now)

@@ -1,6 +1,8 @@
 """When polls may start: a clock that can be stopped, and a limit of starts per second."""
 
-from typing import Final
+from typing import Final, Literal
+
+from agentjobs_async._polling.adaptive import AdaptiveRate
 
 __all__ = ["ROUNDING_SECONDS", "PollClock"]
 
@@ -12,19 +14,32 @@ class PollClock:
     """The clock of the polls: the loop's time without the time for which this clock stood still.
 
     Attributes:
+        adaptive: The limit that follows from the server's refusals, where the budget asks for it.
         free: Whether any poll may start at any time.
         resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until `resume` is called.
     """
 
-    __slots__ = ("_interval", "_next_start", "_stopped_at", "_stopped_for", "free", "resume_at")
+    __slots__ = ("_interval", "_next_start", "_stopped_at", "_stopped_for", "adaptive", "free", "resume_at")
 
-    def __init__(self, per_second: float | None) -> None:
-        self._interval = 0.0 if per_second is None else 1 / per_second
+    def __init__(self, per_second: float | Literal["auto"] | None) -> None:
+        self.adaptive = AdaptiveRate() if per_second == "auto" else None
+        self._interval = 0.0 if per_second is None or per_second == "auto" else 1 / per_second
         self._next_start = 0.0
         self._stopped_for = 0.0
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
-        self.free = not self._interval
+        self.free = not self.limited
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit of starts per second is in force."""
+        return bool(self._interval) or (self.adaptive is not None and self.adaptive.in_force)
+
+    def refuse(self, began: float, now: float, until: float) -> None:
+        """Record that the server refused a poll; arguments as of `AdaptiveRate.refuse`."""
+        if self.adaptive is not None:
+            self.adaptive.refuse(began, now, until)
+            self.free = False
 
     @property
     def stopped(self) -> bool:
@@ -69,12 +84,16 @@ class PollClock:
         stopped_for = now - self._stopped_at
         self._stopped_for += stopped_for
         self._stopped_at = self.resume_at = None
-        self.free = not self._interval
+        self.free = not self.limited
         return stopped_for
 
-    def start(self, now: float) -> float:
-        """Count one poll as started and return 0.0; or return the loop time at which the next may start."""
-        if now < self._next_start - ROUNDING_SECONDS:
-            return self._next_start
-        self._next_start = max(now, self._next_start) + self._interval
-        return 0.0
+    def next_start(self, now: float) -> float:
+        """Return the loop time from which the next poll may start: `now` or later."""
+        return now if now >= self._next_start - ROUNDING_SECONDS else self._next_start
+
+    def start(self, now: float) -> None:
+        """Count one poll as started."""
+        interval = self._interval
+        if self.adaptive is not None:
+            interval = max(interval, 1 / self.adaptive.at(now))
+        self._next_start = max(now, self._next_start) + interval

@@ -1,11 +1,15 @@
 """The jobs that are due to be polled, in three queues. Removal is lazy: a stale entry is skipped later, or swept."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
+from agentjobs_async._polling.fair_queue import FairQueue
 from agentjobs_async._polling.tracked import Tracked
 
-__all__ = ["DueJobs"]
+__all__ = ["DueJobs", "Queue"]
+
+Queue = deque[Tracked] | FairQueue
 
 _FEW_STALE: Final = 64  # stale entries that are not worth a sweep
 
@@ -13,17 +17,53 @@ _FEW_STALE: Final = 64  # stale entries that are not worth a sweep
 class DueJobs:
     """The queues that `Tracked.READY`, `Tracked.URGENT` and `Tracked.SET_ASIDE` name.
 
+    Args:
+        clock: The loop's clock.
+        by_gain: Whether a limit is in force from the beginning.
+
     Attributes:
+        ready: In the order of arrival for a single project without a limit: that is cheaper. A fair queue has no stale
+            entries.
         stale: The number of entries whose job has moved on. The code that skips such an entry must subtract it.
     """
 
-    __slots__ = ("ready", "set_aside", "stale", "urgent")
+    __slots__ = ("_clock", "_project_id", "ready", "set_aside", "stale", "urgent")
 
-    def __init__(self) -> None:
-        self.ready: deque[Tracked] = deque()
+    def __init__(self, clock: Callable[[], float], *, by_gain: bool = False) -> None:
+        self._clock = clock
+        self._project_id: str | None = None
+        """The project of all jobs so far; `None` before the first."""
+        self.ready: Queue = FairQueue(clock, by_gain=True) if by_gain else deque()
         self.urgent: deque[Tracked] = deque()
         self.set_aside: deque[Tracked] = deque()
         self.stale = 0
+
+    def add_project(self, project_id: str) -> None:
+        """Make the projects take turns from now on, if this is the second."""
+        if project_id == self._project_id or isinstance(self.ready, FairQueue):
+            return
+        if self._project_id is not None:
+            self._make_fair(by_gain=False)
+        self._project_id = project_id
+
+    def order_by_gain(self) -> None:
+        """Order the ready jobs by what a poll gains, since a limit is in force from now on."""
+        if not (isinstance(self.ready, FairQueue) and self.ready.by_gain):
+            self._make_fair(by_gain=True)
+
+    def _make_fair(self, *, by_gain: bool) -> None:
+        ready = self.take_ready()
+        self.ready = FairQueue(self._clock, by_gain=by_gain)
+        for tracked in ready:
+            self.ready.append(tracked)
+
+    def put_aside(self, tracked: Tracked) -> None:
+        """Set a slow job aside; one near a deadline goes before the others."""
+        if tracked.bucket == Tracked.URGENT:
+            self.set_aside.appendleft(tracked)
+        else:
+            self.set_aside.append(tracked)
+        tracked.bucket = Tracked.SET_ASIDE
 
     def entries(self) -> int:
         """Return the number of entries, stale ones included."""
@@ -31,17 +71,22 @@ class DueJobs:
 
     def note_stale(self, tracked: Tracked) -> None:
         """Record that the entry of `tracked` is stale; sweep once the stale ones outnumber the others."""
+        if tracked.bucket == Tracked.READY and isinstance(self.ready, FairQueue):
+            self.ready.discard(tracked)
+            return
         self.stale += 1
         if self.stale > _FEW_STALE and self.stale * 2 > self.entries():
             tracked.bucket = Tracked.NOWHERE  # else the sweep would keep this entry
-            self.ready = deque(tracked for tracked in self.ready if tracked.bucket == Tracked.READY)
+            if isinstance(self.ready, deque):
+                self.ready = deque(tracked for tracked in self.ready if tracked.bucket == Tracked.READY)
             self.urgent = deque(tracked for tracked in self.urgent if tracked.bucket == Tracked.URGENT)
             self.set_aside = deque(tracked for tracked in self.set_aside if tracked.bucket == Tracked.SET_ASIDE)
             self.stale = 0
 
     def take_ready(self) -> list[Tracked]:
         """Remove and return all ready jobs."""
-        ready = [tracked for tracked in self.ready if tracked.bucket == Tracked.READY]
+        # A job that was made urgent while it was ready, and is ready again, may have two entries: it is returned once.
+        ready = list(dict.fromkeys(tracked for tracked in self.ready if tracked.bucket == Tracked.READY))
         self.ready.clear()
         self.stale = sum(tracked.bucket != Tracked.URGENT for tracked in self.urgent)
         self.stale += sum(tracked.bucket != Tracked.SET_ASIDE for tracked in self.set_aside)

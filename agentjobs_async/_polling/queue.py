@@ -5,13 +5,12 @@ reached: polls that were due in that time come due afterwards, with the same spa
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 from agentjobs_async._polling.clock import ROUNDING_SECONDS, PollClock
-from agentjobs_async._polling.due import DueJobs
+from agentjobs_async._polling.due import DueJobs, Queue
 from agentjobs_async._polling.outage import Outage
 from agentjobs_async._polling.pauses import Pauses
 from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
@@ -45,7 +44,7 @@ class PollQueue:
         self,
         loop: asyncio.AbstractEventLoop,
         jobs: dict[JobRef, Tracked],
-        per_second: float | None,
+        per_second: float | Literal["auto"] | None,
         dispatch: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -58,18 +57,19 @@ class PollQueue:
         self._lifted_until = -inf
         """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
-        self._due = DueJobs()
+        self._due = DueJobs(loop.time, by_gain=self._clock.limited)
+        self.add_project = self._due.add_project
         self.no_slow = False
         self._waiting_since = -inf
         self._answered_at = loop.time()
         self._armed: float = inf
 
-    def backlog(self) -> int:
-        """Return how many polls may be sent now, at most: stale entries count."""
+    def has_backlog(self) -> bool:
+        """Return whether polls may be sent now; stale entries count."""
         due = self._due
         if not self._clock.stopped:
-            return len(due.ready) + len(due.urgent) + (0 if self.no_slow else len(due.set_aside))
-        return len(due.urgent) if self._clock.unreachable else 0
+            return bool(due.ready or due.urgent or (due.set_aside and not self.no_slow))
+        return self._clock.unreachable and bool(due.urgent)
 
     def waiting(self) -> int:
         """Return how many polls are due, whether they may be sent now or not."""
@@ -160,11 +160,11 @@ class PollQueue:
 
     def _oldest(self) -> Tracked | None:
         """Return the job that has been ready for longest: `_first` without the checks that this case does not need."""
-        due = self._due
-        while due.ready:
-            tracked = due.ready.popleft()
+        ready = self._due.ready
+        while ready:
+            tracked = ready.popleft()
             if tracked.bucket != Tracked.READY:
-                due.stale -= 1
+                self._due.stale -= 1
             elif self.no_slow and tracked.patience_seconds:
                 self._set_aside(tracked)
             else:
@@ -173,35 +173,30 @@ class PollQueue:
         return None
 
     def _set_aside(self, tracked: Tracked) -> None:
-        """Set a slow job aside until a slot for slow jobs is free; one near a deadline goes before the others."""
-        if tracked.bucket == Tracked.URGENT:
-            self._due.set_aside.appendleft(tracked)
-        else:
-            self._due.set_aside.append(tracked)
-        tracked.bucket = Tracked.SET_ASIDE
+        self._due.put_aside(tracked)
         self._dispatch()
 
-    def _first(self, queue: deque[Tracked], place: int, now: float) -> Tracked | None:
-        left = _MAX_PUT_OFF
-        while queue:
-            tracked = queue[0]
+    def _first(self, queue: Queue, place: int, now: float) -> Tracked | None:
+        next_start = self._clock.next_start(now)
+        if next_start > now:
+            if queue:
+                self._timers.set(self._dispatch, next_start)
+            return None
+        put_off = 0
+        while queue and put_off < _MAX_PUT_OFF:
+            tracked = queue.popleft()
             if tracked.bucket != place:
                 self._due.stale -= 1
-            elif not left:
-                self._timers.set(self._dispatch, now)  # the rest after the next turn of the loop
-                return None
             elif self._put_off(tracked, now):
-                left -= 1
+                put_off += 1
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._set_aside(tracked)
             else:
-                next_start = self._clock.start(now)
-                if next_start:
-                    self._timers.set(self._dispatch, next_start)
-                    return None
+                self._clock.start(now)
                 tracked.bucket = Tracked.NOWHERE
-                return queue.popleft()
-            queue.popleft()
+                return tracked
+        if queue:
+            self._timers.set(self._dispatch, now)  # the rest after the next turn of the loop
         return None
 
     def _put_off(self, tracked: Tracked, now: float) -> bool:
@@ -234,6 +229,12 @@ class PollQueue:
         self._append_ready(self._buckets.take_due(self._clock.time(self._loop.time())))
         self._arm()
         self._dispatch()
+
+    def refused(self, began: float, now: float, until: float) -> None:
+        """Record that the server refused a poll with a 429; arguments as of `AdaptiveRate.refuse`."""
+        self._clock.refuse(began, now, until)
+        if self._clock.limited:
+            self._due.order_by_gain()
 
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float) -> None:
         """Send no poll before `until`, as an answer about `ref` asked: of this job, its project, or all."""
@@ -268,6 +269,8 @@ class PollQueue:
 
         It shows that the pauses asked for before it, for one job or one project each, were not meant for all.
         """
+        if self._clock.adaptive is not None:
+            self._clock.adaptive.count(now)
         if self.outage.not_reached_since:
             self.outage.reached()
         if self._pauses.suspected:

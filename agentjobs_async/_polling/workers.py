@@ -85,7 +85,7 @@ class Workers:
             self._starting = None
         if self._queue.has_set_aside():
             self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
-        if not self._queue.backlog():
+        if not self._queue.has_backlog():
             return
         if len(self._workers) >= self._slots:
             self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
@@ -116,7 +116,7 @@ class Workers:
         more time after each cut, until one is answered; such jobs hold half of the slots at most, and when only others
         of them wait, only their polls are cut.
         """
-        full = len(self._workers) >= self._slots and self._queue.backlog()
+        full = len(self._workers) >= self._slots and self._queue.has_backlog()
         if not full and not self._queue.has_set_aside():
             return
         now = self._loop.time()
@@ -190,7 +190,7 @@ class Workers:
             else:
                 self._mean_latency += _SMOOTHING * (now - worker.began - self._mean_latency)
             del answer  # it may be large, and the next one may take long to come
-            if now > self._turn_ends and queue.backlog():
+            if now > self._turn_ends and queue.has_backlog():
                 now = await self._next_turn()
             if context:  # the callable left variables behind, which the next job's poll must not see
                 self._workers.discard(worker)

@@ -20,43 +20,50 @@ __all__ = ["EmulatedService", "RateLimit", "RateWindow", "locate", "read_prompt"
 
 
 _SPAN = number("a finite number of seconds above 0", 0, sys.float_info.max, above=True)
+_COUNT = number("a whole number from 0 on", 0, kinds=int)
 
 
 @attrs.frozen
 class RateLimit:
-    """At most `creates` creates per project in any span of `per` seconds.
+    """At most `creates` creates per project, and `reads` reads of all projects, in any span of `per` seconds.
+
+    `reads=None` is for any number.
 
     Raises:
-        ValueError: `creates` is negative, or `per` is not above 0.
+        ValueError: `creates` or `reads` is negative, or `per` is not above 0.
     """
 
-    creates: int = attrs.field(default=100, validator=number("a whole number from 0 on", 0, kinds=int))
+    creates: int = attrs.field(default=100, validator=_COUNT)
     per: float = attrs.field(default=3600.0, validator=_SPAN)
+    reads: int | None = attrs.field(default=None, validator=attrs.validators.optional(_COUNT), kw_only=True)
 
 
 class RateWindow:
-    """Counts the creates of each project against a `RateLimit`."""
+    """Counts the requests of each project, at most `most` in any span of `per` seconds."""
 
-    def __init__(self, limit: RateLimit) -> None:
-        self._limit = limit
+    def __init__(self, most: int, per: float) -> None:
+        self._most = most
+        self._per = per
         self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def take(self, project_id: str, now: float) -> int | None:
-        """Count one create; over the limit, count nothing and return the seconds until one is allowed, rounded up.
+        """Count one request; over the limit, count nothing and return the seconds until one is allowed, rounded up.
 
         Args:
-            project_id: The project of the create.
+            project_id: The project of the request.
             now: Seconds on a monotonic clock.
         """
         taken = self._taken[project_id]
-        while taken and now - taken[0] >= self._limit.per:
+        while taken and now - taken[0] >= self._per:
             taken.popleft()
-        if len(taken) >= self._limit.creates:
+        if len(taken) >= self._most:
             oldest = taken[0] if taken else now
-            return max(1, math.ceil(oldest + self._limit.per - now))
+            return max(1, math.ceil(oldest + self._per - now))
         taken.append(now)
         return None
 
+
+_ALL_PROJECTS = ""  # no project has this id
 
 _ORIGIN = re.compile("^https?://[^/?]*", re.IGNORECASE)
 
@@ -100,18 +107,24 @@ class EmulatedService:
     Args:
         api_key: The key that every request must have.
         script_of: Returns the script of a new job.
-        rate_limit: The limit of the creates of each project; `None` for no limit.
+        rate_limit: The limit of creates and reads; `None` for no limit.
         speed: The factor by which jobs run faster than their scripts say.
     """
 
     def __init__(self, *, api_key: str, script_of: ScriptOf, rate_limit: RateLimit | None, speed: float) -> None:
         self._authorization = f"Bearer {api_key}"
         self._script_of = script_of
-        self._window = RateWindow(rate_limit) if rate_limit else None
+        self.limit(rate_limit)
         self._speed = speed
         self.jobs: dict[str, StartedJob] = {}
         self.started = Counter[str]()
         self.numbered = 0
+
+    def limit(self, rate_limit: RateLimit | None) -> None:
+        """Set the limit of creates and reads; what went before does not count."""
+        reads = rate_limit.reads if rate_limit else None
+        self._creates = RateWindow(rate_limit.creates, rate_limit.per) if rate_limit else None
+        self._reads = RateWindow(reads, rate_limit.per) if rate_limit and reads is not None else None
 
     def answer(self, request: ReceivedRequest, wall: datetime, *, start_agent: bool = True) -> Answer:
         """Return the answer to a request.
@@ -136,7 +149,7 @@ class EmulatedService:
         prompt = read_prompt(request.body)
         if isinstance(prompt, Answer):
             return prompt
-        seconds = self._window.take(project_id, request.at) if self._window and start_agent else None
+        seconds = self._creates.take(project_id, request.at) if self._creates and start_agent else None
         if seconds is not None:
             return error(429, "too many creates", ("Retry-After", str(seconds)))
         job = self._new_job(project_id, prompt, request.at, wall)
@@ -160,6 +173,9 @@ class EmulatedService:
     def _get(self, place: Place, job_id: str, request: ReceivedRequest) -> Answer:
         if request.method != "GET":
             return error(405, "method not allowed", ("Allow", "GET"))
+        seconds = self._reads.take(_ALL_PROJECTS, request.at) if self._reads else None
+        if seconds is not None:
+            return error(429, "too many reads", ("Retry-After", str(seconds)))
         job = self.jobs.get(job_id)
         if job is None or job.project_id != place.project_id or self._age(job, request.at) < job.script.visible_after:
             return error(404, "no such job")

@@ -45,7 +45,7 @@ class Emulator:
         port: The port; 0 chooses a free one.
         api_key: The key that every request must have.
         script: For the jobs that no call of `script` matches: one script, or a function of project id and prompt.
-        rate_limit: The limit of the creates of each project; `None` for no limit.
+        rate_limit: The limit of creates and reads; `None` for no limit.
         latency: Seconds between a request and its answer, from 0 on.
         speed: The factor by which jobs run faster than their scripts say, above 0.
         faults: The fault plan for all requests; `Fault` documents its text form.
@@ -184,6 +184,10 @@ class Emulator:
     def script(self, script: JobScript, *, prompt: str | None = None, project_id: str | None = None) -> None:
         """Set the script of jobs created from now on; the newest that matches applies, `None` matches any."""
         self._scripts.add(script, project_id, prompt)
+
+    def limit(self, rate_limit: RateLimit | None) -> None:
+        """Change the limit of creates and reads from now on; `None` for no limit."""
+        self._service.limit(rate_limit)
 
     async def inject(
         self,

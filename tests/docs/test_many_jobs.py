@@ -28,3 +28,11 @@ async def test_fan_out(emulator: Emulator) -> None:
         results = await run_page("many-jobs")["run_all"](session, ["One", " ", "Two"])
     assert [isinstance(result, AgentJob) for result in results] == [True, False, True]
     assert isinstance(results[1], AgentJobsError)
+
+
+async def test_quota(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session that finds a quota by itself waits like any other."""
+    for name, value in emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    async with run_page("many-jobs")["session"] as session:
+        assert (await session.run_job("Find the quota")).succeeded

@@ -31,7 +31,7 @@ async def test_stale_entries() -> None:
 
 async def test_taking_what_is_ready() -> None:
     """Taking all ready jobs leaves the stale ones out; those of the other queues stay counted."""
-    due, jobs = DueJobs(), [Tracked(ref, None, clock(), 0) for ref in refs(6)]
+    due, jobs = DueJobs(clock), [Tracked(ref, None, clock(), 0) for ref in refs(6)]
     for job in jobs[:4]:
         job.bucket = Tracked.READY
         due.ready.append(job)

@@ -57,7 +57,7 @@ async def test_outage_of_few() -> None:
     """Where there are fewer jobs than it takes otherwise, all of them make an outage."""
     polling = Polling(3)
     outage(polling, polling.jobs[:2])
-    assert polling.queue.backlog() == 0
+    assert not polling.queue.has_backlog()
     outage(polling, polling.jobs[2:])
     await asyncio.sleep(6)
     assert len(polling.taken()) == 1

@@ -60,7 +60,7 @@ async def test_deadlines_first() -> None:
     polling = Polling(5, per_second=1)
     for job in polling.jobs:
         polling.queue.make_ready(job)
-    assert (polling.queue.backlog(), polling.queue.waiting()) == (4, 4)
+    assert (polling.queue.has_backlog(), polling.queue.waiting()) == (True, 4)
     polling.queue.make_urgent(polling.jobs[4], clock())
     polling.queue.make_urgent(polling.jobs[3], clock())
     polling.queue.make_urgent(polling.jobs[4], clock())
@@ -130,7 +130,7 @@ async def test_pause() -> None:
     for job in polling.jobs[50:]:
         polling.queue.make_ready(job)
     polling.queue.make_urgent(polling.jobs[99], clock())
-    assert (polling.queue.backlog(), polling.queue.waiting()) == (0, 50)
+    assert (polling.queue.has_backlog(), polling.queue.waiting()) == (False, 50)
     await asyncio.sleep(3.9)
     assert polling.taken() == []
     await asyncio.sleep(6)
@@ -195,9 +195,9 @@ async def test_closed() -> None:
     polling.queue.close()
     dispatches = polling.dispatches
     await asyncio.sleep(10)
-    assert (polling.taken(), polling.dispatches, polling.queue.backlog(), polling.queue.waiting()) == (
+    assert (polling.taken(), polling.dispatches, polling.queue.has_backlog(), polling.queue.waiting()) == (
         [],
         dispatches,
-        0,
+        False,
         0,
     )

@@ -178,3 +178,14 @@ def test_any_id() -> None:
     """An id that UTF-8 cannot encode is answered like any other; a client must refuse it."""
     answer = service(JobScript(job_id="\ud800", duration=0)).answer(CREATE, NOW)
     assert (answer.status, answer.document["id"]) == (201, "\ud800")
+
+
+def test_read_limit() -> None:
+    """Reads over the limit are refused, whatever their project; the limit can be changed and lifted."""
+    limited = service(limit=RateLimit(reads=1, per=10))
+    reads = [request(target=f"/v2/agent/{project}/job/job_1", at=1.0) for project in ("docs", "web")]
+    assert [limited.answer(read, NOW).status for read in reads] == [404, 429]
+    limited.limit(RateLimit(reads=2))
+    assert [limited.answer(read, NOW).status for read in reads * 2] == [404, 404, 429, 429]
+    limited.limit(None)
+    assert [limited.answer(read, NOW).status for read in reads * 2] == [404] * 4

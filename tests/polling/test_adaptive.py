@@ -1,0 +1,132 @@
+"""The limit that follows from the server's refusals."""
+
+import asyncio
+from collections import deque
+from math import inf
+
+import pytest
+
+from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget
+from agentjobs_async._polling.adaptive import AdaptiveRate
+from agentjobs_async.errors import RateLimitedError
+from tests.polled import clock, every, refs
+
+
+def counted(per_second: int, seconds: int = 12, begin: float = 100.0) -> AdaptiveRate:
+    """Return a rate for which so many polls were answered in each of the seconds."""
+    rate = AdaptiveRate()
+    for number in range(per_second * seconds):
+        rate.count(begin + number / per_second)
+    return rate
+
+
+def test_no_limit_before_a_refusal() -> None:
+    """Without a refusal there is no limit, however many polls are answered."""
+    rate = counted(1000)
+    assert (rate.at(112.0), rate.in_force) == (inf, False)
+
+
+def test_cut_and_regrowth() -> None:
+    """A refusal leaves 0.7 of the measured rate; the limit regrows fast, hardly near that rate, then ever faster."""
+    rate = counted(50)
+    rate.refuse(111.9, 112.0, 112.0)
+    steps = [rate.at(112.0 + seconds) for seconds in (0, 4, 8, 12, 16, 60)]
+    assert steps == sorted(steps)
+    assert [steps[0], steps[2]] == pytest.approx([35, 49])
+    assert steps[1] - steps[0] > 10 * (steps[3] - steps[2]) > 0
+    assert steps[-1] > 100
+
+
+def test_pause() -> None:
+    """The limit does not regrow while the server's Retry-After lasts."""
+    rate = counted(50)
+    rate.refuse(111.9, 112.0, 172.0)
+    assert [rate.at(now) for now in (112.0, 150.0, 172.0)] == [pytest.approx(35)] * 3
+    assert rate.at(180.0) == pytest.approx(49)
+
+
+def test_one_cut_for_one_cause() -> None:
+    """Refusals within a second of a cut, and of polls that began before it, do not cut again."""
+    rate = counted(50)
+    for began, now in ((111.9, 112.0), (112.1, 112.9), (111.9, 115.0)):
+        rate.refuse(began, now, now)
+    assert rate.at(112.0) == pytest.approx(35)
+    rate.refuse(112.9, 113.1, 113.1)
+    assert rate.at(113.1) < 30
+
+
+def test_busiest_second() -> None:
+    """Seconds without demand do not count: the measured rate is that of the busiest of the last 10 s."""
+    rate = counted(100, seconds=1)
+    rate.count(105.0)
+    rate.refuse(105.0, 105.1, 105.1)
+    assert rate.at(105.1) == pytest.approx(70)
+    rate = counted(100, seconds=1)
+    rate.refuse(111.0, 111.1, 111.1)
+    assert rate.at(111.1) == pytest.approx(0.2)
+
+
+def test_floor() -> None:
+    """However often the server refuses, one poll in 5 s goes out."""
+    rate = AdaptiveRate()
+    for now in range(10, 100, 5):
+        rate.refuse(now, now, now)
+    assert rate.at(99.0) == 0.2
+
+
+class Quota:
+    """A get-job callable that answers at most `per_second` polls in any second, and refuses the others."""
+
+    def __init__(self, per_second: int) -> None:
+        self.per_second = per_second
+        self.answered: list[float] = []
+        self.refused: list[float] = []
+        self._recent: deque[float] = deque()
+
+    async def get_job(self, ref: JobRef) -> AgentJob:
+        now = clock()
+        while self._recent and self._recent[0] <= now - 1:
+            self._recent.popleft()
+        if len(self._recent) >= self.per_second:
+            self.refused.append(now)
+            raise RateLimitedError(429, None, 1.0, "slow down")
+        self._recent.append(now)
+        self.answered.append(now)
+        return AgentJob(ref.job_id, ref.project_id, "active")
+
+    def share(self, begin: float, end: float) -> float:
+        """Return how much of the quota the answers used between two times."""
+        return sum(begin <= at < end for at in self.answered) / (self.per_second * (end - begin))
+
+
+@pytest.mark.looptime(noop_cycles=5)
+@pytest.mark.parametrize("changed", [5, 20])
+async def test_quota(changed: int) -> None:
+    """Polls use nine tenths of a quota, few are refused, and a quota that changes is found within a minute."""
+    quota = Quota(10)
+    async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
+        await asyncio.sleep(200)
+        begin = clock()
+        assert quota.share(begin - 140, begin) >= 0.9
+        quota.per_second = changed
+        await asyncio.sleep(200)
+        assert quota.share(begin + 60, begin + 200) >= 0.9
+        for wait in waits:
+            wait.cancel()
+    assert len(quota.refused) <= 0.02 * len(quota.answered)
+
+
+@pytest.mark.looptime
+async def test_nothing_changes_before_a_refusal() -> None:
+    """As long as no poll is refused, the polls go out as without a limit."""
+    times = []
+    for budget in (PollBudget(), PollBudget(per_second="auto")):
+        quota, begin = Quota(10_000), clock()
+        async with JobTracker(quota.get_job, policy=every(3), budget=budget) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(300)]
+            await asyncio.sleep(20)
+            for wait in waits:
+                wait.cancel()
+        times.append([pytest.approx(at - begin) for at in quota.answered])
+    assert times[0] == times[1]
