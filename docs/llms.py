@@ -19,14 +19,16 @@ def entry(page: Path) -> str:
     title, _, rest = text.partition("\n")
     purpose = re.split(r"\n\n", rest.strip())[0].replace("\n", " ").removesuffix(":").rstrip(".")
     sample = re.search(r"^```(?:python|sh)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
-    return f"### [{title.removeprefix('# ')}]({page.name})\n\n{purpose}.\n" + (f"\n{sample[0]}\n" if sample else "")
+    return f"### [{title.removeprefix('# ')}]({page.relative_to(DOCS)})\n\n{purpose}.\n" + (
+        f"\n{sample[0]}\n" if sample else ""
+    )
 
 
 def generated(current: str) -> str:
     """Return the text of llms.txt: the part of `current` that is written by hand, and an entry for each page."""
     by_hand = current.partition(MARK)[0]
     listed = re.findall(
-        r"^([\w-]+)$", (DOCS / "index.md").read_text(encoding="utf-8").rpartition("toctree}")[2], re.MULTILINE
+        r"^([\w/-]+)$", (DOCS / "index.md").read_text(encoding="utf-8").rpartition("toctree}")[2], re.MULTILINE
     )
     pages = [DOCS / f"{name}.md" for name in ["index", *listed] if name not in LEFT_OUT]
     return by_hand + "\n".join([MARK, *map(entry, pages)])
