@@ -9,6 +9,7 @@ from attrs import frozen
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch.journal import opened_of
+from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
@@ -98,6 +99,8 @@ class Ending:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
             self._show_way_on(counts)
+        is_for_people = not self.options.shared.as_json
+        await show_on_github(self.context.screen, self.journal, counts, tally(counts), is_for_people=is_for_people)
         return counts
 
     async def _show_results(self, counts: Mapping[State, int]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import markdown_lines, table_lines
 from agentjobs_async.cli.ending import tally
@@ -32,8 +33,9 @@ async def show_status(context: Context, journal: str, form: str) -> int:
                 for line in table_lines(rows, context.screen.width):
                     context.screen.line(*line)
         counts = await opened.counts()
-    if form != "jsonl":
-        context.screen.line(tally(counts))
+        if form != "jsonl":
+            context.screen.line(tally(counts))
+        await show_on_github(context.screen, opened, counts, tally(counts), is_for_people=form == "table")
     if opened.moved_to is not None:
         context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
     return exit_code(outcomes_of(counts))

@@ -1,0 +1,127 @@
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.cli._output.github import annotations, step_summary
+from tests.cli.stage import EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+MIB = 1_048_576
+
+
+def row(number: int, state: State, error: str | None = None, key: str | None = None) -> JournalRow:
+    return JournalRow(key or f"k{number}", "x", "docs", state, None, None, error, datetime.now(UTC), number)
+
+
+def rows(count: int) -> Sequence[JournalRow]:
+    return [row(number, State.REJECTED, "é" * 100) for number in range(count)]
+
+
+def test_annotations_are_escaped() -> None:
+    """The text of an annotation can neither end it nor begin another command."""
+    failed = row(1, State.FAILED, "100% wrong\n::set-output name=x::y\r\x1b[31m", "a,b:c\n::stop")
+    (line,) = annotations([row(2, State.COMPLETED), failed])
+    assert line.startswith("::error::a,b:c")
+    assert " failed: 100%25 wrong" in line
+    assert len(line.splitlines()) == 1
+    assert "\x1b" not in line
+
+
+def test_ten_annotations() -> None:
+    """At most ten items are annotated: those that failed or were rejected, in their order."""
+    found = list(annotations([*rows(12), row(99, State.UNKNOWN)]))
+    assert [line.split(": ")[0] for line in found] == [f"::error::k{number} rejected" for number in range(10)]
+
+
+def test_a_short_summary() -> None:
+    """A summary has the sum of all items, and a table of them."""
+    text = step_summary([row(1, State.COMPLETED), row(2, State.FAILED, "no")], 2, "1 completed, 1 failed", MIB)
+    lines = text.splitlines()
+    assert lines[:3] == ["### agentjobs", "", "1 completed, 1 failed"]
+    assert lines[4].startswith("| key |")
+    assert lines[6].startswith("| k1 | completed |")
+    assert len(lines) == 8
+
+
+@pytest.mark.parametrize("room", [MIB, 10_000, 500, 150, 10, 0, -5])
+def test_a_summary_that_is_cut(room: int) -> None:
+    """A summary has no more bytes than there is room for, ends with a whole row, and says how many it left out."""
+    text = step_summary(rows(10_000), 200_000, "200000 failed", room)
+    assert len(text.encode()) <= max(room, 0)
+    shown = sum(line.startswith("| k") and "| key" not in line for line in text.splitlines())
+    if room >= 150:
+        assert text.endswith(f"\n{shown} of 200000 items are shown: a step's summary has at most 1 MiB.\n")
+        assert (shown > 0) == (room > 500)
+    else:
+        assert text == ""
+
+
+@pytest.fixture
+def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a step's summary, to which an earlier command has written."""
+    file = tmp_path / "summary.md"
+    file.write_text("before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    return file
+
+
+def test_commands(service: EmulatorThread, summary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On GitHub Actions run, resume and status append a summary each, and annotate what failed."""
+    service.live("failed", prompt="two words")
+    journal = str(tmp_path / "run.db")
+    assert main(["run", "one", "two words", "three", "--yes", "--journal", journal, "--limit", "2"]) == 4
+    assert main(["resume", journal]) == 1
+    assert main(["status", journal]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("::error::2 failed: ") == 3
+    assert printed.count("\n::error::") == printed.count("::error::")
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("before\n### agentjobs\n")
+    assert text.count("### agentjobs") == 3
+    assert text.count("| 2 | failed |") == 3
+
+
+@pytest.mark.usefixtures("summary")
+def test_output_for_machines(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output that is for machines gets no annotation; standard error does."""
+    service.live("failed")
+    journal = str(tmp_path / "run.db")
+    assert main(["run", "one", "--journal", journal, "--json"]) == 1
+    assert main(["status", journal, "--format", "jsonl"]) == 1
+    printed = capsys.readouterr()
+    assert [json.loads(line) for line in printed.out.splitlines()]
+    assert printed.err.count("::error::1 failed: ") == 2
+
+
+def test_elsewhere(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Elsewhere nothing of this is written."""
+    service.live("failed")
+    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 1
+    printed = capsys.readouterr()
+    assert "::error" not in printed.out + printed.err
+
+
+def test_a_summary_that_can_not_be_written(
+    service: EmulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A summary that can't be written is told, and does not change the exit code."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 0
+    assert "GITHUB_STEP_SUMMARY: the summary can't be written: Is a directory" in capsys.readouterr().err
+    assert service.emulator.agents_started.total() == 1
+
+
+def test_a_full_summary(service: EmulatorThread, summary: Path, tmp_path: Path) -> None:
+    """A file of summaries never grows beyond 1 MiB."""
+    summary.write_text("x" * (MIB - 50), encoding="utf-8")
+    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 0
+    assert summary.stat().st_size == MIB - 50
+    assert service.emulator.agents_started.total() == 1
