@@ -1,12 +1,13 @@
 """The options of `run` and `resume`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
 
-from agentjobs_async.batch import Journal, Rate
-from agentjobs_async.cli.options import DEFAULT_ACTIVE, Options
-from agentjobs_async.cli.tasks import rate_text
+from agentjobs_async.batch import Journal
+from agentjobs_async.cli.limits import duration_of
+from agentjobs_async.cli.options import Options
 
 __all__ = ["BatchOptions"]
 
@@ -18,50 +19,40 @@ class BatchOptions:
     Attributes:
         shared: Those that other commands have too.
         journal: The file or URL of the journal; `None` gives the run a journal of its own.
-        max_active: The jobs active at once.
-        create_rate: The limit of creates; `None` for no limit.
+        given: The limits that were given, of `max_active`, `create_rate`, `timeout` and `max_sending`: the journal
+            keeps them.
         max_tries: Failed and rejected items that had fewer tries are planned again first; `None` for any number.
         limit: The number of items to start; `None` for all.
         max_failures: Start no more items once this many have failed; `None` for no limit.
         out: The file that gets each result as a line of JSON; `None` for none.
+        run_for: The time after which the run stops itself, as it was given; `None` for none.
     """
 
     shared: Options
     journal: str | None
-    max_active: int
-    create_rate: Rate | None
+    given: Mapping[str, Any]
     max_tries: int | None
     limit: int | None
     max_failures: int | None
     out: str | None
+    run_for: str | None
 
     def to_resume(self) -> list[str]:
-        """Return the options with which `agentjobs resume` goes on in the same way; defaults are left out."""
+        """Return the options with which `agentjobs resume` goes on in the same way; the journal keeps the limits."""
         settings = {
             "--project": self.shared.service.project_id,
-            "--max-active": None if self.max_active == DEFAULT_ACTIVE else self.max_active,
-            "--create-rate": None if self.create_rate is None else rate_text(self.create_rate),
+            "--max-failures": self.max_failures,
+            "--out": self.out,
+            "--for": self.run_for,
         }
-        limits = {"--max-failures": self.max_failures, "--out": self.out}
-        return [
-            *self.shared.service.options(),
-            *_given(settings),
-            *self.shared.timeout_option(),
-            *_given(limits),
-            *["--json"] * self.shared.as_json,
-        ]
+        named = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
+        return [*self.shared.service.options(), *named, *["--json"] * self.shared.as_json]
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds after which the run stops itself; `None` for never."""
+        return None if self.run_for is None else duration_of("--for", self.run_for)
 
     def of_run(self, journal: Journal) -> dict[str, Any]:
-        """Return the arguments of `run_batch`."""
-        return {
-            "journal": journal,
-            "max_active": self.max_active,
-            "create_rate": self.create_rate,
-            "timeout": self.shared.timeout,
-            "max_failures": self.max_failures,
-            "limit": self.limit,
-        }
-
-
-def _given(settings: dict[str, Any]) -> list[str]:
-    return [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
+        """Return the arguments of `run_batch`; it takes the limits from the journal."""
+        return {"journal": journal, "max_failures": self.max_failures, "limit": self.limit}

@@ -18,6 +18,7 @@ from agentjobs_async.cli.documents import result_document
 from agentjobs_async.cli.ending import Ending
 from agentjobs_async.cli.item_results import refusal_result
 from agentjobs_async.cli.job_changes import SilenceHook
+from agentjobs_async.cli.limits import kept_limits
 from agentjobs_async.cli.open_jobs import OpenJobs
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
@@ -54,12 +55,14 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     out = None if options.out is None else stack.enter_context(Out.opened(options.out))
     is_own = options.journal is None or own_journals.is_own(options.journal)
     report = options.shared.report(screen) if is_own else item_report(screen, options.shared)
-    display, jobs = RunDisplay(screen, report, out, options.create_rate), OpenJobs()
+    display, jobs = RunDisplay(screen, report, out), OpenJobs()
     silence = SilenceHook(lambda: display.show_silence(service.base_url))
     session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
     path = options.journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
     journal = await stack.enter_async_context(own_journals.open_own(path) if is_own else Journal.open(path))
-    ending = Ending(context, evolve(options, journal=path), journal, jobs, report, display, is_own)
+    limits = await kept_limits(screen, journal, options.given)
+    options = evolve(options, journal=path, shared=evolve(options.shared, timeout=limits.timeout))
+    ending = Ending(context, options, journal, jobs, report, display, is_own)
     context.interruption.last_words.append(ending.last_words)
     return _Run(context, options, session, journal, display, out, ending)
 
@@ -121,8 +124,11 @@ class _Run:
                 await stack.enter_async_context(self.out.filled_at_a_fault(self.journal))
             batch = await stack.enter_async_context(run_batch(self.session, (), **settings))
             await stack.enter_async_context(self.display.shown(batch, self.journal))
-            await self.context.interruption.run_until_stop(self._show_each(batch), lambda: self._stop(batch))
-        if self.out is not None and self.context.interruption.exit_code is not None:
+            await self.context.interruption.run_until_stop(
+                self._show_each(batch), lambda: self._stop(batch), self.options.seconds
+            )
+        may_lack = self.options.run_for is not None or self.context.interruption.exit_code is not None
+        if self.out is not None and may_lack:
             await self.out.fill_soon(self.journal)
 
     async def _show_each(self, batch: Batch) -> None:
@@ -130,6 +136,8 @@ class _Run:
             await self.display.show_result(result, batch, self.journal)
 
     async def _stop(self, batch: Batch) -> None:
+        if self.context.interruption.exit_code is None:
+            self.context.screen.notice(f"The time is up (--for {self.options.run_for}).")
         sending = sum(item.state is State.SENDING for item in batch.active())
         if sending:
             self.context.screen.notice(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from attrs import frozen
 
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.tasks import rate_text
+from agentjobs_async.cli.limits import rate_text
 
 __all__ = ["Estimate", "estimate"]
 
@@ -44,8 +44,8 @@ def estimate(
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:
-    """Return the seconds from the first create to the last; a window of a rate begins with all of its creates."""
+    """Return the seconds from the first create to the last; without spreading, a window begins with all its creates."""
     if rate is None or not items:
         return 0.0
     longest = len(items) if rate.scope == "all" else max(Counter(item.project_id for item in items).values())
-    return (math.ceil(longest / rate.count) - 1) * rate.per
+    return (longest - 1) * rate.gap if rate.spread else (math.ceil(longest / rate.count) - 1) * rate.per

@@ -51,7 +51,7 @@ class WorkerOptions:
         shared: Those that other commands have too; the timeout is that of each item.
         journal: The URL of the journal.
         chunks: How many tasks of the queue are worked on at once.
-        max_sending: How many creates are in flight at once.
+        max_sending: How many creates are in flight at once; `None` takes what the journal keeps.
         out: The file that gets each result as a line of JSON; `None` for none.
         until_done: Whether the worker ends once every item of the journal has ended.
     """
@@ -59,7 +59,7 @@ class WorkerOptions:
     shared: Options
     journal: str
     chunks: int
-    max_sending: int
+    max_sending: int | None
     out: str | None
     until_done: bool
 
@@ -87,7 +87,7 @@ async def work(context: Context, options: WorkerOptions) -> int:
         out = None if options.out is None else stack.enter_context(Out.opened(options.out))
         journal = await stack.enter_async_context(_shared(options.journal))
         limits = await journal.limits()
-        display = RunDisplay(screen, item_report(screen, options.shared), out, limits.create_rate)
+        display = RunDisplay(screen, item_report(screen, options.shared), out)
         session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
         screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
         await _work_off(context, options, session, journal, display)
@@ -108,8 +108,8 @@ async def _work_off(
     worker = BatchWorker(
         session,
         journal,
-        max_sending=options.max_sending,
-        timeout=options.shared.timeout,
+        max_sending="kept" if options.max_sending is None else options.max_sending,
+        timeout=options.shared.timeout if options.shared.has_timeout else "kept",
         on_result=results.put_nowait,
     )
 

@@ -24,11 +24,13 @@ class Options:
         service: The service to talk to.
         timeout: Seconds for each job; `None` waits for ever.
         as_json: Whether to write JSON.
+        has_timeout: Whether `timeout` was given, and is not the default.
     """
 
     service: Service
     timeout: float | None
     as_json: bool
+    has_timeout: bool = True
 
     def report(self, screen: Screen) -> Report:
         """Return what shows the progress of jobs that have no keys."""

@@ -1,13 +1,14 @@
 """What a run would send, how long it takes and what it costs, shown without sending anything."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
-from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, Refusals, State, check_items
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Refusals, State, check_items
+from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.cli._output.screen import Screen, shortened
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.outcomes import ExitCode
@@ -28,16 +29,14 @@ class PlanOptions:
 
     Attributes:
         journal: The file or URL of the journal; `None` for none.
-        max_active: The jobs active at once.
-        create_rate: The limit of creates; `None` for no limit.
+        given: The limits that were given; the journal keeps the others.
         limit: The number of items to start; `None` for all.
         minutes: What each job is expected to take; `None` if that is not known.
         price: What each job costs; `None` if that is not known.
     """
 
     journal: str | None
-    max_active: int
-    create_rate: Rate | None
+    given: Mapping[str, Any]
     limit: int | None = None
     minutes: float | None = None
     price: float | None = None
@@ -46,7 +45,7 @@ class PlanOptions:
 async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int:
     """Show what a run would send, and what it would refuse and why."""
     screen = context.screen
-    known, refused = await _looked_up(options.journal, tasks)
+    known, refused, kept = await _looked_up(options.journal, tasks)
     refused_keys = {item.key for item, _ in refused}
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
     planned = [row.item for row in known.values() if row.state is State.PLANNED]
@@ -61,16 +60,16 @@ async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int
         screen.line(f"{item.key} would be sent: {shortened(item.prompt, _PROMPT_COLUMNS)}")
     screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
     if items:
-        _show_estimate(screen, options, items)
+        _show_estimate(screen, options, in_force(kept, options.given), items)
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 
 
-def _show_estimate(screen: Screen, options: PlanOptions, items: Sequence[BatchItem]) -> None:
+def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: Sequence[BatchItem]) -> None:
     """Show the hours as far as they are known, and the cost."""
     found = estimate(
         items,
-        max_active=options.max_active,
-        create_rate=options.create_rate,
+        max_active=limits.max_active,
+        create_rate=limits.create_rate,
         job_seconds=60 * (options.minutes or 0.0),
     )
     if found.seconds:
@@ -85,10 +84,11 @@ def _span(seconds: float) -> str:
     return f"{seconds / _HOUR:,.1f} h" if seconds >= _HOUR else f"{max(seconds / 60, 1):.0f} min"
 
 
-async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals]:
-    """Return the rows that a journal has already, by their keys, and the items that it would refuse."""
+async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals, FleetLimits]:
+    """Return the rows that a journal has already, by their keys, the items that it would refuse, and its limits."""
     opened = None if journal is None else Journal.open(journal, read_only=True)
     if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
-        return {}, check_items(tasks.items)[1]
+        return {}, check_items(tasks.items)[1], FleetLimits()
     async with opened:
-        return {row.key: row async for row in opened.rows()}, await opened.check(tasks.items)
+        rows = {row.key: row async for row in opened.rows()}
+        return rows, await opened.check(tasks.items), await opened.limits()

@@ -1,6 +1,5 @@
 """The items of a batch, from prompts and from the records of an input."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -8,17 +7,15 @@ from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import BatchItem, Rate
+from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.prompts import checked_prompts, read_text
 from agentjobs_async.cli.records import Record, records_of, table_format
 from agentjobs_async.cli.template import Template, text_of
 
-__all__ = ["Input", "Refusal", "Tasks", "limits_of", "rate_of", "rate_text", "show_refusal", "show_repeats", "tasks_of"]
+__all__ = ["Input", "Refusal", "Tasks", "show_refusal", "show_repeats", "tasks_of"]
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_RATE: Final = re.compile(r"(?P<count>0{0,9}[1-9][0-9]{0,18})/(?P<unit>[smhd])(?P<all>/all)?")
 _SHOWN: Final = 60  # characters of what was typed, in a message
 _MOST_REPEATS: Final = 10
 
@@ -163,44 +160,6 @@ def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
     if not isinstance(key, str) or not (project is None or isinstance(project, str)):
         return "its key or project is no text"
     return BatchItem(key, document["prompt"], project) if key else "its key is empty"
-
-
-def rate_of(text: str) -> Rate | None:
-    """Read a rate such as `100/h` for each project, or `100/h/all` for all of them together; `none` is no limit.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
-    if text == "none":
-        return None
-    found = _RATE.fullmatch(text)
-    if found is None:
-        shown = one_line(text, _SHOWN) or "an empty text"
-        raise InvalidInputError(f"--create-rate: {shown} is neither like 100/h or 100/h/all (s, m, h, d) nor none")
-    return Rate(int(found["count"]), per=_UNITS[found["unit"]], scope="all" if found["all"] else "project")
-
-
-def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int | Rate | None]:
-    """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
-
-    Raises:
-        InvalidInputError: One is no limit.
-    """
-    limits: dict[str, int | Rate | None] = {}
-    if max_active is not None:
-        if max_active != "none" and not (max_active.isascii() and max_active.isdecimal() and int(max_active)):
-            shown = one_line(max_active, _SHOWN)
-            raise InvalidInputError(f"--max-active: {shown} is neither a number of at least 1 nor none")
-        limits["max_active"] = None if max_active == "none" else int(max_active)
-    if create_rate is not None:
-        limits["create_rate"] = rate_of(create_rate)
-    return limits
-
-
-def rate_text(rate: Rate) -> str:
-    """Return the text of which `rate_of` makes `rate`."""
-    (unit,) = (unit for unit, seconds in _UNITS.items() if seconds == rate.per)
-    return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}"
 
 
 def show_refusal(screen: Screen, refusal: Refusal) -> None:

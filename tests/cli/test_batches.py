@@ -280,15 +280,46 @@ def test_ids_that_the_journal_cannot_take(
     assert len(service.emulator.jobs) >= 1
 
 
-def test_the_way_on(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command that goes on has every setting of this run that is not the default."""
-    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
+@pytest.mark.usefixtures("service")
+def test_the_way_on(tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that goes on has the settings of this run but its limits, which the journal keeps."""
+    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9", "--for", "9h"]
     assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.endswith("--project docs --max-active 7 --create-rate 90/m --timeout none --max-failures 9")
-    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", "--timeout", "2.5"]) == 4
-    assert capsys.readouterr().err.splitlines()[-1].endswith("--project docs --timeout 2.5")
-    assert len(service.emulator.agents_started) == 2
+    told = capsys.readouterr().err
+    assert "that the journal keeps" not in told
+    assert told.splitlines()[-1].endswith(" --project docs --max-failures 9 --for 9h")
+
+
+def test_limits_in_the_journal(
+    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
+    settings = ["--create-rate", "2/d", "--max-active", "7", "--timeout", "none", "--max-sending", "3"]
+    with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
+        child.until(" completed").send(signal.SIGKILL)
+    with Child("resume", db, "--timeout", "2.5", env=service.environment) as child:
+        child.until_error("creates at 2/d, 7 jobs at once, 3 creates in flight.\n").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert service.emulator.agents_started.total() == 1
+    assert main(["resume", db, "--create-rate", "none"]) == 0
+    told = capsys.readouterr().err
+    assert "With the limits that the journal keeps: 7 jobs at once, 2.5 s for each job, 3 creates in flight.\n" in told
+    assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
+    assert "This takes about 1.0 h: 7 jobs at once decide." in capsys.readouterr().out
+
+
+def test_a_run_that_stops_itself(
+    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run whose time is up ends as unfinished, and shows the command that goes on; one that ends before does not."""
+    service.live(duration=600, prompt="p1")
+    assert run(tasks, db, "--for", "0.2s") == 4
+    told = capsys.readouterr().err
+    assert "The time is up (--for 0.2s).\n" in told
+    assert told.splitlines()[-1].endswith(" --project docs --for 0.2s")
+    service.live(prompt="p1")
+    assert main(["run", "x", "--for", "1d"]) == 0
+    assert main(["run", "x", "--for", "soon"]) == 2
 
 
 def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,14 +338,13 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     """A rate counts each project for itself, unless it is said to hold for all of them together."""
     lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
     tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert main(["run", "--file", str(tasks), "--create-rate", "2/d", "--journal", db]) == 0
-    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
+    assert main(["run", "--file", str(tasks), "--create-rate", "2/d/burst", "--journal", db]) == 0
+    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all/burst", "--journal", f"{db}.all"]
     with Child(*arguments, env=service.environment) as child:
         child.until(" completed")
         child.stdout = child.stdout.partition(" completed")[2]
         child.until(" completed").send(signal.SIGINT)
         assert child.ended() == 130
-    assert "--create-rate 2/d/all" in child.stderr
     assert service.emulator.agents_started.total() == 4 + 2
 
 

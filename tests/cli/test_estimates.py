@@ -11,10 +11,11 @@ ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for numb
     [
         (None, 20, 180, Estimate(13 * 180, "20 jobs at once decide")),
         (None, 20, 0, Estimate(0, "20 jobs at once decide")),
-        (Rate(100, per=3600), 1000, 180, Estimate(3600 + 180, "the rate of 100/h decides")),
-        (Rate(100, per=3600, scope="all"), 1000, 180, Estimate(7200 + 180, "the rate of 100/h/all decides")),
+        (Rate(100, per=3600), 1000, 180, Estimate(3600 + 180, "the rate of 100/h/burst decides")),
+        (Rate(100, per=3600, scope="all"), 1000, 180, Estimate(7200 + 180, "the rate of 100/h/all/burst decides")),
+        (Rate(100, per=3600, spread=True), 1000, 180, Estimate(199 * 36 + 180, "the rate of 100/h decides")),
         (Rate(100, per=3600), 2, 180, Estimate(125 * 180, "2 jobs at once decide")),
-        (Rate(100, per=3600), 20, 0, Estimate(3600, "the rate of 100/h decides")),
+        (Rate(100, per=3600), 20, 0, Estimate(3600, "the rate of 100/h/burst decides")),
     ],
 )
 def test_estimate(rate: Rate | None, max_active: int, job_seconds: float, expected: Estimate) -> None:

@@ -27,7 +27,7 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
         "3,000 would be sent, 0 refused.",
     ]
     assert re.fullmatch(
-        r"This takes about 29\.\d h: the rate of 100/h decides. Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.",
+        r"This takes about 30.0 h: the rate of 100/h decides. Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.",
         lines[4],
     )
     assert lines[5:] == ["This costs 1,200.00: 0.40 for each."]

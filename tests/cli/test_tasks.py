@@ -5,8 +5,8 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.tasks import Input, Refusal, Tasks, rate_of, rate_text, tasks_of
+from agentjobs_async.batch import BatchItem
+from agentjobs_async.cli.tasks import Input, Refusal, Tasks, tasks_of
 from tests.cli.stage import EmulatorThread
 
 
@@ -174,27 +174,3 @@ def test_run_tells_of_repeats(service: EmulatorThread, capsys: pytest.CaptureFix
     assert main(["run", "Fix it", "Document it", "Fix it"]) == 0
     assert "The same prompt as an earlier item (1): 3\n" in capsys.readouterr().err
     assert service.emulator.agents_started == {"Fix it": 2, "Document it": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("100/h", Rate(100, per=3600)),
-        ("2/s", Rate(2, per=1)),
-        ("100/h/all", Rate(100, per=3600, scope="all")),
-        ("none", None),
-    ],
-)
-def test_rates(text: str, rate: Rate | None) -> None:
-    """A rate is a count per second, minute, hour or day, of each project or of all, or none."""
-    assert rate_of(text) == rate
-    assert rate is None or rate_text(rate) == text
-
-
-@pytest.mark.parametrize(
-    "text", ["", "100", "0/h", "-1/h", "1/week", "x/h", "1.5/s", "100/h/", "100/h/each", "٣/h", "9" * 30 + "/h"]
-)
-def test_no_rates(text: str) -> None:
-    """Anything else is refused."""
-    with pytest.raises(InvalidInputError, match="--create-rate"):
-        rate_of(text)

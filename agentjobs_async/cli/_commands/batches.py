@@ -19,6 +19,7 @@ from agentjobs_async.cli._commands.options import (
     YES_OPTION,
     FiniteNumber,
     batch_options,
+    given_limits,
     input_options,
     journal_option,
     most_tries,
@@ -72,7 +73,7 @@ def run(
     tasks = tasks_of(prompts, Input(**source))
     check_quotes(prompts, is_confirmed=is_confirmed or dry_run)
     batch = _options(options, journal, settings)
-    plan = PlanOptions(journal, batch.max_active, batch.create_rate, batch.limit)
+    plan = PlanOptions(journal, batch.given, batch.limit)
     if dry_run:
         return run_action(lambda context: show_plan(context, plan, tasks))
     if len(tasks.items) > _MOST_UNASKED and is_asked() and not is_confirmed:
@@ -94,21 +95,19 @@ def plan(
     prompts: tuple[str, ...],
     source: dict[str, str | None],
     journal: str | None,
-    max_active: int,
-    create_rate: str | None,
     minutes: float | None,
     price: float | None,
+    **limits: Any,
 ) -> int:
     """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
 
     The hours are those of the rate, and with --minutes those of the jobs active at once as well.
     """
     from agentjobs_async.cli.plan import PlanOptions, show_plan  # noqa: PLC0415 - see above
-    from agentjobs_async.cli.tasks import Input, rate_of, tasks_of  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import Input, tasks_of  # noqa: PLC0415 - see above
 
     tasks = tasks_of(prompts, Input(**source))
-    rate = rate_of(create_rate or "none")
-    options = PlanOptions(journal, max_active, rate, minutes=minutes, price=price)
+    options = PlanOptions(journal, given_limits(limits), minutes=minutes, price=price)
     return run_action(lambda context: show_plan(context, options, tasks))
 
 
@@ -135,8 +134,10 @@ def resume(options: Options, place: str | None, journal: str | None, settings: d
 
 def _options(shared: Options, journal: str | None, settings: dict[str, Any]) -> "BatchOptions":
     from agentjobs_async.cli.batch_options import BatchOptions  # noqa: PLC0415 - see above
-    from agentjobs_async.cli.tasks import rate_of  # noqa: PLC0415 - see above
 
-    rate = rate_of(settings["create_rate"] or "none")
-    max_tries = most_tries(settings["max_tries"])
-    return BatchOptions(shared, journal, **{**settings, "create_rate": rate, "max_tries": max_tries})
+    given = given_limits(settings)
+    if shared.has_timeout:
+        given["timeout"] = shared.timeout
+    options = BatchOptions(shared, journal, given, **{**settings, "max_tries": most_tries(settings["max_tries"])})
+    _ = options.seconds  # checked before any I/O
+    return options

@@ -10,12 +10,13 @@ import click
 from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
 from agentjobs_async.cli._commands.options import (
     EMULATOR_OPTION,
+    MAX_SENDING,
     TEXT,
     input_options,
     journal_option,
     shared_options,
 )
-from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
+from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.process import run_action
 
 __all__ = ["move", "submit", "worker"]
@@ -49,7 +50,8 @@ def submit(
     Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
-    from agentjobs_async.cli.tasks import Input, limits_of, tasks_of  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.limits import limits_of  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.tasks import Input, tasks_of  # noqa: PLC0415 - see above
 
     options = fleet.SubmitOptions(journal, chunk, limits_of(**limits))
     tasks = tasks_of(prompts, Input(**source))
@@ -63,14 +65,14 @@ def submit(
 )
 @journal_option(_JOURNAL)
 @click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
-@click.option(
-    "--max-sending", type=click.IntRange(min=1), default=10, show_default=True, help="Creates in flight at once."
-)
+@MAX_SENDING
 @click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @EMULATOR_OPTION
-@shared_options(DEFAULT_TIMEOUT, "For each job, each time it is waited for; none waits for ever.", endless=True)
-def worker(options: Options, journal: str, chunks: int, max_sending: int, out: str | None, *, until_done: bool) -> int:
+@shared_options(None, "For each job, each time it is waited for; none waits for ever.", endless=True)
+def worker(
+    options: Options, journal: str, chunks: int, max_sending: int | None, out: str | None, *, until_done: bool
+) -> int:
     """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
 
     With --until-done it ends when all items have ended, those of the other workers too, with the code of them all.

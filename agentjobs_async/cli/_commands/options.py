@@ -19,11 +19,13 @@ __all__ = [
     "EMULATOR_OPTION",
     "ITEM_TIMEOUT",
     "MAX_ACTIVE",
+    "MAX_SENDING",
     "SHARE",
     "TEXT",
     "YES_OPTION",
     "FiniteNumber",
     "batch_options",
+    "given_limits",
     "input_options",
     "journal_option",
     "most_tries",
@@ -67,6 +69,12 @@ class _Share(FiniteNumber):
 TEXT: Final = _Text()
 SHARE: Final = _Share(0, 100)
 
+
+def kept_or(default: object) -> str:
+    """Return how help shows the default of a limit."""
+    return f"as the journal keeps it, else {default}"
+
+
 EMULATOR_OPTION: Final = click.option(
     "--emulator",
     "emulated",
@@ -91,32 +99,48 @@ _SERVICE_OPTIONS: Final = (
 _JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
 
 
-def shared_options(timeout: float, words: str, *, endless: bool = False) -> Callable[[Command], Command]:
+def shared_options(timeout: float | None, words: str, *, endless: bool = False) -> Callable[[Command], Command]:
     """Add the options that several commands share; the command gets them as `options`.
 
     Args:
-        timeout: The default of `--timeout`, in seconds.
+        timeout: The default of `--timeout`, in seconds; `None` takes what the journal keeps.
         words: The help of `--timeout`.
         endless: Whether `--timeout none` is allowed.
     """
+    default = None if timeout is None else f"{timeout:g}"
+    shown = kept_or(f"{DEFAULT_TIMEOUT:g}") if timeout is None else True
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def with_options(*, timeout: str, as_json: bool, **rest: Any) -> Any:
+        def with_options(*, timeout: str | None, as_json: bool, **rest: Any) -> Any:
             service = Service.of(**{name: rest.pop(name) for name in _SERVICE_SETTINGS if name in rest})
-            return command(options=Options(service, _seconds(timeout, endless=endless), as_json), **rest)
+            seconds = DEFAULT_TIMEOUT if timeout is None else _seconds(timeout, endless=endless)
+            return command(options=Options(service, seconds, as_json, has_timeout=timeout is not None), **rest)
 
         seconds = click.option(
-            "--timeout", metavar="SECONDS", type=TEXT, default=f"{timeout:g}", show_default=True, help=words
+            "--timeout", metavar="SECONDS", type=TEXT, default=default, show_default=shown, help=words
         )
         return cast("Command", _with((seconds, *_SERVICE_OPTIONS, _JSON_OPTION), with_options))
 
     return decorate
 
 
-ITEM_TIMEOUT: Final = shared_options(
-    DEFAULT_TIMEOUT, "For each job, from its create on; none waits for ever.", endless=True
-)
+ITEM_TIMEOUT: Final = shared_options(None, "For each job, from its create on; none waits for ever.", endless=True)
+
+
+def given_limits(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the limits that were given, and remove all limits from `settings`.
+
+    Raises:
+        InvalidInputError: The rate is none.
+    """
+    from agentjobs_async.cli.limits import rate_of  # noqa: PLC0415 - it loads SQLAlchemy
+
+    limits = {name: settings.pop(name, None) for name in ("max_active", "create_rate", "max_sending")}
+    given = {name: value for name, value in limits.items() if value is not None}
+    if "create_rate" in given:
+        given["create_rate"] = rate_of(given["create_rate"])
+    return given
 
 
 def _seconds(text: str, *, endless: bool) -> float | None:
@@ -134,25 +158,33 @@ def _seconds(text: str, *, endless: bool) -> float | None:
 
 ANY_TRIES: Final = "any"
 """The value of `--retry-failed` without one."""
-_BATCH_SETTINGS: Final = ("max_active", "create_rate", "max_failures", "limit", "max_tries", "out")
+_BATCH_SETTINGS: Final = (
+    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries", "out"),
+)
 MAX_ACTIVE: Final = click.option(
     "--max-active",
     type=click.IntRange(min=1),
-    default=DEFAULT_ACTIVE,
-    show_default=True,
+    show_default=kept_or(DEFAULT_ACTIVE),
     help="Jobs active at once.",
 )
 CREATE_RATE: Final = click.option(
     "--create-rate",
     metavar="N/UNIT",
     type=TEXT,
-    help="Creates per s, m, h or d and project, such as 100/h; 100/h/all for all together.  [default: none]",
+    show_default=kept_or("none"),
+    help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as they may go;"
+    " 100/h/all for all projects together; none for any number.",
+)
+MAX_SENDING: Final = click.option(
+    "--max-sending", type=click.IntRange(min=1), show_default=kept_or(10), help="Creates in flight at once."
 )
 _BATCH_OPTIONS: Final = (
     MAX_ACTIVE,
     CREATE_RATE,
+    MAX_SENDING,
     click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
+    click.option("--for", "run_for", metavar="TIME", type=TEXT, help="Stop after a time such as 90s, 30m, 5h or 1d."),
     click.option(
         "--retry-failed",
         "max_tries",

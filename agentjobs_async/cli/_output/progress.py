@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from typing import Final, Protocol
 
 from agentjobs_async import Hook, JournalError
-from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Outcome, Rate, State
+from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.live import PollCounts, View, live_lines
 from agentjobs_async.cli._output.reports import Report
@@ -45,18 +45,17 @@ class RunDisplay:
         screen: The screen to write to.
         report: Shows each change and each end.
         out: The file that also receives each result, as a line of JSON; `None` for no file.
-        rate: The rate limit of creates; `None` without one.
 
     Attributes:
         hooks: The hooks that the session of the run needs.
         timed_out: The results of this run whose time was up, by key.
     """
 
-    def __init__(self, screen: Screen, report: Report, out: Out | None, rate: Rate | None) -> None:
+    def __init__(self, screen: Screen, report: Report, out: Out | None) -> None:
         self._screen = screen
         self._report = report
         self._out = out
-        self._rate = rate
+        self._limits = FleetLimits()
         self._polls = PollCounts()
         self._changes = ItemChanges(report.change) if report.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
@@ -118,14 +117,16 @@ class RunDisplay:
 
     async def _count(self, journal: Journal) -> None:
         self._counts = await journal.counts()
-        if self._rate is not None and self._rate.scope == "project":
+        self._limits = await journal.limits()
+        rate = self._limits.create_rate
+        if rate is not None and rate.scope == "project":
             self._queue = max((await entries_of(journal).planned_counts()).values(), default=0)
         else:
             self._queue = self._counts[State.PLANNED]
 
     def _lines(self, run: Watched, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-        elapsed = time.monotonic() - self._started
-        view = View(self._counts, self._queue, run.stats(), run.active(), elapsed, self._ended, self._rate, time.time())
+        elapsed, rate = time.monotonic() - self._started, self._limits.create_rate
+        view = View(self._counts, self._queue, run.stats(), run.active(), elapsed, self._ended, rate, time.time())
         return live_lines(view, self._polls, width, height)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from agentjobs_async.batch import BatchItem, Journal, Rate
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Rate
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
 from agentjobs_async.cli._output.screen import Screen
@@ -19,6 +19,7 @@ async def test_queue_of_the_rate(tmp_path: Path, scope: Literal["project", "all"
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
         rate = Rate(1, per=3600, scope=scope)
         screen = Screen(lambda _: None)
-        display = RunDisplay(screen, ItemLines(screen), None, rate)
+        display = RunDisplay(screen, ItemLines(screen), None)
+        await journal.set_limits(FleetLimits(create_rate=rate))
         await display._count(journal)
         assert display._queue == queue

@@ -1,0 +1,107 @@
+"""Limits as they are typed and shown: rates, jobs at once, times; and those that a journal keeps."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import attrs
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async._text import one_line
+from agentjobs_async.batch import FleetLimits, Journal, Rate
+from agentjobs_async.cli._output.screen import Screen
+
+__all__ = ["duration_of", "kept_limits", "limits_of", "rate_of", "rate_text"]
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_WORDS: Final = r"/all|/burst|/all/burst|/burst/all"
+_RATE: Final = re.compile(rf"(?P<count>0{{0,9}}[1-9][0-9]{{0,18}})/(?P<unit>[smhd])(?P<words>{_WORDS})?")
+_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[smhd])")
+_SHOWN: Final = 60  # characters of what was typed, in a message
+
+
+def rate_of(text: str) -> Rate | None:
+    """Read a rate such as `100/h`; `none` is no limit.
+
+    It is one of each project, and evenly spaced; `100/h/all` is one of all projects together, and `100/h/burst` begins
+    with all of its creates at once.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if text == "none":
+        return None
+    found = _RATE.fullmatch(text)
+    if found is None:
+        shown = one_line(text, _SHOWN) or "an empty text"
+        raise InvalidInputError(
+            f"--create-rate: {shown} is neither like 100/h (s, m, h, d), 100/h/all or 100/h/burst, nor none"
+        )
+    words = (found["words"] or "").split("/")
+    return Rate(
+        int(found["count"]),
+        per=_UNITS[found["unit"]],
+        scope="all" if "all" in words else "project",
+        spread="burst" not in words,
+    )
+
+
+def rate_text(rate: Rate) -> str:
+    """Return the text of which `rate_of` makes `rate`; one of another span is shown in seconds."""
+    unit = next((unit for unit, seconds in _UNITS.items() if seconds == rate.per), f"{rate.per:g} s")
+    return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}{'/burst' * (not rate.spread)}"
+
+
+def duration_of(option: str, text: str) -> float:
+    """Read a time such as `90s`, `5h` or `1.5d`, and return its seconds.
+
+    Raises:
+        InvalidInputError: It is none, or it is 0.
+    """
+    found = _DURATION.fullmatch(text)
+    seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
+    if not seconds:
+        raise InvalidInputError(f"{option}: {one_line(text, _SHOWN)} is no time such as 90s, 30m, 5h or 1d")
+    return seconds
+
+
+def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int | Rate | None]:
+    """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
+
+    Raises:
+        InvalidInputError: One is no limit.
+    """
+    limits: dict[str, int | Rate | None] = {}
+    if max_active is not None:
+        if max_active != "none" and not (max_active.isascii() and max_active.isdecimal() and int(max_active)):
+            shown = one_line(max_active, _SHOWN)
+            raise InvalidInputError(f"--max-active: {shown} is neither a number of at least 1 nor none")
+        limits["max_active"] = None if max_active == "none" else int(max_active)
+    if create_rate is not None:
+        limits["create_rate"] = rate_of(create_rate)
+    return limits
+
+
+async def kept_limits(screen: Screen, journal: Journal, given: Mapping[str, Any]) -> FleetLimits:
+    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands."""
+    before = await journal.limits()
+    limits = attrs.evolve(before, **given)
+    if limits != before:
+        await journal.set_limits(limits)
+    if words := _words(before, given):
+        screen.notice(f"With the limits that the journal keeps: {words}.")
+    return limits
+
+
+def _words(limits: FleetLimits, given: Collection[str]) -> str:
+    """Return in words the limits that are not the defaults, without those that are given."""
+    timeout = "no time limit for a job" if limits.timeout is None else f"{limits.timeout:g} s for each job"
+    words = {
+        "create_rate": None if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}",
+        "max_active": f"{limits.max_active} jobs at once",
+        "timeout": timeout,
+        "max_sending": f"{limits.max_sending} creates in flight",
+    }
+    default = FleetLimits()
+    changed = [name for name in words if getattr(limits, name) != getattr(default, name) and name not in given]
+    return ", ".join(filter(None, map(words.get, changed)))
