@@ -1,0 +1,90 @@
+"""How the creates of durable jobs are sent, and what becomes of them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJobsSession, SessionClosedError
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.durable import _creates as creates
+from agentjobs_async.testing import Emulator, JobScript
+from tests.durable.listener import Listener
+
+
+async def test_cancelled_caller(path: Path) -> None:
+    """A caller that is cancelled leaves; the create goes on, and its job is followed."""
+    listener = Listener()
+    async with Emulator(script=JobScript(duration=0.1), latency=0.2) as emulator:
+        async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
+            async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+                caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
+                while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
+                    await asyncio.sleep(0.001)
+                caller.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await caller
+                await listener.ends(1)
+                assert (await jobs.submit("k", "Hello")).state == "completed"
+        assert emulator.agents_started == {"Hello": 1}
+    assert listener.called == [("k", "completed")]
+
+
+async def test_answer_while_leaving(path: Path) -> None:
+    """Leaving waits for the answer of a create under way, and its caller gets it."""
+    async with Emulator(script=JobScript(duration=1e6), latency=0.2) as emulator:
+        async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
+            async with DurableJobs(session, journal) as jobs:
+                caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
+                while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
+                    await asyncio.sleep(0.001)
+            assert (await caller).state == "created"
+            assert [row.state for row in await journal.rows()] == ["created"]
+
+
+async def test_rejected(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """A create that the service rejects is an entry, told once, and not sent again under its key."""
+    await emulator.inject("422 forever", prompt="Hello")
+    listener = Listener()
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello")
+        await listener.ends(1)
+        again = await jobs.submit("k", "Hello")
+        assert (entry.state, again.state) == ("rejected", "rejected")
+        assert "422" in (again.error or "")
+        assert [row.key for row in await journal.rows("rejected")] == ["k"]
+    assert listener.called == [("k", "RejectedError")]
+    assert len([request for request in emulator.requests if request.method == "POST"]) == 1
+
+
+async def test_refused_key(
+    emulator: Emulator, session: AgentJobsSession, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the service refuses the key, a job stays planned; it is sent again by itself after a time."""
+    monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
+    monkeypatch.setattr("agentjobs_async.durable._run._REFUSED_SECONDS", 0.01)
+    await emulator.inject("401", prompt="Hello")
+    listener = Listener()
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello")
+        assert entry.state == "planned"
+        assert entry.error is not None
+        assert entry.error.startswith("AuthError")
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+
+
+async def test_closed_session(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """A job that is submitted to a session that drains is refused, and sent at the next start."""
+    listener = Listener()
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal) as jobs:
+            await session.drain()
+            with pytest.raises(SessionClosedError):
+                await jobs.submit("k", "Hello")
+        async with emulator.session(project_id="docs") as another:
+            async with DurableJobs(another, journal, on_end=listener.on_end):
+                await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+    assert emulator.agents_started == {"Hello": 1}

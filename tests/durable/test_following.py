@@ -1,0 +1,169 @@
+"""What the callbacks are told, and when."""
+
+import asyncio
+from contextvars import ContextVar
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob, AgentJobsSession, JobStatus
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableEntry, DurableJobs
+from agentjobs_async.testing import Emulator, JobScript
+from tests.durable.listener import Listener
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+async def test_changes(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Each new state is told, the newest one and no earlier than the gap allows; the end is left to `on_end`."""
+    stages = tuple((float(second), f"step {second}") for second in range(1, 60))
+    emulator.script(JobScript(duration=60, stages=stages), prompt="Hello")
+    listener = Listener()
+    times: list[float] = []
+
+    async def change(entry: DurableEntry, job: AgentJob) -> None:
+        times.append(asyncio.get_running_loop().time())
+        await listener.on_change(entry, job)
+
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_change=change, on_end=listener.on_end, least_gap=0.5) as jobs:
+            await jobs.submit("k", "Hello")
+            await listener.ends(1)
+    steps = [status for _, status in listener.changes]
+    assert steps[0] == "active"
+    assert len(steps) > 2
+    assert steps == sorted(set(steps), key=lambda step: int(step.removeprefix("step ").replace("active", "0")))
+    assert all(later - earlier >= 0.49 for earlier, later in pairwise(times))
+    assert listener.called == [("k", "completed")]
+
+
+async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """`on_end` is not called while `on_change` is under way: it would be overtaken by an older state."""
+    emulator.script(JobScript(duration=4), prompt="Hello")
+    told: list[str] = []
+    ended = asyncio.Event()
+
+    async def change(_entry: DurableEntry, job: AgentJob) -> None:
+        while (await session.get_job(job)).status is JobStatus.ACTIVE:  # noqa: ASYNC110 - the emulator tells nobody
+            await asyncio.sleep(0.01)
+        told.append("change")
+
+    def end(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        told.append("end")
+        ended.set()
+
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_change=change, on_end=end) as jobs:
+        await jobs.submit("k", "Hello")
+        await ended.wait()
+    assert told == ["change", "end"]
+
+
+async def test_callbacks_that_raise(
+    session: AgentJobsSession, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callbacks that raise are logged once and disturb no other job; `on_end` is called again until it has returned."""
+    listener = Listener(failures=4)
+
+    def change(_entry: DurableEntry, _job: AgentJob) -> None:
+        raise ValueError("no chat")
+
+    async with DurableJobs(session, journal, on_change=change, on_end=listener.on_end) as jobs:
+        await asyncio.gather(*(jobs.submit(f"k{number}", "Hello") for number in range(4)))
+        await listener.ends(8)
+    assert sorted(listener.called[:4]) == sorted(listener.called[4:]) == [(f"k{n}", "completed") for n in range(4)]
+    messages = [record.getMessage() for record in caplog.records if "raised" in record.getMessage()]
+    assert sorted(message.partition(";")[0] for message in messages) == [
+        "on_change raised ValueError",
+        "on_end raised RuntimeError",
+    ]
+
+
+async def test_contexts(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Callbacks run in the context in which the block was entered, whoever submits the job, also when it is refused."""
+    await emulator.inject("422", prompt="Bye")
+    seen: list[str] = []
+    listener = Listener()
+
+    async def end(entry: DurableEntry, ended: Any) -> None:
+        seen.append(USER.get())
+        await listener.on_end(entry, ended)
+
+    USER.set("the bot")
+    async with Journal.open(path) as journal:
+        async with DurableJobs(
+            session, journal, on_change=lambda _entry, _job: seen.append(USER.get()), on_end=end
+        ) as jobs:
+            USER.set("a user")
+            await asyncio.gather(jobs.submit("k", "Hello"), jobs.submit("refused", "Bye"))
+            await listener.ends(2)
+    assert set(seen) == {"the bot"}
+    assert sorted(listener.called) == [("k", "completed"), ("refused", "RejectedError")]
+
+
+async def test_job_that_is_gone(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """A job that the service does not have any more has failed, and `on_end` is told why."""
+    listener = Listener()
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "long")
+        await emulator.inject("410 forever on=get", prompt="long")
+        await listener.ends(1)
+        entry = await jobs.get("k")
+    assert entry is not None
+    assert (listener.called, entry.state) == ([("k", "NotFoundError")], "failed")
+
+
+async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Where the service can't be asked at a restart, `on_end` gets the job as the journal knows it."""
+    failing, listener = Listener(failures=10), Listener()
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_end=failing.on_end) as jobs:
+            entry = await jobs.submit("k", "Hello")
+            await failing.ends(1)
+        async with emulator.refusing(), DurableJobs(session, journal, on_end=listener.on_end):
+            await listener.ends(1)
+    job = listener.entries[0].job
+    assert job is not None
+    assert (job.ref, job.status) == (entry.ref, JobStatus.COMPLETED)
+    assert job.pr_link is not None
+
+
+async def test_leaving_does_not_wait_for_pauses(session: AgentJobsSession, path: Path) -> None:
+    """Leaving waits for a callback that runs, and not for one that is to be called again later."""
+    failing = Listener(failures=1)
+    done: list[str] = []
+    began = asyncio.Event()
+
+    async def slow(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        if entry.key == "slow":
+            began.set()
+            for _ in range(50):
+                await asyncio.sleep(0)
+            done.append(entry.key)
+        else:
+            await failing.on_end(entry, ended)
+
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_end=slow) as jobs:
+            await jobs.submit("failing", "Hello")
+            await failing.ends(1)
+            await jobs.submit("slow", "Hello")
+            await began.wait()
+        assert (done, len(failing.called)) == (["slow"], 1)
+
+
+async def test_drained_session(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Draining the session ends the waits, tells of no end, and leaves every job to the next start."""
+    listener = Listener()
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "Hello")
+            await session.drain()
+        rows = await journal.rows()
+        assert [(row.state, row.error) for row in rows] == [("created", None)]
+        async with emulator.session(project_id="docs") as another:
+            async with DurableJobs(another, journal, on_end=listener.on_end):
+                await listener.ends(1)
+    assert listener.called == [("k", "completed")]

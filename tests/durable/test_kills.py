@@ -1,0 +1,157 @@
+"""Real kills of a real process, at the moments that matter: nothing is lost, and no agent is started twice."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.testing import Emulator, JobScript
+from tests.contract.children import ROOT, environment
+from tests.durable.listener import Listener
+
+pytestmark = pytest.mark.slow
+
+CHILD = """
+import asyncio, os, signal, sys
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.durable import DurableJobs
+
+base_url, key, place, moment, prompt = sys.argv[1:]
+
+def killed_before(owner, name):
+    work = getattr(owner, name)
+
+    async def kill(*arguments, **settings):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, kill)
+
+match moment:
+    case "claim" | "mark_created" | "mark_ended":
+        killed_before(Entries, moment)
+    case "mark_told":
+        killed_before(DurableRows, moment)
+
+async def end(entry, ended):
+    if moment == "on_end":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with AgentJobsSession(base_url, key, project_id="docs") as session:
+        async with Journal.open(place, owner_timeout=2.0) as journal:
+            async with DurableJobs(session, journal, on_end=end) as jobs:
+                await jobs.submit("k", prompt, context={"chat": 1})
+                print("submitted", flush=True)
+                await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def child(
+    emulator: Emulator, place: Path | str, moment: str, prompt: str = "Hello"
+) -> asyncio.subprocess.Process:
+    arguments = [emulator.base_url, emulator.api_key, str(place), moment, prompt]
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CHILD, *arguments), cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE
+    )
+
+
+async def killed(emulator: Emulator, place: Path, moment: str) -> None:
+    """Run a child that kills itself at a moment."""
+    process = await child(emulator, place, moment)
+    await process.wait()
+    assert process.returncode == -9
+
+
+@pytest.mark.parametrize("moment", ["claim", "mark_ended", "on_end", "mark_told"])
+async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, moment: str) -> None:
+    """Killed between plan and claim, before the end is recorded, or in `on_end`: the next start tells of the end."""
+    await killed(emulator, path, moment)
+    listener = Listener()
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await listener.ends(1)
+            entry = await jobs.submit("k", "Hello")
+        assert listener.called == [("k", "completed")]
+        assert listener.entries[0].context == {"chat": 1}
+        assert (entry.state, entry.context) == ("completed", {"chat": 1})
+        assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Killed before the answer to its create is saved: the row is unknown, told and listed, and never created again."""
+    await killed(emulator, path, "mark_created")
+    listener = Listener()
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await listener.ends(1)
+            entry = await jobs.submit("k", "Hello")
+            assert (entry.state, entry.ref, entry.context) == ("unknown", None, {"chat": 1})
+            assert [row.key for row in await journal.unknown()] == ["k"]
+            (job_id,) = emulator.jobs
+            await journal.resolve("k", job_id=job_id)
+            await listener.ends(2)
+        assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
+        assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
+    """Of two processes on one database one follows a job; when it is killed, the other takes over."""
+    emulator.script(JobScript(duration=30), prompt="Hello")
+    listener = Listener()
+    process = await child(emulator, database, "never")
+    assert process.stdout is not None
+    await process.stdout.readline()
+    async with Journal.open(database, owner_timeout=2.0) as journal:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            entry = await jobs.submit("k", "Hello")
+            assert (entry.state, entry.job) == ("created", None)  # the other one follows it
+            assert session.stats().jobs == 0
+            process.kill()
+            await process.wait()
+            await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+    assert emulator.agents_started == {"Hello": 1}
+
+
+async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
+    """A process that leaves hands its jobs to another one, though its journal stays open."""
+    emulator.script(JobScript(duration=30), prompt="Hello")
+    first, second = Listener(), Listener()
+    async with Journal.open(database, owner_timeout=2.0) as one, Journal.open(database, owner_timeout=2.0) as other:
+        async with DurableJobs(session, other, on_end=second.on_end) as staying:
+            async with DurableJobs(session, one, on_end=first.on_end) as leaving:
+                entries = await asyncio.gather(leaving.submit("k", "Hello"), staying.submit("k", "Hello"))
+                assert len({entry.ref for entry in entries}) == 1
+            await second.ends(1)
+    assert (first.called, second.called) == ([], [("k", "completed")])
+    assert emulator.agents_started == {"Hello": 1}
+
+
+@pytest.mark.parametrize("replicas", [3])
+async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, database: str, replicas: int) -> None:
+    """However many processes get the same messages, each job has one agent and one end is told."""
+    listener = Listener()
+    journals = [Journal.open(database, owner_timeout=2.0) for _ in range(replicas)]
+    try:
+        opened = [await journal.__aenter__() for journal in journals]
+        jobs = [await DurableJobs(session, journal, on_end=listener.on_end).__aenter__() for journal in opened]
+        calls = (each.submit(f"k{number}", f"p{number}") for number in range(20) for each in jobs)
+        entries = await asyncio.gather(*calls)
+        await listener.ends(20)
+        for each in jobs:
+            await each.aclose()
+    finally:
+        for journal in journals:
+            await journal.aclose()
+    assert len({entry.ref for entry in entries}) == 20
+    assert sorted(listener.called) == sorted((f"k{number}", "completed") for number in range(20))
+    assert set(emulator.agents_started.values()) == {1}
