@@ -106,12 +106,12 @@ class Creates:
         sent = await ItemCreate(item).run()
         if isinstance(sent, Created):
             item.over = True
-            create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context)))
+            create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))
             if create.followed:
                 self._following.start(item.row, sent.job)
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")
-            create.answer(DurableEntry(item.key, item.state, None, None, deepcopy(item.row.context), str(error)))
+            create.answer(DurableEntry(item.key, item.state, None, None, deepcopy(item.row.context or {}), str(error)))
             if create.followed:
                 self._following.tell(item.row, item.state, error)

@@ -62,4 +62,4 @@ class Follow:
 
     def entry(self, job: AgentJob | None) -> DurableEntry:
         """Return the entry of a job that is at work."""
-        return DurableEntry(self.key, State.CREATED, self.ref, job, context_of(self.context))
+        return DurableEntry(self.key, State.CREATED, self.ref, job, context_of(self.context) or {})

@@ -82,7 +82,7 @@ class Following:
 
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
-        entry = DurableEntry(row.key, state, None, None, row.context, str(error))
+        entry = DurableEntry(row.key, state, None, None, row.context or {}, str(error))
         self._end_in_task(row.key, self._tell(entry, error))
 
     def leave(self, key: str) -> None:
@@ -180,7 +180,9 @@ class Following:
             self._follows.pop(follow.key, None)
             job, error = (ended, None) if isinstance(ended, AgentJob) else (None, str(ended))
             state = State(outcome.value)
-            await self._tell(DurableEntry(follow.key, state, follow.ref, job, context_of(follow.context), error), ended)
+            await self._tell(
+                DurableEntry(follow.key, state, follow.ref, job, context_of(follow.context) or {}, error), ended
+            )
 
     async def _recorded(self, follow: Follow, ended: AgentJob | Exception) -> Outcome | None:
         """Record the end of a wait, and return what it means; `None` when the next start has to find it out."""

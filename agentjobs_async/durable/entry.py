@@ -19,7 +19,7 @@ class DurableEntry:
         state: Where it is: `planned` (not sent yet), `sending`, `created` (the agent is at work), or how it ended.
         ref: The job; `None` while it has none, and when it is `rejected` or `unknown`.
         job: The job as it was seen last by this process; `None` when it was not.
-        context: The context with which it was submitted first; `None` without one. A dict of the reader's own.
+        context: The context with which it was submitted first; empty without one. A dict of the reader's own.
         error: Why the state is what it is; `None` where nothing went wrong.
     """
 
@@ -27,7 +27,7 @@ class DurableEntry:
     state: State
     ref: JobRef | None = None
     job: AgentJob | None = None
-    context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
+    context: dict[str, Any] = field(factory=dict, repr=False, hash=False)
     error: str | None = None
 
 
@@ -39,7 +39,7 @@ def ref_of_row(row: JournalRow, project_id: str | None) -> JobRef | None:
 
 def entry_of(row: JournalRow, project_id: str | None, job: AgentJob | None = None) -> DurableEntry:
     """Return the entry of a row, whose project is `project_id` where it names none."""
-    return DurableEntry(row.key, row.state, ref_of_row(row, project_id), job, row.context, row.error)
+    return DurableEntry(row.key, row.state, ref_of_row(row, project_id), job, row.context or {}, row.error)
 
 
 def end_of_row(row: JournalRow, ref: JobRef | None) -> AgentJob | AgentJobsError:

@@ -20,7 +20,7 @@ async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journ
         assert entry.ref == entry.job.ref
         await listener.ends(1)
         assert listener.called == [("message-1", "completed")]
-        assert {entry.context and entry.context["chat"] for entry in listener.entries} == {7}
+        assert {entry.context["chat"] for entry in listener.entries} == {7}
     rows = await journal.rows()
     assert [(row.state, row.context) for row in rows] == [("completed", {"chat": 7, "names": ["a"]})]
     assert emulator.agents_started == {"Hello": 1}
