@@ -133,9 +133,11 @@ async def _work_off(
 
 async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:
     """Set `stop` once every item of the journal has ended, by whichever worker."""
-    # An item whose end is recorded is active until its result is shown: a stop before would lose that.
-    while worker.active() or await _ended_counts(worker.journal) is None:  # noqa: ASYNC110 - other processes end items
+    while await _ended_counts(worker.journal) is None:  # noqa: ASYNC110 - other processes end items
         await asyncio.sleep(_LOOK_SECONDS)
+    # The result of an item that has just ended is shown after its end is recorded. No longer: the job of an item that
+    # was abandoned may never end.
+    await asyncio.sleep(_LOOK_SECONDS)
     stop.set()
 
 

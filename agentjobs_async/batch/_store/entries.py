@@ -1,8 +1,10 @@
 """The moves that rows of a journal make, and the claims under which creates are sent."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from socket import gethostname
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
@@ -88,7 +90,7 @@ class Entries(Reader):
         lease: Callable[[], Lease | None] = lambda: None,
     ) -> None:
         super().__init__(database, clock)
-        self.owner = uuid4().hex
+        self.owner = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
         self.lease = lease
         self._guard = guard
         self._mask: Callable[[str], str] = str

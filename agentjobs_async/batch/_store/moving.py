@@ -127,9 +127,9 @@ class _Moving:
         return departure
 
     async def _check_unused(self, connection: AsyncConnection) -> None:
-        owners = (await connection.execute(shared.living_owners(self.old.entries.now(), _OWNER_SECONDS))).all()
-        if owners:
-            words = f"{len(owners)} workers or runs use it; stop them first"
+        owners = await connection.execute(shared.owners(self.old.entries.now()))
+        if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
+            words = f"{living} workers or runs use it; stop them first"
             raise JournalError(f"journal {self.old.address}: {words} (one that died counts for 30 s)", "locked")
 
     async def _fill_new(self, departure: Move) -> None:

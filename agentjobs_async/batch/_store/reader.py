@@ -112,6 +112,19 @@ class Reader:
         found = await self._database.read(times.unknown_ages(self._clock(), seconds, most))
         return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
 
+    async def recent_ends(self, seconds: float) -> tuple[int, float]:
+        """Return how many items ended within `seconds`, and how many seconds ago the first of these did; else 0."""
+        found = (await self._database.read(times.recent_ends(self._clock(), seconds)))[0]
+        return found.ended, max(found.age or 0.0, 0.0)
+
+    async def owners(self) -> list[tuple[str, float]]:
+        """Return the owners of a shared journal that have not left, and the seconds since their last heartbeats."""
+        return [(row.owner, max(row.age, 0.0)) for row in await self._database.read(shared.owners(self._clock()))]
+
+    async def active_counts(self) -> dict[str, int]:
+        """Return the number of active items of each owner."""
+        return dict(map(tuple, await self._database.read(shared.active_counts())))
+
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))

@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METADATA",
+    "active_counts",
     "claim",
     "delete_dead_owners",
     "delete_owner",
     "follow",
     "functions",
     "insert_fleet",
-    "living_owners",
     "mark_orphaned",
     "owner_is_dead",
+    "owners",
     "unfollowed",
     "upsert_heartbeat",
 ]
@@ -78,10 +79,15 @@ def delete_owner(owner: str) -> Delete:
     return delete(_OWNERS).where(_OWNERS.c.owner == owner)
 
 
-def living_owners(now: Moment, patience: float) -> Select[Any]:
-    """Select the owners that gave a sign of life within `patience` seconds, and the seconds since then."""
-    age = (now - _OWNERS.c.seen_at).label("age")
-    return select(_OWNERS.c.owner, age).where(_OWNERS.c.seen_at >= now - patience).order_by(_OWNERS.c.owner)
+def owners(now: Moment) -> Select[Any]:
+    """Select the owners that have not left, and the seconds since their last signs of life."""
+    return select(_OWNERS.c.owner, (now - _OWNERS.c.seen_at).label("age")).order_by(_OWNERS.c.owner)
+
+
+def active_counts() -> Select[Any]:
+    """Count the active items of each owner."""
+    active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.CREATED]))
+    return active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner)
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:

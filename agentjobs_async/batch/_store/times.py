@@ -23,7 +23,7 @@ from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
 from agentjobs_async.batch.states import State
 
-__all__ = ["delete_old_sends", "keep_send", "paused_for", "sent_ages", "unknown_ages", "upsert_pause"]
+__all__ = ["delete_old_sends", "keep_send", "paused_for", "recent_ends", "sent_ages", "unknown_ages", "upsert_pause"]
 
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 _SKEW_SECONDS: Final = 60.0  # clocks are set back by as much in daily life; a time further ahead is ignored
@@ -73,6 +73,14 @@ def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) ->
     rank = func.row_number().over(partition_by=project, order_by=time.desc()).label("rank")
     ranked = select(project, (moment - time).label("age"), rank).subquery()
     return select(ranked.c.project_id, ranked.c.age).where(ranked.c.rank <= most).order_by(ranked.c.age)
+
+
+def recent_ends(now: Moment, seconds: float) -> Select[Any]:
+    """Select how many rows ended within `seconds`, and the age in seconds of the first of these."""
+    moment = _seconds(now)
+    within = and_(_ROW.ended_at > moment - seconds, _ROW.ended_at < moment + _SKEW_SECONDS)
+    age: ColumnElement[Any] = (moment - func.min(_ROW.ended_at)).label("age")
+    return select(func.count().label("ended"), age).where(within)
 
 
 def keep_send(key: str) -> GenericInsert:

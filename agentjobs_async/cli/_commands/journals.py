@@ -40,16 +40,25 @@ def existing(journal: str) -> str:
     show_default=True,
     help="A table for people, one in Markdown, or a JSON object per row.",
 )
-def status(place: str | None, journal: str | None, form: str) -> int:
+@click.option("--watch", is_flag=True, help="Show its rate, its end and its workers until all items have ended.")
+def status(place: str | None, journal: str | None, form: str, *, watch: bool) -> int:
     """Show what the journal FILE holds, while a run uses it or later. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to go on with each.
+
+    With --watch a terminal shows the journal as it changes; any other output gets a line each minute.
     """
     from agentjobs_async.cli import journals  # noqa: PLC0415 - see above
 
+    if watch and (form != "table" or (place or journal) is None):
+        raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --format")
     if (named := place or journal) is None:
         return run_action(lambda context: journals.show_left_journals(context, form))
     found = existing(named)
+    if watch:
+        from agentjobs_async.cli.watching import watch_status  # noqa: PLC0415 - see above
+
+        return run_action(lambda context: watch_status(context, found))
     return run_action(lambda context: journals.show_status(context, found, form))
 
 

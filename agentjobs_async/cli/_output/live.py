@@ -1,8 +1,6 @@
 """The live view of a batch: its counts, when the next create may go, its probable end, and the active items."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
@@ -10,6 +8,7 @@ from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
+from agentjobs_async.cli._output.moments import clock, span
 from agentjobs_async.cli._output.screen import Styled, padded, shortened, styled_status
 from agentjobs_async.cli.outcomes import described
 
@@ -134,34 +133,21 @@ def _outlook(view: View) -> str:
     if view.stats.stopped:
         wait = "too many failures: nothing more is begun"
     elif due and view.stats.paused_by is not None:
-        wait = f"next create {_clock(view.now + due)}: {described(view.stats.paused_by)}"
+        wait = f"next create {clock(view.now + due)}: {described(view.stats.paused_by)}"
     elif due:
-        wait = f"rate limit: next create {_clock(view.now + due)}"
+        wait = f"rate limit: next create {clock(view.now + due)}"
     elif view.counts[State.PLANNED] and not view.stats.waiting:
         wait = "next create when an active job has ended"
     left = view.seconds_left
-    return wait if left is None else f"{wait}; end about {_clock(view.now + left)}, in {_span(left)}"
+    return wait if left is None else f"{wait}; end about {clock(view.now + left)}, in {span(left)}"
 
 
 def _row(item: ActiveItem, polls: PollCounts, key: int, width: int) -> Line:
     number, link = polls[item.ref]
-    rest = f"{_span(item.age):>{_AGE}} {number:>{_POLLS}}  {link or _NONE}"
+    rest = f"{span(item.age):>{_AGE}} {number:>{_POLLS}}  {link or _NONE}"
     room = width - key - _STATE - 2
     return (
         f"{padded(item.key, key)} ",
         (f"{item.state:<{_STATE}}", styled_status(item.state)[1]),
         f" {shortened(rest, room)}",
     )
-
-
-def _clock(moment: float) -> str:
-    local = datetime.fromtimestamp(moment, UTC).astimezone()
-    return f"{local:%H:%M:%S}" if moment - time.time() < _HOUR * 12 else f"{local:%a %H:%M}"
-
-
-def _span(seconds: float) -> str:
-    if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    return f"{seconds / _HOUR:.1f} h"

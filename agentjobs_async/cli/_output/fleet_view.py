@@ -1,0 +1,140 @@
+"""A journal that others work on, seen from outside: its counts, its rate, its probable end, and its workers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from agentjobs_async.batch import Rate, State
+from agentjobs_async.cli._output.moments import clock, span
+from agentjobs_async.cli._output.screen import Styled, padded, shortened
+
+__all__ = ["FleetView", "WorkerView", "fleet_line", "fleet_lines"]
+
+_HOUR_SECONDS: Final = 3600.0
+_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
+_FAILED: Final = (State.FAILED, State.REJECTED)
+_WIDEST_NAME: Final = 40  # columns
+_BESIDE_THE_NAME: Final = 34  # columns of a worker's other cells
+
+
+@frozen
+class WorkerView:
+    """A worker, or any other process that has the journal open.
+
+    Attributes:
+        name: Its host and the number of its process.
+        active: How many items it is sending or waiting for.
+        silent_for: Seconds since its last heartbeat.
+        is_dead: Whether it counts as dead, so that others take over its items.
+    """
+
+    name: str
+    active: int
+    silent_for: float
+    is_dead: bool
+
+
+@frozen
+class FleetView:
+    """A journal at one moment.
+
+    Attributes:
+        counts: How many items are in each state.
+        ends_per_second: How many items have ended per second of late; `None` when none has.
+        rate: The limit of creates; `None` without one.
+        workers: Those that have it open; `None` for a file, which has one owner at most.
+        now: Seconds since the epoch.
+    """
+
+    counts: Mapping[State, int]
+    ends_per_second: float | None
+    rate: Rate | None
+    workers: Sequence[WorkerView] | None
+    now: float
+
+    @property
+    def total(self) -> int:
+        """The number of all items."""
+        return sum(self.counts.values())
+
+    @property
+    def left(self) -> int:
+        """The number of items that have not ended."""
+        return sum(self.counts[state] for state in _OPEN)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until all have ended at the present rate, and no less than the rate of creates takes; else `None`."""
+        if self.ends_per_second is None:
+            return None
+        at_this_rate = self.left / self.ends_per_second
+        # A rate per project binds less where there are several: the present rate shows that.
+        one_for_all = self.rate is not None and self.rate.scope == "all"
+        creates = self.counts[State.PLANNED] / self.rate.count * self.rate.per if self.rate and one_for_all else 0.0
+        return max(at_this_rate, creates)
+
+
+def fleet_line(view: FleetView) -> str:
+    """Return all of it in one line, for a log."""
+    parts = [f"{clock(view.now)}  {', '.join(_tally(view))}", _pace(view)]
+    if view.workers is not None:
+        last = min((worker.silent_for for worker in view.workers), default=None)
+        heard = "" if last is None else f", last heartbeat {span(last)} ago"
+        parts.append(f"{_number(sum(not worker.is_dead for worker in view.workers), 'worker')}{heard}")
+    return "; ".join(parts)
+
+
+def fleet_lines(view: FleetView, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+    """Return at most `height` lines of at most `width` columns, for a terminal."""
+    yield ((shortened(", ".join(_tally(view)), width), "bold"),)
+    yield (shortened(_pace(view), width),)
+    if view.workers is None:
+        return
+    if not view.workers:
+        yield (("no worker has the journal open", "yellow"),)
+        return
+    names = max(len(worker.name) for worker in view.workers)
+    name = max(min(names, _WIDEST_NAME, width - _BESIDE_THE_NAME), len("WORKER"))
+    yield ((f"{'WORKER':<{name}} {'ACTIVE':>6}  LAST HEARTBEAT"[:width], "bold"),)
+    room = max(height - 3, 0)
+    cut = room if len(view.workers) <= room else max(room - 1, 0)
+    for worker in view.workers[:cut]:
+        yield _worker_line(worker, name, width)
+    if cut < len(view.workers) and room:
+        yield (f"… and {len(view.workers) - cut} more",)
+
+
+def _worker_line(worker: WorkerView, name: int, width: int) -> tuple[Styled, ...]:
+    heard = f"{span(worker.silent_for)} ago{', counts as dead' if worker.is_dead else ''}"
+    words = shortened(f" {worker.active:>6}  {heard}", max(width - name, 0))
+    return padded(worker.name, name), (words, "yellow" if worker.is_dead else "")
+
+
+def _tally(view: FleetView) -> Iterator[str]:
+    counts = view.counts
+    ended = view.total - view.left
+    yield f"{ended} of {view.total} ended ({ended * 100 // max(view.total, 1)} %)"
+    active = counts[State.SENDING] + counts[State.CREATED]
+    numbers = {
+        "completed": counts[State.COMPLETED],
+        "failed": sum(counts[state] for state in _FAILED),
+        "archived": counts[State.ARCHIVED],
+        "unknown": counts[State.UNKNOWN],
+        "active": active,
+        "planned": counts[State.PLANNED],
+    }
+    yield from (f"{number} {word}" for word, number in numbers.items() if number)
+
+
+def _pace(view: FleetView) -> str:
+    if not view.left:
+        return "all have ended"
+    if view.ends_per_second is None:
+        return "none has ended in the last 10 min"
+    left, per_hour = view.seconds_left or 0.0, view.ends_per_second * _HOUR_SECONDS
+    return f"{per_hour:.0f} ended per hour; end about {clock(view.now + left)}, in {span(left)}"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

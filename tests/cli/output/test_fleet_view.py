@@ -1,0 +1,62 @@
+import pytest
+
+from agentjobs_async.batch import Rate, State
+from agentjobs_async.cli._output.fleet_view import FleetView, WorkerView, fleet_line, fleet_lines
+
+COUNTS = dict.fromkeys(State, 0) | {State.COMPLETED: 30, State.FAILED: 9, State.CREATED: 1, State.PLANNED: 60}
+WORKERS = [WorkerView("host-a:12", 1, 3.0, is_dead=False), WorkerView("host-b:7", 0, 95.0, is_dead=True)]
+
+
+def view(ends_per_second: float | None = 0.01, rate: Rate | None = None, workers: object = WORKERS) -> FleetView:
+    return FleetView(COUNTS, ends_per_second, rate, workers, 0.0)  # type: ignore[arg-type]  # what the tests give
+
+
+def text(lines: object) -> list[str]:
+    return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]  # type: ignore[attr-defined]  # lines
+
+
+def test_on_a_terminal() -> None:
+    """A terminal gets the counts, the rate, the end, and each worker with its last heartbeat."""
+    first, second, *workers = text(fleet_lines(view(), 80, 24))
+    assert first == "39 of 100 ended (39 %), 30 completed, 9 failed, 1 active, 60 planned"
+    assert second.startswith("36 ended per hour; end about ")
+    assert second.endswith(", in 1.7 h")
+    assert workers == [
+        "WORKER    ACTIVE  LAST HEARTBEAT",
+        "host-a:12      1  3 s ago",
+        "host-b:7       0  2 min ago, counts as dead",
+    ]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (40, 24), (20, 5), (80, 3), (80, 2)])
+def test_no_terminal_is_too_small(width: int, height: int) -> None:
+    """No line is wider than the terminal, nor are there more lines than it has; workers left out are counted."""
+    many = [WorkerView(f"a-host-with-a-very-long-name-of-its-own:{n}", n, 3.0, is_dead=n % 2 == 0) for n in range(40)]
+    lines = text(fleet_lines(view(workers=many), width, height))
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= max(height, 3)
+    if height == 24:
+        assert lines[-1] == "… and 20 more"
+
+
+def test_in_a_log() -> None:
+    """A log gets all of it in one line, the living workers counted."""
+    line = fleet_line(view())
+    assert "39 of 100 ended (39 %), 30 completed" in line
+    assert line.endswith("1 worker, last heartbeat 3 s ago")
+    assert "worker" not in fleet_line(view(workers=None))
+    assert fleet_line(view(workers=[])).endswith("0 workers")
+
+
+def test_the_rate_of_creates_binds() -> None:
+    """The end is not told earlier than the rate of creates allows."""
+    assert view().seconds_left == 6100
+    assert view(rate=Rate(1, per=600, scope="all")).seconds_left == 36_000
+    assert view(rate=Rate(1, per=600)).seconds_left == 6100
+
+
+def test_without_an_end() -> None:
+    """Where nothing has ended there is no estimate."""
+    still = view(ends_per_second=None)
+    assert still.seconds_left is None
+    assert "none has ended in the last 10 min" in fleet_line(still)

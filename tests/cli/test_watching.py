@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import Child, EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_fleet(service: EmulatorThread, database: str, terminal: bool) -> None:  # noqa: FBT001 - a parameter
+    """It shows the workers and the rate until the last item has ended, and ends with the code of all items."""
+    service.live(duration=3600)
+    service.live("failed", prompt="first one")
+    assert main(["submit", "first one", "second one", "--journal", database]) == 0
+    with Child("worker", "--until-done", "--journal", database, env=service.environment) as worker:
+        worker.until("1 failed")
+        with Child("status", "--watch", "--journal", database, terminal=terminal) as watch:
+            watch.until("1 of 2 ended (50 %), 1 failed, 1 active").until("ended per hour; end about ")
+            watch.until("LAST HEARTBEAT" if terminal else "1 worker, last heartbeat ")
+            assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
+            assert watch.ended() == 1
+            assert "2 failed" in watch.stdout
+        assert worker.ended() == 1
+
+
+def test_a_file_that_has_ended(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A journal whose items have all ended is not watched: its sum is shown."""
+    journal = str(tmp_path / "run.db")
+    assert main(["run", "one", "--journal", journal]) == 0
+    capsys.readouterr()
+    assert main(["status", "--watch", journal]) == 0
+    assert capsys.readouterr().out == "1 completed\n"
+    assert service.emulator.agents_started.total() == 1
+
+
+@pytest.mark.parametrize("arguments", [["--watch"], ["--watch", "run.db", "--format", "jsonl"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It watches one journal, for people."""
+    assert main(["status", *arguments]) == 2
+    assert "--watch shows one journal to people" in capsys.readouterr().err
