@@ -1,6 +1,5 @@
 """Serve jobs, in aiohttp.web: TOKEN_SECRET=at-least-16-bytes PORT=8000 python docs/recipes/aiohttp_web.py."""
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -34,7 +33,7 @@ async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamR
 
 
 async def create(request: web.Request) -> web.Response:
-    job = await asyncio.shield(request.app[SESSION].create_job((await request.read()).decode(errors="replace")))
+    job = await request.app[SESSION].create_job((await request.read()).decode(errors="replace"), on_cancel="finish")
     return web.json_response({"token": TOKENS.issue(job.ref, user=USER)}, status=202)
 
 

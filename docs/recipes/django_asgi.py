@@ -1,6 +1,5 @@
 """Serve jobs, in Django: TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes django_asgi:application."""
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -30,7 +29,7 @@ async def answered(view: Callable, request: HttpRequest, **arguments: str) -> Ht
 
 
 async def create(request: HttpRequest, session: AgentJobsSession) -> HttpResponse:
-    job = await asyncio.shield(session.create_job(request.body.decode(errors="replace")))
+    job = await session.create_job(request.body.decode(errors="replace"), on_cancel="finish")
     return JsonResponse({"token": TOKENS.issue(job.ref, user=USER)}, status=202)
 
 

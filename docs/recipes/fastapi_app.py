@@ -3,7 +3,6 @@
 TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes fastapi_app:app
 """
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -44,7 +43,7 @@ async def answer(_request: Request, error: AgentJobsError) -> JSONResponse:
 
 @app.post("/jobs", status_code=202)
 async def create(request: Request, prompt: Annotated[str, Body(embed=True)]) -> dict[str, str]:
-    job = await asyncio.shield(request.state.session.create_job(prompt))  # though the client may leave
+    job = await request.state.session.create_job(prompt, on_cancel="finish")  # though the client may leave
     return {"token": TOKENS.issue(job.ref, user=USER)}
 
 

@@ -1,6 +1,5 @@
 """Serve jobs, in Litestar: TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes litestar_app:app."""
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -39,7 +38,7 @@ def answer(_request: Request, error: AgentJobsError) -> Response:
 
 @post("/jobs", status_code=202)
 async def create(state: State, data: JSONBody[dict[str, str]]) -> dict[str, str]:
-    job = await asyncio.shield(state.session.create_job(data.get("prompt")))  # though the client may leave
+    job = await state.session.create_job(data.get("prompt"), on_cancel="finish")  # though the client may leave
     return {"token": TOKENS.issue(job.ref, user=USER)}
 
 

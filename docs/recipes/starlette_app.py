@@ -1,6 +1,5 @@
 """Serve jobs, in Starlette: TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes starlette_app:app."""
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -39,7 +38,7 @@ async def answer(_request: Request, error: Exception) -> JSONResponse:
 
 async def create(request: Request) -> JSONResponse:
     prompt = (await request.body()).decode(errors="replace")
-    job = await asyncio.shield(begin(request).create_job(prompt))  # though the client may leave
+    job = await begin(request).create_job(prompt, on_cancel="finish")  # though the client may leave
     return JSONResponse({"token": TOKENS.issue(job.ref, user=USER)}, 202)
 
 
