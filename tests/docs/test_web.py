@@ -63,6 +63,19 @@ async def test_stream(emulator: Emulator) -> None:
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
 
 
+async def test_silence(emulator: Emulator) -> None:
+    """Silence is noticed without losing a change, and is not mixed up with the end of the wait's own time."""
+    emulator.script(JobScript(duration=float("inf")))
+    change_or_silence = run_page("web")["change_or_silence"]
+    async with emulator.session(project_id="docs") as session:
+        job = await session.create_job("Go on")
+        async with session.updates(job, timeout=0.5) as changes:
+            assert (await change_or_silence(changes, 5)).status == "active"
+            assert await change_or_silence(changes, 0.01) is None
+            with pytest.raises(WaitTimeoutError):
+                await change_or_silence(changes, 60)
+
+
 async def test_shutdown(emulator: Emulator) -> None:
     """Draining ends the waits of an application; a lifespan that drains at signals comes and goes."""
     emulator.script(JobScript(duration=float("inf")))
