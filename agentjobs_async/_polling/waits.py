@@ -133,8 +133,10 @@ class Waits(Generic[Given]):
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Return an async context manager over the job's state now, and then each change until its end.
 
-        A slow reader gets the newest state, no backlog. An error of the wait comes out of the iteration. `timeout` is
-        the seconds from entering the block, above 0; `None` waits for ever.
+        A slow reader gets the newest state, no backlog. An error of the wait comes out of the iteration; its
+        `WaitTimeoutError` is a `TimeoutError`, so tell it apart from that of an `asyncio.timeout` around the iteration.
+        `anext` may be cancelled: no change is lost. `timeout` is the seconds from entering the block, above 0; `None`
+        waits for ever.
 
         Raises:
             InvalidInputError: An argument is invalid.

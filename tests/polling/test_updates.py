@@ -105,6 +105,20 @@ async def test_cancelled_amid_updates() -> None:
         assert_nothing_left(tracker)
 
 
+async def test_cancelled_anext() -> None:
+    """A cancelled `anext` loses no change, also where the change comes in the same turn of the loop, nor the end."""
+    get_job = Polled("active", changed("m"), changed("n"), "completed")
+    async with JobTracker(get_job, policy=every(5)) as tracker, tracker.updates(REF) as changes:
+        seen: list[AgentJob] = []
+        while not (seen and seen[-1].is_terminal):
+            try:
+                async with asyncio.timeout(2.5):  # every second one ends at the very time of a poll
+                    seen.append(await anext(changes))
+            except TimeoutError:
+                continue
+    assert seen == [ACTIVE, changed("m"), changed("n"), DONE]
+
+
 async def test_updates_share_their_stream() -> None:
     """Readers and waiters of one job share one poll stream, each with its own end."""
     get_job = Polled("active", changed("m"), changed("m"), "completed")
