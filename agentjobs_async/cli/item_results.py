@@ -7,6 +7,7 @@ from typing import Final
 from agentjobs_async import JobRef
 from agentjobs_async.batch import BatchResult, JournalRow, State
 from agentjobs_async.cli.outcomes import Outcome, Result, described
+from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.cli.tasks import Refusal
 
 __all__ = ["outcomes_of", "refusal_result", "row_result", "run_result"]
@@ -41,7 +42,8 @@ def row_result(row: JournalRow) -> Result:
     ref = None if row.job_id is None or row.project_id is None else JobRef(row.project_id, row.job_id)
     status = row.state if row.job_id is not None and row.state in _JOB_ENDED else None
     outcome = _outcome(row.state)
-    told = row.item_key, row.prompt, ref, status, row.pr_link, row.error, row.context, row.tries
+    error = None if row.error is None else in_words(row.error)
+    told = row.item_key, row.prompt, ref, status, row.pr_link, error, row.context, row.tries
     return Result(row.number, outcome, *told)
 
 

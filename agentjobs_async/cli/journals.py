@@ -1,44 +1,19 @@
-"""The commands that show a journal or resolve one of its items, without a run."""
+"""The commands that list journals or resolve one of their items, without a run."""
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.cli._output.github import show_on_github
+from agentjobs_async.batch import Journal
 from agentjobs_async.cli._output.hints import resume_command
-from agentjobs_async.cli._output.listing import markdown_lines, table_lines
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
 from agentjobs_async.cli.own_journals import directory, is_in_use, left_journals
 from agentjobs_async.cli.process import Context
 
-__all__ = ["abandon_row", "resolve_row", "show_left_journals", "show_status"]
-
-
-async def show_status(context: Context, journal: str, form: str) -> int:
-    """Write what the journal holds, as a table, as Markdown or as JSON Lines."""
-    async with Journal.open(journal, read_only=True) as opened:
-        if form == "jsonl":
-            await _write_json_lines(context, opened.rows())
-        else:
-            rows = [row async for row in opened.rows()]
-            if form == "markdown":
-                for line in markdown_lines(rows):
-                    context.screen.whole_line(*line)
-            else:
-                for line in table_lines(rows, context.screen.width):
-                    context.screen.line(*line)
-        counts = await opened.counts()
-        if form != "jsonl":
-            context.screen.line(tally(counts))
-        await show_on_github(context.screen, opened, counts, tally(counts), is_for_people=form == "table")
-    if opened.moved_to is not None:
-        context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
-    return exit_code(outcomes_of(counts))
+__all__ = ["abandon_row", "resolve_row", "show_left_journals"]
 
 
 async def show_left_journals(context: Context, form: str) -> int:
@@ -67,11 +42,6 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
         context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "go on with")
         context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")
     return outcomes_of(counts)
-
-
-async def _write_json_lines(context: Context, rows: AsyncIterator[JournalRow]) -> None:
-    async for row in rows:
-        context.screen.raw_line(json.dumps(row.to_dict()))
 
 
 async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:

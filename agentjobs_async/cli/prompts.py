@@ -53,7 +53,7 @@ def is_asked() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def read_text(file: str) -> str:
+def read_text(file: str, option: str = "--file") -> str:
     """Return the text of a file without its byte order mark; `-` is standard input.
 
     Raises:
@@ -63,9 +63,9 @@ def read_text(file: str) -> str:
     try:
         return _read(file).decode("utf-8-sig")
     except OSError as error:
-        defect = f"--file: {name} can't be read: {error.strerror}"
+        defect = f"{option}: {name} can't be read: {error.strerror}"
     except UnicodeDecodeError as error:
-        defect = f"--file: {name} is not UTF-8 (byte {error.start}); convert it first"
+        defect = f"{option}: {name} is not UTF-8 (byte {error.start}); convert it first"
     raise InvalidInputError(defect)
 
 

@@ -13,7 +13,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 
-__all__ = ["FORMATS", "Record", "records_of", "table_format"]
+__all__ = ["FORMATS", "Record", "format_of_suffix", "records_of", "table_format"]
 
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv")
 _BY_SUFFIX: Final = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -46,7 +46,7 @@ def table_format(file: str, text: str, named: str | None, *, has_template: bool)
         InvalidInputError: It looks like a table or an array and would be taken for plain prompts, or a template needs
             fields, which plain lines do not have.
     """
-    found = named or _BY_SUFFIX.get(PurePath(file).suffix.lower()) or _apparent(text, has_template=has_template)
+    found = named or format_of_suffix(file) or _apparent(text, has_template=has_template)
     if found == "json" and not text.lstrip().startswith("["):
         found = "jsonl"
     if found in _DELIMITERS and not has_template:
@@ -56,16 +56,21 @@ def table_format(file: str, text: str, named: str | None, *, has_template: bool)
     return found
 
 
-def records_of(file: str, text: str, form: str) -> list[Record]:
-    """Return the records of `text`; blank lines do not count.
+def format_of_suffix(file: str) -> str | None:
+    """Return the format that a file's suffix stands for; `None` for any other suffix."""
+    return _BY_SUFFIX.get(PurePath(file).suffix.lower())
+
+
+def records_of(file: str, text: str, form: str, option: str = "--file") -> list[Record]:
+    """Return the records of `text`, the file of `option`; blank lines do not count.
 
     Raises:
         InvalidInputError: The text as a whole is not in this format.
     """
     if form == "json":
-        return _array(file, text)
+        return _array(f"{option}: {_name(file)}", text)
     if form in _DELIMITERS:
-        return _table(file, text, _DELIMITERS[form])
+        return _table(f"{option}: {_name(file)}", text, _DELIMITERS[form])
     lines = [(number, line) for number, line in enumerate(_LINE_END.split(text), 1) if line.strip()]
     if form == "jsonl":
         return [_object(f"line {number}", line) for number, line in lines]
@@ -119,7 +124,7 @@ def _record(place: str, document: object) -> Record:
     return Record(place, None, "it is no JSON object with a prompt")
 
 
-def _array(file: str, text: str) -> list[Record]:
+def _array(name: str, text: str) -> list[Record]:
     try:
         documents = json.loads(text, object_pairs_hook=_members)
     except _RepeatedNameError as error:
@@ -130,18 +135,18 @@ def _array(file: str, text: str) -> list[Record]:
         defect = f"it is no JSON ({error})"
     else:
         return [_record(f"item {number}", document) for number, document in enumerate(documents, 1)]
-    raise InvalidInputError(f"--file: {_name(file)}: {defect}")
+    raise InvalidInputError(f"{name}: {defect}")
 
 
-def _table(file: str, text: str, delimiter: str) -> list[Record]:
+def _table(name: str, text: str, delimiter: str) -> list[Record]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         rows = list(_rows(reader))
     except csv.Error as error:
         defect = f"line {reader.line_num}: {error}"
     else:
-        return _with_names(file, rows)
-    raise InvalidInputError(f"--file: {_name(file)}, {defect}")
+        return _with_names(name, rows)
+    raise InvalidInputError(f"{name}, {defect}")
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -153,12 +158,12 @@ def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
         begin = reader.line_num + 1
 
 
-def _with_names(file: str, rows: list[tuple[int, list[str]]]) -> list[Record]:
+def _with_names(name: str, rows: list[tuple[int, list[str]]]) -> list[Record]:
     if not rows:
         return []
     names = [name.strip() for name in rows[0][1]]
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"--file: {_name(file)} has two columns {_repeated(names)!r}")
+        raise InvalidInputError(f"{name} has two columns {_repeated(names)!r}")
     return [_row(f"line {number}", names, cells) for number, cells in rows[1:]]
 
 

@@ -111,8 +111,8 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     assert written.err.endswith("3 completed\n")
     assert service.emulator.agents_started["p1"] == 2
     assert main(["resume", "--journal", db, "--retry-failed"]) == 0
-    assert main(["status", "--journal", db]) == 0
-    assert capsys.readouterr().out.endswith("3 completed\n")
+    assert main(["status", "--journal", db, "--summary"]) == 0
+    assert capsys.readouterr().out == "3 completed\n"
     assert service.emulator.agents_started["p1"] == 2
 
 
@@ -146,7 +146,62 @@ def test_a_retried_item_in_the_file(
     ]
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert main(["status", db]) == 1
-    assert capsys.readouterr().out.endswith("2 completed, 1 failed\n")
+    assert "\n2 completed, 1 failed\nKEY " in capsys.readouterr().out
+
+
+def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The numbers come first, then the items that are asked for, with reasons; the same filter tries them again."""
+    service.live("failed", prompt="p1")
+    service.inject("422", prompt="p2")
+    assert run(tasks, db) == 1
+    capsys.readouterr()
+    assert main(["status", db, "--grep", "p2", "--state", "rejected", "--state", "failed"]) == 1
+    tally, header, row = capsys.readouterr().out.splitlines()
+    assert (tally, header.split()[:3]) == ("1 completed, 1 failed, 1 rejected", ["KEY", "STATE", "PROMPT"])
+    assert row.split()[:5] == ["k2", "rejected", "p2", "HTTP", "422:"]
+    assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
+    assert capsys.readouterr().err == "0 of them are shown.\n"
+    assert main(["status", db, "--older-than", "soon"]) == 2
+    assert main(["retry", "--journal", db, "--state", "failed", "--dry-run"]) == 0
+    assert "1 item would be planned again" in capsys.readouterr().err
+    assert main(["retry", "--journal", db, "--state", "failed"]) == 0
+    assert "1 item planned again; agentjobs resume sends it." in capsys.readouterr().err
+    assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
+    assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no row.*\n1 item planned", capsys.readouterr().err)
+    assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
+    assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
+    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"]):
+        assert main(["retry", "--journal", db, *wrong]) == 2
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "jsonl"])
+def test_settling_many(
+    form: str, service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each line of a file settles its item, or is shown with the reason; the totals come last."""
+    service.inject("503 x3 on=create")
+    assert run(tasks, db) == 4
+    lines = [("k0", "docs/job_7"), ("k1", "send-again"), ("k2", "abandon"), ("k2", "abandon"), ("k9", "job_1")]
+    text = {
+        "txt": "".join(f"{key} {what}\n" for key, what in lines) + "alone\n",
+        "csv": "job,key\n" + "".join(f'{what},"{key}"\n' for key, what in lines) + ",alone\n",
+        "jsonl": "".join(f"{json.dumps({'key': key, 'job': what})}\n" for key, what in lines) + '{"key": "alone"}\n',
+    }[form]
+    file = tmp_path / f"settled.{form}"
+    file.write_text(text)
+    capsys.readouterr()
+    assert main(["resolve", "--journal", db, "--from", str(file)]) == 1
+    shown = capsys.readouterr().err.splitlines()
+    assert "k2 refused: k2 is failed" in shown[0]
+    assert "k9 refused: there is no row" in shown[1]
+    assert "refused: it has no key, or neither a job" in shown[2]
+    assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
+    assert main(["status", db, "--summary"]) == 4
+    assert capsys.readouterr().out == "1 planned, 1 created, 1 failed\n"
+    assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
+    assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
+    file.write_text("")
+    assert main(["resolve", "--from", str(file), "--journal", db]) == 2
 
 
 def test_results_for_machines(

@@ -8,7 +8,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, SETTLING = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, SETTLING, MANY = blocks("cli", "sh")
 
 
 async def test_first_line(tmp_path: Path) -> None:
@@ -37,6 +37,18 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     assert len((tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert (await shell(SETTLING, tmp_path))[0] == 0
     assert emulator.agents_started["Document page 8"] == 1
+
+
+async def test_many_items(emulator: Emulator, tmp_path: Path) -> None:
+    """The lines for many items show them, name those that would be tried again, and settle that of a file."""
+    emulator.script(JobScript(duration=0))
+    await emulator.inject("500", prompt="Document page 7")
+    (tmp_path / "tasks.jsonl").write_text('{"key": "page-7", "prompt": "Document page 7"}\n', encoding="utf-8")
+    await shell("agentjobs run --file tasks.jsonl --journal run.db", tmp_path)
+    (tmp_path / "settled.csv").write_text("key,job\npage-7,send-again\n", encoding="utf-8")
+    code, printed = await shell(MANY, tmp_path)
+    assert code == 0
+    assert printed == "1 unknown\n"
 
 
 async def test_table(emulator: Emulator, tmp_path: Path) -> None:

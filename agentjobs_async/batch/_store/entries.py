@@ -17,7 +17,7 @@ from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.reader import Reader
-from agentjobs_async.batch._store.rows import JournalRow, row_of
+from agentjobs_async.batch._store.rows import JournalRow, rows_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
@@ -118,7 +118,7 @@ class Entries(Reader):
         # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):
             rows = [row | {"context": context_text(item.context)} for row, item in zip(rows, items, strict=True)]
-        return {row.key: row for row in map(row_of, await self._database.insert(planning, rows))}
+        return {row.key: row for row in rows_of(await self._database.insert(planning, rows))}
 
     async def retry(self, keys: Mapping[str, str]) -> list[str]:
         """Plan some hundred rows once more that were not tried again, and return the keys of their new rows.

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import limits, limits_of
-from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, text_or_none
+from agentjobs_async.batch._store.rows import JournalRow, legible, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits
@@ -52,11 +52,11 @@ class Reader:
         met += [statements.newest_try()] if newest else []
         met += [retries.fewer_tries(max_tries)] if max_tries is not None else []
         statement = statements.page(after, size, state=state, until=until, project=project, where=met)
-        return [row_of(found) for found in await self._database.read(statement)]
+        return rows_of(await self._database.read(statement))
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys without a row are left out."""
-        return {row.key: row for row in map(row_of, await self._database.read(statements.get_many(keys)))}
+        return {row.key: row for row in rows_of(await self._database.read(statements.get_many(keys)))}
 
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""

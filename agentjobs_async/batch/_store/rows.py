@@ -1,7 +1,7 @@
 """The rows of a journal as callers see them, read strictly: a cell that the journal can't have written is an error."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from agentjobs_async import JournalError
 from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.states import State
 
-__all__ = ["JournalRow", "Rows", "legible", "row_of", "text_or_none"]
+__all__ = ["JournalRow", "Rows", "legible", "row_of", "rows_of", "text_or_none"]
 
 T = TypeVar("T")
 
@@ -80,7 +80,8 @@ class Rows(AsyncIterator[JournalRow]):
     """Rows in the order of their numbers: `async for` reads them page by page, `await` returns a list of them all."""
 
     def __init__(self, page: Callable[[int], Awaitable[list[JournalRow]]]) -> None:
-        self._rows = _paged(page)
+        self._page = page
+        self._rows = self._each()
 
     async def __anext__(self) -> JournalRow:
         return await anext(self._rows)
@@ -88,16 +89,25 @@ class Rows(AsyncIterator[JournalRow]):
     def __await__(self) -> Generator[Any, None, list[JournalRow]]:
         return self._listed().__await__()
 
+    async def pages(self) -> AsyncIterator[list[JournalRow]]:
+        """Yield the rows in lists of some hundred, as they are read: the quickest way through very many."""
+        after = 0
+        while found := await self._page(after):
+            yield found
+            after = found[-1].number
+
+    async def _each(self) -> AsyncIterator[JournalRow]:
+        async for page in self.pages():
+            for row in page:
+                yield row
+
     async def _listed(self) -> list[JournalRow]:
         return [row async for row in self._rows]
 
 
-async def _paged(page: Callable[[int], Awaitable[list[JournalRow]]]) -> AsyncIterator[JournalRow]:
-    after = 0
-    while found := await page(after):
-        for row in found:
-            yield row
-        after = found[-1].number
+def rows_of(found: Sequence[Any]) -> list[JournalRow]:
+    """Return rows of the database, with the columns `SHOWN`, as those of the journal."""
+    return legible(lambda: list(map(_row_of, found)))
 
 
 def row_of(found: Any) -> JournalRow:
@@ -107,8 +117,9 @@ def row_of(found: Any) -> JournalRow:
 
 def _row_of(found: Any) -> JournalRow:
     texts, (updated_at, number, *times, polls, tries, context, trace, item_key, retried_as) = found[:7], found[7:]
-    if not all(text is None or isinstance(text, str) for text in texts):
-        raise TypeError
+    for text in texts:
+        if text is not None and not isinstance(text, str):
+            raise TypeError
     rest = number, *map(_time, times), _count(polls, 0), _count(tries, 1), _context(context), text_or_none(trace)
     keys = text_or_none(item_key) or texts[0], text_or_none(retried_as)
     cells: list[Any] = [*texts, datetime.fromtimestamp(updated_at, UTC), *rest, *keys]

@@ -1,19 +1,24 @@
-"""The commands of journals: `status` and `resolve`.
+"""The commands of journals: `status`, `retry` and `resolve`.
 
 What they do is imported when they run: it loads SQLAlchemy, which no other command waits for.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._commands.filters import filter_options
 from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 from agentjobs_async.cli.process import run_action
 
-__all__ = ["existing", "resolve", "status"]
+if TYPE_CHECKING:
+    from agentjobs_async.batch import Where
+
+__all__ = ["existing", "resolve", "retry", "status"]
 
 
 def existing(journal: str) -> str:
@@ -41,29 +46,56 @@ def existing(journal: str) -> str:
     help="A table for people, one in Markdown, or a JSON object per row.",
 )
 @click.option("--watch", is_flag=True, help="Show its rate, its end and its workers until all items have ended.")
-def status(place: str | None, journal: str | None, form: str, *, watch: bool) -> int:
-    """Show what the journal FILE holds, while a run uses it or later. The exit code is that of all items.
+@click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
+@filter_options
+def status(place: str | None, journal: str | None, form: str, where: "Where", *, watch: bool, is_summary: bool) -> int:
+    """Show what the journal FILE holds, while a run uses it or later: how many items are in which state, then each.
 
-    Without a journal, list those that runs without --journal have left, and how to go on with each.
+    With --state, --grep, --project or --older-than, show those items that meet all of them. The exit code is that of
+    all items. Without a journal, list those that runs without --journal have left, and how to go on with each.
 
     With --watch a terminal shows the journal as it changes; any other output gets a line each minute.
     """
-    from agentjobs_async.cli import journals  # noqa: PLC0415 - see above
+    from agentjobs_async.cli import journals, status  # noqa: PLC0415 - see above
 
     if watch and (form != "table" or (place or journal) is None):
         raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --format")
     if (named := place or journal) is None:
         return run_action(lambda context: journals.show_left_journals(context, form))
-    found = existing(named)
+    found, options = existing(named), status.StatusOptions(form, where, is_summary)
     if watch:
         from agentjobs_async.cli.watching import watch_status  # noqa: PLC0415 - see above
 
         return run_action(lambda context: watch_status(context, found))
-    return run_action(lambda context: journals.show_status(context, found, form))
+    return run_action(lambda context: status.show_status(context, found, options))
+
+
+@command("retry", short_help="Plan failed items again.", epilog=ALL_COMPLETED)
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@journal_option("The journal; no run may be using a file.")
+@filter_options
+@click.option("--max-tries", type=click.IntRange(min=2), help="Only items that had fewer tries.")
+@click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
+def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | None, *, dry_run: bool) -> int:
+    """Plan items again that failed, or were archived or rejected: those of each KEY, or all that meet the options.
+
+    agentjobs resume, or a worker that runs, sends them.
+    """
+    from agentjobs_async.batch import Where  # noqa: PLC0415 - see above
+    from agentjobs_async.cli import retrying  # noqa: PLC0415 - see above
+
+    if bool(keys) == (where != Where()) or (keys and (max_tries or dry_run)):
+        raise InvalidInputError("give either KEY..., or which items, such as --state failed")
+    found = existing(journal)
+    if keys:
+        return run_action(lambda context: retrying.retry_keys(context, found, keys))
+    if dry_run:
+        return run_action(lambda context: retrying.show_retries(context, found, where, max_tries))
+    return run_action(lambda context: retrying.retry_items(context, found, where, max_tries))
 
 
 @command("resolve", short_help="Settle an item whose create is unknown.", epilog=ALL_COMPLETED)
-@click.argument("key")
+@click.argument("key", required=False)
 @journal_option("The journal; no run may be using a file.")
 @click.option(
     "--job",
@@ -75,13 +107,28 @@ def status(place: str | None, journal: str | None, form: str, *, watch: bool) ->
 )
 @click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
 @click.option("--abandon", is_flag=True, help="End it as failed, whatever became of its job; nothing is waited for.")
-def resolve(key: str, journal: str, job_id: str | None, *, send_again: bool, abandon: bool) -> int:
+@click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see below. - is standard input.")
+def resolve(
+    key: str | None, journal: str, job_id: str | None, file: str | None, *, send_again: bool, abandon: bool
+) -> int:
     """Settle the item KEY, which may have started an agent: look at the project first.
 
-    --abandon also ends an item whose job can't be read any more.
-    """
-    from agentjobs_async.cli import journals  # noqa: PLC0415 - see above
+    --abandon also ends an item whose job can't be read any more. Another --job corrects a wrong one, until that was
+    seen to end.
 
+    A line of the file of --from is a key and a job, send-again or abandon; it may be CSV with the columns key and job,
+    or JSON Lines with these fields. A line that can't be carried out is shown with the reason, and the others are
+    carried out.
+    """
+    from agentjobs_async.cli import journals, resolving  # noqa: PLC0415 - see above
+
+    if file is not None:
+        if key is not None or job_id is not None or send_again or abandon:
+            raise InvalidInputError("--from FILE goes without KEY, --job, --send-again and --abandon")
+        place, resolutions = existing(journal), resolving.resolutions_of(file)
+        return run_action(lambda context: resolving.resolve_all(context, place, resolutions))
+    if key is None:
+        raise InvalidInputError("give the KEY of the item, or --from FILE for many")
     if (job_id is not None) + send_again + abandon != 1:
         raise InvalidInputError("give either --job ID or --send-again, or --abandon")
     found = existing(journal)

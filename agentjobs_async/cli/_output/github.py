@@ -12,6 +12,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.cli._output.listing import markdown_lines
 from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli.reasons import in_words
 
 __all__ = ["annotations", "show_on_github", "step_summary"]
 
@@ -52,7 +53,7 @@ def annotations(rows: Sequence[JournalRow]) -> Iterator[str]:
     """Return the lines by which GitHub Actions shows the first ten failed items of these as errors."""
     failed = [row for row in rows if row.state in _FAILED]
     for row in failed[:_MOST_ANNOTATIONS]:
-        reason = row.error or row.pr_link or "the agent has failed"
+        reason = (row.error and in_words(row.error)) or row.pr_link or "the agent has failed"
         text = one_line(f"{row.item_key} {row.state}: {reason}", _LONGEST_LINE)
         yield f"::error::{''.join(_ESCAPED.get(letter, letter) for letter in text)}"
 

@@ -71,6 +71,18 @@ class Screen:
         """Write one line to standard output; on a terminal it is wrapped between words, never within one."""
         _print(self._out, parts)
 
+    def lines(self, lines: Iterable[tuple[Styled, ...]], *, wrap: bool = True) -> None:
+        """Write the lines of a table as `line` does, or `whole_line` without `wrap`, all at once."""
+        if not self._out.is_terminal:
+            self._stream.write("".join(f"{_plain(line)}\n" for line in lines))
+            self._stream.flush()
+            return
+        texts = map(_text, lines)
+        width = self._out.width if wrap else _LONGEST
+        wrapped = [line for text in texts for line in (_wrapped(text, width) if text.cell_len > width else [text])]
+        if wrapped:
+            self._out.print(Text("\n").join(wrapped), soft_wrap=True)
+
     def whole_line(self, *parts: Styled) -> None:
         """Write one line to standard output without wrapping, so that it can be copied."""
         self._out.print(_text(parts), soft_wrap=True)
@@ -154,6 +166,8 @@ def continued(command: str, columns: int) -> list[str]:
 
 def shortened(text: str, columns: int) -> str:
     """Return the beginning of `text` that fits into `columns` columns of a terminal."""
+    if text.isascii() and text.isprintable():  # each letter is one column; rich takes 20 times as long to find out
+        return text if len(text) <= columns else f"{text[: max(columns - 1, 0)]}…"
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis")
     return shown.plain
@@ -161,6 +175,8 @@ def shortened(text: str, columns: int) -> str:
 
 def padded(text: str, columns: int) -> str:
     """Return the beginning of `text`, padded with blanks to `columns` columns of a terminal."""
+    if text.isascii() and text.isprintable():
+        return shortened(text, columns).ljust(columns)
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis", pad=True)
     return shown.plain
@@ -197,6 +213,10 @@ def _text(parts: tuple[Styled, ...]) -> Text:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(one_line(words, _LONGEST), style)
     return text
+
+
+def _plain(parts: tuple[Styled, ...]) -> str:
+    return "".join(one_line(part if isinstance(part, str) else part[0], _LONGEST) for part in parts)
 
 
 def _print(console: Console, parts: tuple[Styled, ...]) -> None:

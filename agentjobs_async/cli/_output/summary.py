@@ -8,6 +8,7 @@ from attrs import frozen
 
 from agentjobs_async.cli._output.screen import Styled, shortened, styled_status
 from agentjobs_async.cli.outcomes import Outcome, Result
+from agentjobs_async.cli.reasons import reason
 
 __all__ = ["summary_lines"]
 
@@ -23,6 +24,8 @@ _LEAST_PROMPT: Final = 24
 
 def summary_lines(results: Sequence[Result], width: int | None) -> Iterator[Line]:
     """Return an empty line, the table, another empty line and the counts of the outcomes.
+
+    What is not completed has its reason beneath its row, or at the end of its line without a terminal.
 
     Args:
         results: The result of each prompt or job.
@@ -87,7 +90,9 @@ class _Layout:
     def rows(self, result: Result) -> Iterator[Line]:
         word, style = styled_status(result.outcome)
         link = result.pr_link
+        why = reason(result)
         rest = _GAP.join(self._rest(link or _NONE, shortened(result.prompt or "", self.prompt)))
+        rest = f"{rest.ljust(self.link + len(_GAP) + self.prompt)}{_GAP}{why}" if why and not self.width else rest
         yield (
             _token(result).ljust(self.job),
             _GAP,
@@ -98,6 +103,8 @@ class _Layout:
             yield (f"{_GAP}{shortened(result.prompt, self.beneath)}",)
         if self.link == 0 and link:
             yield (f"{' ' * self._indent(link)}{link}",)
+        if why and self.width:
+            yield (f"{_GAP}{why}",)
 
     def _rest(self, link: str, prompt: str) -> list[str]:
         cells = [link.ljust(self.link)] if self.link else []

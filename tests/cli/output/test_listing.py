@@ -19,33 +19,60 @@ def text(line: tuple[object, ...]) -> str:
 
 
 def test_table() -> None:
-    """A row shows its pull request, else its error, else its job; a long key is cut, a link never."""
+    """A row shows its prompt, then its pull request, else what went wrong; a long key is cut, a link never."""
     lines = list(map(text, table_lines(ROWS)))
-    assert lines[0].split() == ["KEY", "STATE", "PULL", "REQUEST,", "JOB", "OR", "ERROR"]
-    assert lines[1].split() == ["a", "completed", LINK]
-    assert lines[2].startswith(f"{'b' * 37}…  rejected   no |")
-    assert lines[3].split() == ["c", "planned", "-"]
+    assert lines == [
+        f"{'KEY':<40}  STATE      PROMPT  PULL REQUEST, REASON OR JOB",
+        f"{'a':<40}  completed  x       {LINK}",
+        f"{'b' * 39}…  rejected   x       no | <b>way</b>\n*",
+        f"{'c':<40}  planned    x",
+    ]
     assert next(map(text, table_lines([]))).startswith("KEY")
+    assert not list(table_lines([], header=False))
+
+
+def test_words_of_the_table() -> None:
+    """A reason has no names of classes; a retried item has its own key, and an end without a pull request says so."""
+    now = datetime.now(UTC)
+    rows = [
+        JournalRow("k#3", "x", None, State.UNKNOWN, None, None, "ServerError: 503", now, 1, tries=3, item_key="k"),
+        JournalRow("l", "x", None, State.FAILED, "j", None, "abandoned; before that: OSError: odd", now, 2),
+        JournalRow("m", "x", None, State.UNKNOWN, None, None, "WaitTimeoutError: ", now, 3),
+        JournalRow("n", "x", None, State.COMPLETED, "j", None, None, now, 4),
+    ]
+    _, *lines = map(text, table_lines(rows))
+    assert [" ".join(line.split()) for line in lines] == [
+        "k (try 3) unknown x 503",
+        "l failed x abandoned; before that: odd",
+        "m unknown x wait timeout error",
+        "n completed x no pull request",
+    ]
 
 
 def test_table_on_a_narrow_terminal() -> None:
-    """What does not fit beside a row gets a line of its own beneath it."""
-    lines = list(map(text, table_lines(ROWS, 40)))
-    assert lines[:5] == [
-        f"{'KEY':<29}STATE      ",
-        "  PULL REQUEST, JOB OR ERROR",
-        f"{'a':<29}completed  ",
-        f"  {LINK}",
-        f"{'b' * 26}…  rejected   ",
+    """What does not fit beside a row gets a line of its own beneath it: first its details, then its prompt."""
+    assert list(map(text, table_lines(ROWS, 60)))[:5] == [
+        f"{'KEY':<40}  STATE      ",
+        "  PROMPT",
+        "  PULL REQUEST, REASON OR JOB",
+        f"{'a':<40}  completed  ",
+        "  x",
     ]
-    assert lines[-1].split() == ["c", "planned", "-"] or lines[-2:][0].split() == ["c", "planned"]
+    short = [ROWS[0], JournalRow("c", "word " * 20, None, State.PLANNED, None, None, None, datetime.now(UTC), 3)]
+    assert list(map(text, table_lines(short, 48))) == [
+        "KEY  STATE      PROMPT",
+        "  PULL REQUEST, REASON OR JOB",
+        "a    completed  x",
+        f"  {LINK}",
+        "c    planned    word word word word word word w…",
+    ]
 
 
 def test_markdown() -> None:
     """Nothing in a cell is markup or ends its line."""
     lines = list(map(text, markdown_lines(ROWS)))
     assert lines[1].count("|") == lines[0].count("|") == lines[2].count("|")
-    assert lines[2] == f"| a | completed | job\\_1 | {LINK} |  |{NO_TIMES}"
+    assert lines[2] == f"| a | completed | job\\_1 | <{LINK}> |  |{NO_TIMES}"
     assert lines[3] == f"| {'b' * 60} | rejected |  |  | no \\| \\<b\\>way\\</b\\> \\* |{NO_TIMES}"
 
 
@@ -69,5 +96,5 @@ def test_links_in_markdown() -> None:
         JournalRow("c", "x", None, State.REJECTED, None, None, f"see_also {link}_1, or_not", datetime.now(UTC), 2),
     ]
     lines = list(map(text, markdown_lines(rows)))
-    assert lines[2] == f"| a\\_b | completed | job\\_1 | {link}?a%7Cb%2A |  |{NO_TIMES}"
-    assert lines[3] == f"| c | rejected |  |  | see\\_also {link}_1, or\\_not |{NO_TIMES}"
+    assert lines[2] == f"| a\\_b | completed | job\\_1 | <{link}?a%7Cb*> |  |{NO_TIMES}"
+    assert lines[3] == f"| c | rejected |  |  | see\\_also <{link}_1>, or\\_not |{NO_TIMES}"

@@ -1,0 +1,107 @@
+"""The command that settles many items, as the lines of a file say."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async._text import one_line
+from agentjobs_async.batch import Journal
+from agentjobs_async.cli.outcomes import ExitCode, described
+from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.prompts import read_text
+from agentjobs_async.cli.records import Record, format_of_suffix, records_of
+
+__all__ = ["Resolution", "resolutions_of", "resolve_all", "settle"]
+
+SEND_AGAIN: Final = "send-again"
+ABANDON: Final = "abandon"
+_OPTION: Final = "--from"
+_DONE: Final = {SEND_AGAIN: "planned again", ABANDON: "abandoned"}
+_WITH_JOB: Final = "with their jobs"
+
+
+@frozen
+class Resolution:
+    """What a line of the file says.
+
+    Attributes:
+        place: Where it is, such as `line 7`.
+        key: The key of its item.
+        what: A job's id or token, `send-again` or `abandon`.
+        defect: Why it can't be read; empty if it can.
+    """
+
+    place: str
+    key: str = ""
+    what: str = ""
+    defect: str = ""
+
+
+def resolutions_of(file: str) -> list[Resolution]:
+    """Return what the lines of a file say; `-` is standard input.
+
+    Raises:
+        InvalidInputError: It can't be read as a whole, or says nothing.
+    """
+    text = read_text(file, _OPTION)
+    form = format_of_suffix(file) or ("jsonl" if text.lstrip().startswith("{") else "lines")
+    found = [_resolution(record) for record in records_of(file, text, form, _OPTION)]
+    if not found:
+        raise InvalidInputError(f"{_OPTION}: there is no line of a key and a job, {SEND_AGAIN} or {ABANDON}")
+    return found
+
+
+def _resolution(record: Record) -> Resolution:
+    fields = record.fields
+    if isinstance(fields, str):
+        words = fields.rsplit(maxsplit=1)
+        fields = dict(zip(("key", "job"), words, strict=False))
+    if fields is None:
+        return Resolution(record.place, defect=record.defect)
+    key, what = (str(fields.get(name) or "").strip() for name in ("key", "job"))
+    if not key or not what:
+        return Resolution(record.place, defect=f"it has no key, or neither a job nor {SEND_AGAIN} nor {ABANDON}")
+    return Resolution(record.place, key, what)
+
+
+async def resolve_all(context: Context, journal: str, resolutions: Sequence[Resolution]) -> int:
+    """Carry out each line; show those that can't be, each with the reason, and how many were carried out."""
+    done = Counter[str]()
+    async with Journal.open(journal) as opened:
+        for resolution in resolutions:
+            defect = resolution.defect or await _refusal(opened, resolution)
+            if defect:
+                name = f"{resolution.place} {one_line(resolution.key, 200)}".rstrip()
+                context.screen.notice(f"{name} ", ("refused", "bold red"), f": {defect}")
+            else:
+                done[_DONE.get(resolution.what, _WITH_JOB)] += 1
+    refused = len(resolutions) - done.total()
+    settled = "".join(f", {number:,} {words}" for words, number in done.items())
+    context.screen.notice(f"{done.total():,} settled{settled}; {refused:,} refused.")
+    return ExitCode.FAILED if refused else ExitCode.COMPLETED
+
+
+async def _refusal(journal: Journal, resolution: Resolution) -> str:
+    """Carry out one line; return why it can't be, or nothing."""
+    try:
+        await settle(journal, resolution.key, resolution.what)
+    except InvalidInputError as error:
+        return described(error)
+    return ""
+
+
+async def settle(journal: Journal, key: str, what: str) -> None:
+    """Settle an item by a job's id or token, by `send-again` or by `abandon`.
+
+    Raises:
+        InvalidInputError: The item can't be settled so.
+    """
+    if what == ABANDON:
+        await journal.abandon(key)
+    elif what == SEND_AGAIN:
+        await journal.resolve(key, send_again=True)
+    else:
+        await journal.resolve(key, job_id=JobRef.from_token(what) if "/" in what else what)

@@ -1,0 +1,69 @@
+"""The command that shows a journal: its numbers, then its items."""
+
+import json
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.cli._output.github import show_on_github
+from agentjobs_async.cli._output.listing import markdown_lines, table_lines
+from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.item_results import outcomes_of
+from agentjobs_async.cli.outcomes import exit_code
+from agentjobs_async.cli.process import Context
+
+__all__ = ["StatusOptions", "show_status"]
+
+
+@frozen
+class StatusOptions:
+    """The options of `status`.
+
+    Attributes:
+        form: `table`, `markdown` or `jsonl`.
+        where: Which items are shown.
+        is_summary: Whether only the numbers are shown.
+    """
+
+    form: str
+    where: Where
+    is_summary: bool
+
+
+async def show_status(context: Context, journal: str, options: StatusOptions) -> int:
+    """Write how many items of the journal are in which state, then the items, as a table, Markdown or JSON Lines."""
+    async with Journal.open(journal, read_only=True) as opened:
+        counts = await opened.counts()
+        _show_counts(context, options, counts)
+        if not options.is_summary:
+            await _show_rows(context, options, opened)
+        words = tally(counts)
+        await show_on_github(context.screen, opened, counts, words, is_for_people=options.form == "table")
+        if opened.moved_to is not None:
+            context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
+    return exit_code(outcomes_of(counts))
+
+
+def _show_counts(context: Context, options: StatusOptions, counts: Mapping[State, int]) -> None:
+    states = {state: number for state, number in counts.items() if number}
+    if options.form != "jsonl":
+        context.screen.line(tally(counts))
+    elif options.is_summary:
+        context.screen.raw_line(json.dumps({"items": sum(states.values()), "states": states}))
+
+
+async def _show_rows(context: Context, options: StatusOptions, journal: Journal) -> None:
+    """Write the items page by page, so that any number of them takes little memory."""
+    shown = 0
+    async for page in journal.rows(where=options.where).pages():
+        if options.form == "jsonl":
+            context.screen.raw_line("\n".join(json.dumps(row.to_dict()) for row in page))
+        elif options.form == "markdown":
+            blank = [("",)] * (not shown)  # without it, the line before would be a row of the table
+            context.screen.lines([*blank, *markdown_lines(page, header=not shown)], wrap=False)
+        else:
+            context.screen.lines(table_lines(page, context.screen.width, header=not shown))
+        shown += len(page)
+    if options.form == "table" and options.where != Where():
+        context.screen.notice(f"{shown:,} of them {'is' if shown == 1 else 'are'} shown.")
