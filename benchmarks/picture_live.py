@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from agentjobs_async import AgentJob, JobPolled, JobRef
-from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
+from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.live import PollCounts, View, live_lines
+from agentjobs_async.cli.estimates import Estimate
 
 WIDTH, HEIGHT = 80, 18
 TITLE = "agentjobs run --file tasks.jsonl --journal run.db --create-rate 100/h"
@@ -29,17 +30,16 @@ def scene(polls: PollCounts) -> View:
         age = 1900 - 117.0 * number
         link = f"https://code.example/acme/docs/pull/{512 + number}" if number in {0, 2, 3} else None
         polls(JobPolled(AgentJob(ref.job_id, ref.project_id, "active", pr_link=link), int(age / 14) + 1))
-        active.append(ActiveItem(f"page-{579 + number:04}", State.CREATED, age, ref))
-    stats = BatchStats(waiting=4, active=len(active), next_create=1384.0, outcomes={}, stopped=False)
+        active.append(ActiveItem(f"page-{579 + number:04}", State.CREATED, age, ref, f"Document page {579 + number}"))
+    stats = BatchStats(waiting=4, active=len(active), next_create=31.0, outcomes={}, stopped=False)
     counts = dict.fromkeys(State, 0) | COUNTS | {State.UNKNOWN: 2}
     return View(
         counts,
-        queue=counts[State.PLANNED],
         stats=stats,
         active=active,
         elapsed=20_400.0,
-        ended=579,
-        rate=Rate(100, per=3600),
+        estimate=Estimate(3400 * 36 + 31.0, "100/h decides"),
+        job_seconds=1090.0,
         now=time.time(),
     )
 

@@ -87,7 +87,13 @@ class ItemTasks:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()
         return [
-            ActiveItem(item.row.key, item.state, now - item.since, item.ref if isinstance(item.ref, JobRef) else None)
+            ActiveItem(
+                item.row.key,
+                item.state,
+                now - item.since,
+                item.ref if isinstance(item.ref, JobRef) else None,
+                item.row.prompt,
+            )
             for item in self._under_way()
         ]
 

@@ -41,9 +41,11 @@ class ActiveItem:
         state: planned (it waits for its create), sending or created.
         age: Seconds that it has been in this state.
         ref: Its job; `None` before that is known.
+        prompt: Its prompt.
     """
 
     key: str
     state: State
     age: float
     ref: JobRef | None
+    prompt: str = ""

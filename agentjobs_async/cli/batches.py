@@ -55,7 +55,7 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     out = None if options.out is None else stack.enter_context(Out.opened(options.out))
     is_own = options.journal is None or own_journals.is_own(options.journal)
     report = options.shared.report(screen) if is_own else item_report(screen, options.shared)
-    display, jobs = RunDisplay(screen, report, out), OpenJobs()
+    display, jobs = RunDisplay(screen, report, out, limit=options.limit), OpenJobs()
     silence = SilenceHook(lambda: display.show_silence(service.base_url))
     session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
     path = options.journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))

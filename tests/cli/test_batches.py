@@ -511,7 +511,7 @@ def test_live_view_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) 
     service.live(duration=3600)
     arguments = ["run", "--file", str(tasks), "--journal", db, "--max-active", "2"]
     with Child(*arguments, env=service.environment, terminal=True) as child:
-        child.until("PULL REQUEST").until("created").until("2 active").send(signal.SIGINT)
+        child.until("PULL REQUEST").until("active").until("2 active").send(signal.SIGINT)
         assert child.ended() == 130
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or " resume " in plain

@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.estimates import Estimate, estimate
+from agentjobs_async.cli.estimates import Estimate, Smoothed, estimate, seconds_to_last_create, time_left
 
 ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for number in range(250)]
 
@@ -26,3 +28,46 @@ def test_estimate(rate: Rate | None, max_active: int, job_seconds: float, expect
 def test_nothing_to_send() -> None:
     """A run of nothing takes no time."""
     assert estimate([], max_active=1, create_rate=Rate(1, per=60), job_seconds=60).seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "queue", "next_create", "seconds"),
+    [
+        (None, 9, 0.0, 0.0),
+        (None, 9, 5.0, 5.0),
+        (Rate(100, per=3600), 0, 1384.0, 0.0),
+        (Rate(100, per=3600), 100, 1384.0, 1384.0),
+        (Rate(100, per=3600), 101, 1384.0, 1384.0 + 3600),
+        (Rate(100, per=3600, spread=True), 101, 10.0, 10.0 + 3600),
+    ],
+)
+def test_last_create(rate: Rate | None, queue: int, next_create: float, seconds: float) -> None:
+    """The last create goes no earlier than the rate allows it, and never before the next one."""
+    assert seconds_to_last_create(queue, rate, next_create) == seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"job_seconds": None}, Estimate(1000 + 3600, "100/h/burst decides", is_least=True)),
+        ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
+        ({"job_seconds": 60.0}, Estimate(1000 + 3600 + 60, "100/h/burst decides")),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, Estimate((900 + 150 * 600) / 4, "4 jobs at once decide")),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, Estimate(40.0, "4 jobs at once decide")),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, Estimate(6.0, "4 jobs at once decide")),
+        ({"to_create": 1, "job_seconds": 60.0}, Estimate(1060.0, "100/h/burst decides")),
+    ],
+)
+def test_time_left(settings: dict[str, Any], expected: Estimate | None) -> None:
+    """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
+    given = {"to_create": 150, "queue": 150, "ages": [], "max_active": 4, "next_create": 1000.0, **settings}
+    assert time_left(**{"create_rate": Rate(100, per=3600), **given}) == expected
+
+
+def test_an_end_that_moves_slowly() -> None:
+    """The end that is shown moves to a new estimate within about a minute, and is never before the last create."""
+    smoothed = Smoothed()
+    assert smoothed.shown(Estimate(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
+    assert smoothed.shown(Estimate(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
+    assert smoothed.shown(Estimate(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
+    assert smoothed.shown(Estimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600

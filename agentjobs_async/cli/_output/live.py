@@ -1,47 +1,65 @@
-"""The live view of a batch: its counts, when the next create may go, its probable end, and the active items."""
+"""The live view of a batch: the share done, its probable end, its counts, and the active items."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import ceil
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
-from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
+from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.moments import clock, span
-from agentjobs_async.cli._output.screen import Styled, padded, shortened, styled_status
+from agentjobs_async.cli._output.screen import (
+    Styled,
+    cut_at_a_word,
+    cut_in_the_middle,
+    padded,
+    shortened,
+    styled_status,
+)
+from agentjobs_async.cli.estimates import Estimate
 from agentjobs_async.cli.outcomes import described
 
-__all__ = ["PollCounts", "View", "live_lines"]
+__all__ = ["PollCounts", "View", "in_one_line", "live_lines"]
 
 Line = tuple[Styled, ...]
 
-_NONE: Final = "-"
-_STATE, _AGE, _POLLS = 9, 7, 6  # widths in columns
-_SHORTEST_KEY, _LONGEST_KEY = 3, 24  # columns
-_BESIDE_THE_KEY: Final = 1 + _STATE + 1 + _AGE + 1 + _POLLS + 2
-_MINUTE, _HOUR = 60, 3600  # seconds
+_STATE, _AGE, _POLLS = 7, 7, 5  # widths in columns
+_SHORTEST_KEY, _LONGEST_KEY = 3, 16  # columns
+_SHORTEST_PROMPT: Final = 12  # columns that a link leaves to the prompt
+_SHORTEST_CUT: Final = 30  # columns: less of a reason, or a time without its end, tells nothing
+_ALL_COLUMNS: Final = 60  # on a narrower terminal a row has its key, its age and its prompt
+_LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
 _HEADER_LINES: Final = 4
 _FAILED: Final = (State.FAILED, State.REJECTED)
+_DONE: Final = (State.COMPLETED, State.ARCHIVED)
+_ACTIVE: Final = (State.SENDING, State.CREATED)
 
 
 class PollCounts:
-    """A hook that records the number of polls and the pull request of each watched job."""
+    """A hook that records the number of polls and the pull request of each watched job, and which jobs have ended."""
 
     def __init__(self) -> None:
         self._polls: dict[JobRef, tuple[int, str | None]] = {}
+        self._ended: set[JobRef] = set()
 
     def __call__(self, event: Event, /) -> None:
         """Record a poll, or drop a job whose wait ended."""
         match event:
             case JobPolled(job, polls):
                 self._polls[job.ref] = polls, job.pr_link
-            case WaitEnded(ref):
+            case WaitEnded(ref, job):
                 self._polls.pop(ref, None)
+                if job is not None:
+                    self._ended.add(ref)
 
     def __getitem__(self, ref: JobRef | None, /) -> tuple[int, str | None]:
         """Return the number of polls of a job and its pull request."""
         return (0, None) if ref is None else self._polls.get(ref, (0, None))
+
+    def not_ended(self, items: Sequence[ActiveItem]) -> list[ActiveItem]:
+        """Return the items without those whose jobs have ended: their ends may still be on their way to the journal."""
+        self._ended &= {item.ref for item in items if item.ref is not None}
+        return [item for item in items if item.ref not in self._ended]
 
 
 @frozen
@@ -50,104 +68,151 @@ class View:
 
     Attributes:
         counts: The number of items in each state.
-        queue: The planned items that share one limit of the rate: those of the project with the most of them if the
-            rate is per project, else all.
         stats: The counts of the run.
         active: The items under way.
         elapsed: Seconds since the run began.
-        ended: The number of items that have ended in this run.
-        rate: The rate limit of creates; `None` without one.
+        estimate: What is left of the run; `None` while that is not known.
+        job_seconds: How long half of the jobs took at most; `None` while that is not known.
         now: The wall clock, in seconds since the epoch.
     """
 
     counts: Mapping[State, int]
-    queue: int
     stats: BatchStats
     active: Sequence[ActiveItem]
     elapsed: float
-    ended: int
-    rate: Rate | None
+    estimate: Estimate | None
+    job_seconds: float | None
     now: float
 
     @property
-    def seconds_left(self) -> float | None:
-        """An estimate of the seconds until the end: by the throughput so far, but no earlier than the rate allows.
+    def total(self) -> int:
+        """The number of items."""
+        return sum(self.counts.values())
 
-        `None` if no item has ended and the rate allows all creates at once.
-        """
-        left = sum(self.counts[state] for state in (State.PLANNED, State.SENDING, State.CREATED))
-        by_throughput = self.elapsed / self.ended * left if self.ended else None
-        if self.rate is None or self.queue <= self.rate.count:
-            return by_throughput
-        spans = ceil(self.queue / self.rate.count) - 1
-        return max(by_throughput or 0.0, spans * self.rate.per + (self.stats.next_create or 0.0))
+    @property
+    def done(self) -> int:
+        """The number of items that have ended, in whatever way."""
+        return self.number(*_DONE, *_FAILED)
+
+    def number(self, *states: State) -> int:
+        """Return the number of items in some states."""
+        return sum(self.counts[state] for state in states)
 
 
 def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterator[Line]:
     """Return at most `height` lines of at most `width` columns; the oldest items come first."""
-    yield from _head(view, width)
+    yield from (_share(view, width), (_fitting(_outlook(view), width),), _counts(view, width))
     room = height - _HEADER_LINES
-    shown = sorted((item for item in view.active if item.state is not State.PLANNED), key=lambda item: -item.age)
+    active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
+    shown = sorted(active, key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room
-    longest = max(min(_LONGEST_KEY, width - _BESIDE_THE_KEY), _SHORTEST_KEY)
-    key = min(max(_SHORTEST_KEY, *(len(shortened(item.key, longest)) for item in shown[:cut]), 0), longest)
+    key = max(_SHORTEST_KEY, *(len(cut_in_the_middle(item.key, _LONGEST_KEY)) for item in shown[:cut]), 0)
     if room > 0:
-        header = f"{'KEY':<{key}} {'STATE':<{_STATE}} {'AGE':>{_AGE}} {'POLLS':>{_POLLS}}  PULL REQUEST"
-        yield ((header[:width], "bold"),)
+        head = [*_columns(width, padded("KEY", key), f"{'STATE':<{_STATE}}", "AGE", "POLLS"), "PROMPT, PULL REQUEST"]
+        yield ((shortened("".join(map(str, head)), width), "bold"),)
     for item in shown[:cut]:
         yield _row(item, polls, key, width)
     if len(shown) > cut and room > 0:
         yield (shortened(f"… and {len(shown) - cut} more", width),)
 
 
-def _head(view: View, width: int) -> Iterator[Line]:
-    counts = view.counts
-    total = sum(counts.values())
-    waiting = view.stats.waiting
-    later = max(counts[State.PLANNED] - waiting, 0)
-    busy = f"{view.stats.active} active, {waiting} waiting to be created, {later} after them"
-    yield (shortened(f"{busy}; {total} in all", width),)
-    yield (shortened(_outlook(view), width),)
-    words = (
-        (f"{counts[State.COMPLETED]} done", "green"),
-        (f"{sum(counts[state] for state in _FAILED)} failed", "bold red"),
-        (f"{counts[State.ARCHIVED]} archived", "yellow"),
-        (f"{counts[State.UNKNOWN]} unknown", "bold red"),
+def in_one_line(view: View) -> str:
+    """Return the view as one line of a log."""
+    ended = f"{view.done:,} of {view.total:,} ended, {view.number(*_ACTIVE):,} active"
+    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join(_outlook(view))}"
+
+
+def _percent(view: View) -> str:
+    return f"{100 * view.done // max(view.total, 1)} %"
+
+
+def _share(view: View, width: int) -> Line:
+    """Return the first line: the share done and the time first, then a bar as long as there is room."""
+    share, count = f"{_percent(view)} in {span(view.elapsed)}", f"{view.done:,} of {view.total:,}"
+    room = width - len(share) - len(count) - 4
+    if room < _LEAST_BAR:
+        return (_fitting([share, count], width),)
+    return (f"{share} [", *_bar(view, room), f"] {count}")
+
+
+def _bar(view: View, columns: int) -> Iterator[Styled]:
+    """Return a bar of all items; each part but the last is as long as its share, rounded to nearest."""
+    parts = (
+        (view.number(*_DONE), "#", "green"),
+        (view.number(*_FAILED, State.UNKNOWN), "x", "bold red"),
+        (view.number(*_ACTIVE), "+", "cyan"),
     )
-    yield tuple(_cut([part for word in words for part in (word, "  ")][:-1], width))
+    at = items = 0
+    for number, sign, style in parts:
+        items += number
+        until = round(columns * items / max(view.total, 1))
+        yield sign * (until - at), style
+        at = until
+    yield "." * (columns - at), "dim"
 
 
-def _cut(parts: Sequence[tuple[str, str] | str], width: int) -> Iterator[Styled]:
-    """Return as many of the parts as fit, the last one shortened."""
-    for part in parts:
-        text, style = (part, "") if isinstance(part, str) else part
-        yield shortened(text, width) if width < len(text) else text, style
-        width -= len(text)
-        if width <= 0:
-            return
-
-
-def _outlook(view: View) -> str:
-    due = view.stats.next_create
-    wait = "next create when one under way is answered" if due is None else "next create at any time"
+def _outlook(view: View) -> list[str]:
+    """Return the end, then what decides it and when the next create may go; the last ones are left out first."""
+    found, due, left = view.estimate, view.stats.next_create, view.number(State.PLANNED)
+    words = ["its end is not known yet"]
+    if found is not None:
+        how = "ends after" if found.is_least else "ends about"
+        words = [f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"]
     if view.stats.stopped:
-        wait = "too many failures: nothing more is begun"
-    elif due and view.stats.paused_by is not None:
-        wait = f"next create {clock(view.now + due)}: {described(view.stats.paused_by)}"
-    elif due:
-        wait = f"rate limit: next create {clock(view.now + due)}"
-    elif view.counts[State.PLANNED] and not view.stats.waiting:
-        wait = "next create when an active job has ended"
-    left = view.seconds_left
-    return wait if left is None else f"{wait}; end about {clock(view.now + left)}, in {span(left)}"
+        return [*words, "too many failures: nothing more is begun"]
+    if due and view.stats.paused_by is not None:
+        return [*words, f"next create {clock(view.now + due)}: {described(view.stats.paused_by)}"]
+    words += [found.binding] if found is not None and left else []
+    if due and left:
+        return [*words, f"next create {clock(view.now + due)}"]
+    return words
+
+
+def _counts(view: View, width: int) -> Line:
+    parts: list[tuple[str, str]] = [
+        (f"{view.number(*_DONE[:1]):,} completed", "green"),
+        (f"{view.number(*_FAILED):,} failed", "bold red"),
+        (f"{view.number(*_ACTIVE):,} active", "cyan"),
+        (f"{view.number(State.PLANNED):,} left", ""),
+    ]
+    for state, style in ((State.UNKNOWN, "bold red"), (State.ARCHIVED, "yellow")):
+        if view.number(state):
+            parts.insert(2, (f"{view.number(state):,} {state}", style))
+    if view.job_seconds is not None:
+        parts.append((f"half of the jobs took up to {span(view.job_seconds)}", ""))
+    line: list[Styled] = []
+    for words, style in parts:
+        if sum(len(part[0]) for part in line) + len(words) + 2 * bool(line) > width:
+            break
+        line += [("  ", "")] * bool(line) + [(words, style)]
+    return tuple(line)
+
+
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """Return as many of the parts as fit, the first one in any case; the last of them may be cut at a word."""
+    line = cut_at_a_word(parts[0], width)
+    for part in parts[1:]:
+        cut = cut_at_a_word(part, width - len(line) - 2)
+        if len(cut) < min(len(part), _SHORTEST_CUT):
+            break
+        line += f"; {cut}"
+    return line
+
+
+def _columns(width: int, key: str, state: Styled, age: str, polls: str) -> list[Styled]:
+    """Return what comes before the prompt."""
+    if width < _ALL_COLUMNS:
+        return [key, f" {age:>{_AGE}}  "]
+    return [key, " ", state, f" {age:>{_AGE}} {polls:>{_POLLS}}  "]
 
 
 def _row(item: ActiveItem, polls: PollCounts, key: int, width: int) -> Line:
     number, link = polls[item.ref]
-    rest = f"{span(item.age):>{_AGE}} {number:>{_POLLS}}  {link or _NONE}"
-    room = width - key - _STATE - 2
-    return (
-        f"{padded(item.key, key)} ",
-        (f"{item.state:<{_STATE}}", styled_status(item.state)[1]),
-        f" {shortened(rest, room)}",
-    )
+    state = "sending" if item.state is State.SENDING else "active"
+    styled = (f"{state:<{_STATE}}", styled_status(state)[1])
+    before = _columns(width, padded(cut_in_the_middle(item.key, key), key), styled, span(item.age), str(number))
+    room = width - key - sum(len(part) for part in _columns(width, "", " " * _STATE, "", ""))
+    words = cut_at_a_word(item.prompt, room)
+    if link is not None and room - len(link) > _SHORTEST_PROMPT:
+        words = f"{cut_at_a_word(item.prompt, room - len(link) - 1)} {link}"
+    return (*before, words)

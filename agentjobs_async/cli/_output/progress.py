@@ -10,12 +10,14 @@ from typing import Final, Protocol
 from agentjobs_async import Hook, JournalError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch.journal import entries_of
-from agentjobs_async.cli._output.live import PollCounts, View, live_lines
+from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
 from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.documents import result_document
+from agentjobs_async.cli.estimates import Durations, Estimate, Smoothed, seconds_to_last_create, time_left
 from agentjobs_async.cli.item_changes import ItemChanges
 from agentjobs_async.cli.item_results import run_result
+from agentjobs_async.cli.options import DEFAULT_ACTIVE
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import Result
 
@@ -23,6 +25,7 @@ __all__ = ["RunDisplay", "UnrecordedIds"]
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
+_QUIET_SECONDS: Final = 60.0  # after which a log shows that the run is alive
 _OPEN: Final = frozenset({Outcome.TIMED_OUT, Outcome.UNFINISHED})  # of this run only: a later run may end the item
 
 
@@ -45,13 +48,14 @@ class RunDisplay:
         screen: The screen to write to.
         report: Shows each change and each end.
         out: The file that also receives each result, as a line of JSON; `None` for no file.
+        limit: The number of items that the run starts; `None` for all.
 
     Attributes:
         hooks: The hooks that the session of the run needs.
         timed_out: The results of this run whose time was up, by key.
     """
 
-    def __init__(self, screen: Screen, report: Report, out: Out | None) -> None:
+    def __init__(self, screen: Screen, report: Report, out: Out | None, *, limit: int | None = None) -> None:
         self._screen = screen
         self._report = report
         self._out = out
@@ -63,15 +67,18 @@ class RunDisplay:
         self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
         self._queue = 0
-        self._ended = 0
-        self._started = time.monotonic()
+        self._limit = limit
+        self._planned_at_first: int | None = None
+        self._durations = Durations()
+        self._end = Smoothed()
+        self._started = self._said = time.monotonic()
 
     @asynccontextmanager
     async def shown(self, run: Watched, journal: Journal) -> AsyncIterator[None]:
         """Show the live view inside the block, if there is a terminal."""
         self._run = run
         await self._count(journal)
-        counting = asyncio.create_task(self._keep_counting(journal))
+        counting = asyncio.create_task(self._keep_counting(run, journal))
         changes = nullcontext() if self._changes is None else self._changes.reported(run, journal)
         try:
             async with changes, self._screen.live_view(lambda width, height: self._lines(run, width, height)):
@@ -86,12 +93,14 @@ class RunDisplay:
         Raises:
             AgentJobsError: The file for results cannot be written.
         """
-        self._ended += 1
+        self._said = time.monotonic()
         row = None
         with suppress(JournalError):  # the result is shown without what the journal knows of it
             row = (await entries_of(journal).get_many([result.item.key])).get(result.item.key)
             if self._changes is not None:
                 await self._changes.flush(run, journal)
+        if row is not None:
+            self._durations.add(row)
         shown = run_result(result, row)
         if self._out is not None:
             (self._out.write if result.outcome in _OPEN else self._out.write_once)(result_document(shown))
@@ -106,7 +115,7 @@ class RunDisplay:
         if self._run is not None and (self._run.active() or self._run.stats().paused_by is not None):
             self._screen.notice(f"No answer from {base_url} so far; still trying.")
 
-    async def _keep_counting(self, journal: Journal) -> None:
+    async def _keep_counting(self, run: Watched, journal: Journal) -> None:
         took = 0.0
         while True:
             await asyncio.sleep(max(_COUNT_SECONDS, _REST_PER_COUNT * took))
@@ -114,9 +123,12 @@ class RunDisplay:
             with suppress(JournalError):  # the view keeps the old counts; the run itself reports the error
                 await self._count(journal)
             took = time.monotonic() - started
+            self._show_life(run)
 
     async def _count(self, journal: Journal) -> None:
         self._counts = await journal.counts()
+        if self._planned_at_first is None:
+            self._planned_at_first = self._counts[State.PLANNED]
         self._limits = await journal.limits()
         rate = self._limits.create_rate
         if rate is not None and rate.scope == "project":
@@ -124,10 +136,42 @@ class RunDisplay:
         else:
             self._queue = self._counts[State.PLANNED]
 
+    def _show_life(self, run: Watched) -> None:
+        """Write a line to a log in which nothing was written for a minute."""
+        if not self._screen.shows_live_view and time.monotonic() - self._said >= _QUIET_SECONDS:
+            self._said = time.monotonic()
+            self._screen.notice(in_one_line(self._view(run)))
+
     def _lines(self, run: Watched, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-        elapsed, rate = time.monotonic() - self._started, self._limits.create_rate
-        view = View(self._counts, self._queue, run.stats(), run.active(), elapsed, self._ended, rate, time.time())
-        return live_lines(view, self._polls, width, height)
+        return live_lines(self._view(run), self._polls, width, height)
+
+    def _view(self, run: Watched) -> View:
+        now, stats, active = time.monotonic(), run.stats(), run.active()
+        found = self._estimate(stats, active, now)
+        return View(self._counts, stats, active, now - self._started, found, self._durations.median, time.time())
+
+    def _estimate(self, stats: BatchStats, active: Sequence[ActiveItem], now: float) -> Estimate | None:
+        limits, to_create, next_create = self._limits, self._to_create, stats.next_create or 0.0
+        ages = [item.age for item in active if item.state is not State.PLANNED]
+        found = time_left(
+            to_create=to_create,
+            queue=self._queue,
+            ages=ages,
+            max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
+            create_rate=limits.create_rate,
+            next_create=next_create,
+            job_seconds=self._durations.median,
+        )
+        earliest = seconds_to_last_create(min(self._queue, to_create), limits.create_rate, next_create)
+        return None if found is None else self._end.shown(found, earliest, now)
+
+    @property
+    def _to_create(self) -> int:
+        """The items that this run is still to send."""
+        planned = self._counts.get(State.PLANNED, 0)
+        if self._limit is None or self._planned_at_first is None:
+            return planned
+        return max(min(planned, self._limit - (self._planned_at_first - planned)), 0)
 
 
 class UnrecordedIds(logging.Handler):

@@ -20,7 +20,16 @@ from rich.text import Text
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.streams import guarded
 
-__all__ = ["Screen", "Styled", "continued", "padded", "shortened", "styled_status"]
+__all__ = [
+    "Screen",
+    "Styled",
+    "continued",
+    "cut_at_a_word",
+    "cut_in_the_middle",
+    "padded",
+    "shortened",
+    "styled_status",
+]
 
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
@@ -171,6 +180,25 @@ def shortened(text: str, columns: int) -> str:
     shown = Text(one_line(text, _LONGEST))
     shown.truncate(columns, overflow="ellipsis")
     return shown.plain
+
+
+def cut_at_a_word(text: str, columns: int) -> str:
+    """Return the beginning of `text` that fits into `columns` columns; it ends with a whole word, or an ellipsis."""
+    shown = shortened(text, max(columns, 0))
+    if cell_len(one_line(text, _LONGEST)) <= columns or " " not in shown.strip():
+        return shown
+    return f"{shown.rpartition(' ')[0]}…"
+
+
+def cut_in_the_middle(text: str, columns: int) -> str:
+    """Return `text` in `columns` columns of a terminal: its beginning and its end, when it is longer."""
+    shown = one_line(text, _LONGEST)
+    if cell_len(shown) <= columns:
+        return shown
+    at = len(shown)
+    while cell_len(shown[at - 1 :]) <= columns // 2:
+        at -= 1
+    return shortened(shown, columns - cell_len(shown[at:])) + shown[at:]
 
 
 def padded(text: str, columns: int) -> str:

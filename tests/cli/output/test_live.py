@@ -2,18 +2,26 @@ import pytest
 from attrs import evolve
 
 from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
-from agentjobs_async.batch import ActiveItem, BatchStats, Rate, State
-from agentjobs_async.cli._output.live import PollCounts, View, live_lines
+from agentjobs_async.batch import ActiveItem, BatchStats, State
+from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
+from agentjobs_async.cli.estimates import Estimate
 
 REF = JobRef("docs", "job_1")
+SENDING = ActiveItem("a-very-long-key-of-number-17", State.SENDING, 5.0, None, "Fix the broken links")
 
 
 def view(
-    active: list[ActiveItem], *, planned: int = 0, waiting: int = 3, due: float | None = 0.0, stopped: bool = False
+    active: list[ActiveItem],
+    *,
+    planned: int = 0,
+    due: float | None = 0.0,
+    stopped: bool = False,
+    left: Estimate | None = None,
 ) -> View:
     counts = dict.fromkeys(State, 0) | {State.PLANNED: planned, State.COMPLETED: 100, State.FAILED: 5, State.UNKNOWN: 2}
-    stats = BatchStats(waiting, len(active), due, {}, stopped)
-    return View(counts, planned, stats, active, 60.0, 10, Rate(100, per=3600), 1_700_000_000.0)
+    counts[State.CREATED] = len(active)
+    stats = BatchStats(3, len(active), due, {}, stopped)
+    return View(counts, stats, active, 20_400.0, left, 90.0, 1_700_000_000.0)
 
 
 def shown(view: View, width: int = 80, height: int = 24, polls: PollCounts | None = None) -> list[str]:
@@ -21,56 +29,79 @@ def shown(view: View, width: int = 80, height: int = 24, polls: PollCounts | Non
     return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]
 
 
-@pytest.mark.parametrize("size", [(80, 23), (40, 8), (20, 3)])
+@pytest.mark.parametrize("size", [(80, 23), (60, 20), (40, 8), (20, 3)])
 def test_it_fits(size: tuple[int, int]) -> None:
     """Four thousand items under way fit the terminal."""
     width, height = size
-    active = [ActiveItem(f"{'a' * 60}{number}", State.CREATED, number, REF) for number in range(4000)]
-    lines = shown(view(active, planned=4000), width, height)
+    active = [ActiveItem(f"{'a' * 60}{number}", State.CREATED, number, REF, "x " * 60) for number in range(4000)]
+    lines = shown(view(active, planned=4000, left=Estimate(9_000, "100/h decides")), width, height)
     assert len(lines) <= max(height, 3)
-    if width >= 60:
-        assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width
+    if height > 3:
         assert lines[-1].endswith(" more")
 
 
 def test_what_it_tells() -> None:
-    """It tells the counts, the next create, the end, and each active item's key, state, age, polls and link."""
+    """It tells the share done and the time, the end and what decides it, the counts, and the active items."""
     polls = PollCounts()
     link = "https://code.example/pull/7"
     polls(JobPolled(AgentJob("job_1", "docs", "active", pr_link=link), 12))
-    active = [ActiveItem("old\x1b", State.CREATED, 90.0, REF), ActiveItem("new", State.SENDING, 5.0, None)]
+    active = [ActiveItem("old\x1b", State.CREATED, 90.0, REF, "Document the v2 endpoints of the service"), SENDING]
     active.append(ActiveItem("waits", State.PLANNED, 9.0, None))
-    lines = shown(view(active, planned=350, due=120.0), polls=polls)
-    assert lines[0] == "3 active, 3 waiting to be created, 347 after them; 457 in all"
-    assert lines[1].startswith("rate limit: next create ")
-    assert lines[1].endswith("in 3.0 h")
-    assert lines[2] == "100 done  5 failed  0 archived  2 unknown"
-    assert lines[3].split() == ["KEY", "STATE", "AGE", "POLLS", "PULL", "REQUEST"]
-    assert lines[4].split() == ["old\\x1b", "created", "2", "min", "12", link]
-    assert lines[5].split() == ["new", "sending", "5", "s", "0", "-"]
+    lines = shown(view(active, planned=350, due=120.0, left=Estimate(10_800, "100/h decides")), polls=polls)
+    assert lines[0].startswith("22 % in 5.7 h [##########")
+    assert lines[0].endswith("....] 105 of 460")
+    assert len(lines[0]) == 80
+    assert lines[1].startswith("ends about ")
+    assert ", in 3.0 h; 100/h decides; next create " in lines[1]
+    assert lines[2] == "100 completed  5 failed  2 unknown  3 active  350 left"
+    assert lines[3].split() == ["KEY", "STATE", "AGE", "POLLS", "PROMPT,", "PULL", "REQUEST"]
+    assert lines[4].split() == ["old\\x1b", "active", "2", "min", "12", "Document…", link]
+    assert lines[5].split() == ["a-very-…umber-17", "sending", "5", "s", "0", "Fix", "the", "broken", "links"]
     assert len(lines) == 6
+
+
+def test_ended_rows_leave_at_once() -> None:
+    """A job whose end was seen is not shown any more, though its item is under way until the journal has its end."""
+    polls = PollCounts()
+    active = [ActiveItem("old", State.CREATED, 90.0, REF)]
     polls(WaitEnded(REF, None, None, 12, 1.0))
+    assert len(shown(view(active), polls=polls)) == 5
+    polls(WaitEnded(REF, AgentJob("job_1", "docs", "completed"), None, 12, 1.0))
+    assert len(shown(view(active), polls=polls)) == 4
     assert polls[REF] == (0, None)
 
 
-@pytest.mark.parametrize(("queue", "hours"), [(350, "3.0 h"), (150, "1.0 h")])
-def test_end_under_a_rate_per_project(queue: int, hours: str) -> None:
-    """Under a rate for each project, the project with the most planned items decides when the run ends."""
-    line = shown(evolve(view([], planned=350, due=120.0), queue=queue))[1]
-    assert line.endswith(f"in {hours}")
+@pytest.mark.parametrize(
+    ("width", "first", "second"),
+    [(60, "ends about ", "; 100/h decides"), (40, "ends about ", "in 3.0 h"), (34, "ends about ", "in 3.0 h")],
+)
+def test_narrow(width: int, first: str, second: str) -> None:
+    """The share and the time stand on top at any width; of the second line the end of the run is cut last."""
+    lines = shown(view([SENDING], planned=350, due=120.0, left=Estimate(10_800, "100/h decides")), width=width)
+    assert lines[0].startswith("22 % in 5.7 h")
+    assert lines[1].startswith(first)
+    assert second in lines[1]
+    assert lines[2].endswith((" failed", " unknown", " active", " left"))
+
+
+def test_a_line_of_a_log() -> None:
+    """A log gets the same in one line."""
+    line = in_one_line(view([SENDING], planned=350, left=Estimate(10_800, "100/h decides", is_least=True)))
+    assert line.startswith("22 % in 5.7 h: 105 of 458 ended, 1 active; ends after ")
+    assert line.endswith(", in 3.0 h; 100/h decides")
 
 
 def test_what_holds_creates_back() -> None:
     """While all creates are held back by a fault, it says by which, and when the next may go."""
     held = view([], planned=4, due=5.0)
     stats = evolve(held.stats, paused_by=NotSentError("nothing was sent to api.example.com: no such name", "dns"))
-    (line,) = [line for line in shown(evolve(held, stats=stats), width=200) if line.startswith("next create ")]
+    line = shown(evolve(held, stats=stats), width=200)[1]
+    assert "next create " in line
     assert ": nothing was sent to api.example.com: no such name; check --base-url" in line
 
 
 def test_other_outlooks() -> None:
-    """It tells when nothing holds creates back, and what else but the rate does."""
-    assert shown(view([]))[1].startswith("next create at any time")
-    assert shown(view([], planned=9, waiting=0))[1].startswith("next create when an active job has ended")
-    assert shown(view([], due=None))[1].startswith("next create when one under way")
-    assert shown(view([], stopped=True))[1].startswith("too many failures")
+    """It says so when the end is not known, and when too many items have failed."""
+    assert shown(view([]))[1] == "its end is not known yet"
+    assert shown(view([], stopped=True))[1] == "its end is not known yet; too many failures: nothing more is begun"

@@ -5,7 +5,8 @@ from typing import Literal
 
 import pytest
 
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Rate
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
 from agentjobs_async.cli._output.screen import Screen
@@ -23,3 +24,21 @@ async def test_queue_of_the_rate(tmp_path: Path, scope: Literal["project", "all"
         await journal.set_limits(FleetLimits(create_rate=rate))
         await display._count(journal)
         assert display._queue == queue
+
+
+async def test_a_log_that_is_silent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log in which nothing ends gets a line of the whole from time to time."""
+    monkeypatch.setattr("agentjobs_async.cli._output.progress._QUIET_SECONDS", 0.0)
+    screen = Screen(lambda _: None)
+    display = RunDisplay(screen, ItemLines(screen), None, limit=1)
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
+        run = BatchWorker(AgentJobsSession("http://127.0.0.1:9", "key", project_id="docs"), journal)
+        async with display.shown(run, journal):
+            display._show_life(run)
+            assert display._to_create == 1
+    told = capsys.readouterr().err
+    assert told.startswith("0 % in ")
+    assert ": 0 of 3 ended, 0 active; its end is not known yet\n" in told

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async.cli._output.screen import Screen, continued, shortened, styled_status
+from agentjobs_async.cli._output.screen import (
+    Screen,
+    continued,
+    cut_at_a_word,
+    cut_in_the_middle,
+    shortened,
+    styled_status,
+)
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -57,7 +64,7 @@ def test_styled_status() -> None:
 def test_live_view_and_colour_on_a_terminal() -> None:
     """On a terminal there are a live view and colours, no line is wider than it, and the cursor is shown at the end."""
     with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links", terminal=True) as child:
-        assert child.until("2 active, 0 waiting").ended() == 0
+        assert child.until("2 active").ended() == 0
     assert COLOUR.search(child.stdout)
     assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
@@ -69,7 +76,7 @@ def test_live_view_and_colour_on_a_terminal() -> None:
 def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
     """NO_COLOR leaves the live view and takes the colours."""
     with Child("run", "a", terminal=True, env=service.environment | {"NO_COLOR": "1"}) as child:
-        assert child.until("1 in all").ended() == 0
+        assert child.until("0 of 1").ended() == 0
     assert not COLOUR.search(child.stdout)
 
 
@@ -95,7 +102,7 @@ def test_notices_above_the_live_view(service: EmulatorThread) -> None:
     env = service.environment | {"AGENTJOBS_BASE_URL": "http://127.0.0.1:1"}
     with Child("run", "a", env=env, terminal=True) as child:
         assert child.until("so far; still trying.\r\n").send(signal.SIGINT).ended() == 130
-    assert "1 in all" in child.stdout
+    assert "0 of 1" in child.stdout
 
 
 def narrow(child: Child, columns: int = 40) -> str:
@@ -123,7 +130,7 @@ def test_a_run_on_a_narrow_terminal() -> None:
     """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
     prompts = ("Document the v2 endpoints of the whole service", "Fix the broken links")
     with Child("run", "--emulator", *prompts, terminal=True, columns=40) as child:
-        assert child.until("2 active, 0 waiting").ended() == 0
+        assert child.until("2 active").ended() == 0
     plain = narrow(child)
     assert re.search(
         r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the w", plain
@@ -144,7 +151,7 @@ def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -
         terminal=True,
         columns=40,
     ) as child:
-        child.until("2 active").until("rejected").until("created").send(signal.SIGINT)
+        child.until("2 active").until("rejected").until("AGE").send(signal.SIGINT)
         assert child.ended() == 130
     assert " \\\n" in narrow(child).replace("\r", "")
     with Child("status", *arguments, terminal=True, columns=40) as child:
@@ -165,3 +172,17 @@ def test_continued(columns: int) -> None:
     assert said.stdout.split("\0")[:-1] == words
     assert all(len(line) <= columns or line.strip().removesuffix(" \\") in map(shlex.quote, words) for line in lines)
     assert (len(lines) == 1) is (columns == 500)
+
+
+def test_cut_at_a_word() -> None:
+    """A text that is too long ends with a whole word, unless its first one is too long."""
+    assert cut_at_a_word("Fix the broken links", 20) == "Fix the broken links"
+    assert cut_at_a_word("Fix the broken links", 16) == "Fix the broken…"
+    assert cut_at_a_word("Incomprehensibilities", 9) == "Incompre…"
+
+
+def test_cut_in_the_middle() -> None:
+    """A key that is too long keeps its beginning and its end, in columns of the terminal."""
+    assert cut_in_the_middle("page-7", 16) == "page-7"
+    assert cut_in_the_middle("docs/guide/chapter-0579", 16) == "docs/gu…ter-0579"
+    assert cut_in_the_middle("文档文档文档", 7) == "文档…档"
