@@ -13,8 +13,12 @@ from tests.recipes.processes import RECIPES, SETTINGS
 
 @pytest.fixture
 def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """An emulator in a thread, whose jobs end at once; the environment leads to it."""
+    """An emulator in a thread, whose jobs end at once; the environment leads to it.
+
+    The job of the prompt "Go" has an id that a token must carry through every framework's routes.
+    """
     with Emulator.in_thread(script=JobScript(duration=0)) as emulator:
+        emulator.script(JobScript(duration=0, job_id="a/b/../%2F?#é job"), prompt="Go")
         for name, value in {**SETTINGS, **emulator.environment()}.items():
             monkeypatch.setenv(name, value)
         yield emulator
