@@ -25,7 +25,7 @@ def _agentjobs() -> None:
 
 
 for _command in (
-    *(batches.run, batches.plan, batches.resume, journals.status, journals.retry, journals.resolve),
+    *(batches.run, batches.plan, batches.resume, journals.status, journals.retry, journals.resolve, journals.export),
     *(jobs.create, jobs.get, jobs.wait, jobs.emulator),
     *(fleet.submit, fleet.worker, fleet.move),
 ):

@@ -13,7 +13,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 
-__all__ = ["FORMATS", "Record", "format_of_suffix", "records_of", "table_format"]
+__all__ = ["FORMATS", "Record", "apparent_format", "format_of_suffix", "records_of", "table_format"]
 
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv")
 _BY_SUFFIX: Final = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -59,6 +59,12 @@ def table_format(file: str, text: str, named: str | None, *, has_template: bool)
 def format_of_suffix(file: str) -> str | None:
     """Return the format that a file's suffix stands for; `None` for any other suffix."""
     return _BY_SUFFIX.get(PurePath(file).suffix.lower())
+
+
+def apparent_format(file: str, text: str) -> str:
+    """Return the format of an input by its suffix, else by how it begins: JSON Lines, or plain lines."""
+    found = format_of_suffix(file) or ("jsonl" if text.lstrip().startswith("{") else "lines")
+    return "jsonl" if found == "json" and not text.lstrip().startswith("[") else found
 
 
 def records_of(file: str, text: str, form: str, option: str = "--file") -> list[Record]:

@@ -12,7 +12,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.prompts import read_text
-from agentjobs_async.cli.records import Record, format_of_suffix, records_of
+from agentjobs_async.cli.records import Record, apparent_format, records_of
 
 __all__ = ["Resolution", "resolutions_of", "resolve_all", "settle"]
 
@@ -47,8 +47,7 @@ def resolutions_of(file: str) -> list[Resolution]:
         InvalidInputError: It can't be read as a whole, or says nothing.
     """
     text = read_text(file, _OPTION)
-    form = format_of_suffix(file) or ("jsonl" if text.lstrip().startswith("{") else "lines")
-    found = [_resolution(record) for record in records_of(file, text, form, _OPTION)]
+    found = [_resolution(record) for record in records_of(file, text, apparent_format(file, text), _OPTION)]
     if not found:
         raise InvalidInputError(f"{_OPTION}: there is no line of a key and a job, {SEND_AGAIN} or {ABANDON}")
     return found

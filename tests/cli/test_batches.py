@@ -139,7 +139,9 @@ def test_a_retried_item_in_the_file(
     service.inject("503 on=create", prompt="p1")
     out = tmp_path / "results.jsonl"
     assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
-    assert [(line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.open())] == [
+    assert [
+        (line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())
+    ] == [
         ("k0", None, "completed"),
         ("k2", None, "completed"),
         ("k1", 2, "unknown"),

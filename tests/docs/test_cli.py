@@ -8,7 +8,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, SETTLING, MANY = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, SETTLING, MANY, EXPORT = blocks("cli", "sh")
 
 
 async def test_first_line(tmp_path: Path) -> None:
@@ -60,7 +60,13 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
     assert code == 0
     assert "Document Start: Install it" in printed
     assert emulator.agents_started == {}
-    assert (await shell(run, tmp_path))[0] == 0
+    assert (await shell(f"{run} --journal run.db", tmp_path))[0] == 0
+    assert (await shell(EXPORT, tmp_path))[0] == 0
+    results = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[:4] for line in results[1:]] == [
+        ["7", "Start", "Install it", "completed"],
+        ["8", "End", "Remove it", "completed"],
+    ]
     assert emulator.agents_started == {"Document Start: Install it": 1, "Document End: Remove it": 1}
 
 

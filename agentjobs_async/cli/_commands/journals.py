@@ -14,11 +14,12 @@ from agentjobs_async.cli._commands.filters import filter_options
 from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 from agentjobs_async.cli.process import run_action
+from agentjobs_async.cli.records import FORMATS
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Where
 
-__all__ = ["existing", "resolve", "retry", "status"]
+__all__ = ["existing", "export", "resolve", "retry", "status"]
 
 
 def existing(journal: str) -> str:
@@ -92,6 +93,32 @@ def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | 
     if dry_run:
         return run_action(lambda context: retrying.show_retries(context, found, where, max_tries))
     return run_action(lambda context: retrying.retry_items(context, found, where, max_tries))
+
+
+@command("export", short_help="Write the outcome of each item.", epilog=ALL_COMPLETED)
+@click.argument("place", metavar="[FILE|URL]", required=False)
+@journal_option("The journal; a run may be using it.", required=False)
+@click.option("--join", "file", metavar="FILE", type=TEXT, help="The input of run: its columns come first.")
+@click.option("--input-format", type=click.Choice(FORMATS), help="The format of the input.  [default: as run takes it]")
+@click.option("--key", metavar="NAME", type=TEXT, help="The column or field that is the key.  [default: the place]")
+@click.option("--out", metavar="FILE", type=TEXT, help="The file to write.  [default: standard output]")
+@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
+def export(place: str | None, journal: str | None, file: str | None, **options: str | None) -> int:
+    """Write a line for each item: its outcome, pull request, job, tries, times and error.
+
+    With --join, and --key as run was given it, write a line for each record of the input: its own columns, then those
+    of its item. A record that was refused or never sent has a line, too.
+    """
+    from agentjobs_async.cli import exporting  # noqa: PLC0415 - see above
+
+    if (named := place or journal) is None:
+        raise InvalidInputError("give the journal: agentjobs export FILE")
+    if file is None and (options["key"] or options["input_format"]):
+        raise InvalidInputError("--key and --input-format say how to read --join FILE")
+    form = options["form"] or ("jsonl" if (options["out"] or "").endswith(".jsonl") else "csv")
+    join = None if file is None else exporting.Join(file, options["input_format"], options["key"])
+    chosen = exporting.Export(existing(named), form, options["out"], join)
+    return run_action(lambda context: exporting.export(context, chosen))
 
 
 @command("resolve", short_help="Settle an item whose create is unknown.", epilog=ALL_COMPLETED)

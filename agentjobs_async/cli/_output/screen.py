@@ -101,6 +101,11 @@ class Screen:
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
+    def raw_text(self, text: str) -> None:
+        """Write text to standard output unchanged, as a file would have it."""
+        self._stream.write(text)
+        self._stream.flush()
+
     def notice(self, *parts: Styled) -> None:
         """Write one line to standard error, or above the live view; on a terminal it is wrapped."""
         _print(self._error if self._live is None else self._out, parts)

@@ -1,0 +1,72 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import EmulatorThread
+
+TABLE = """id,title,note
+7,Start,=1+2
+8,"two
+lines",-5
+7,again,x
+9, ,x
+10,short
+11,End,@x
+"""
+
+
+def exported(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, str]]:
+    """Return the records that the command writes as CSV."""
+    capsys.readouterr()
+    assert main(["export", *arguments]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+
+def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every record of the input has one line with its own columns and one outcome, those that were refused, too."""
+    file, db = tmp_path / "pages.csv", str(tmp_path / "run.db")
+    file.write_text(TABLE)
+    service.live("failed", prompt="End")
+    prompted = ["--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]
+    assert main(["run", *prompted]) == 1
+    assert main(["resume", db, "--retry-failed"]) == 1
+    rows = exported(capsys, db, "--join", str(file), "--key", "id")
+    assert [(row["id"], row["outcome"], row["tries"]) for row in rows] == [
+        ("7", "completed", "1"),
+        ("8", "completed", "1"),
+        ("7", "rejected", ""),
+        ("9", "not_sent", ""),
+        ("", "rejected", ""),
+        ("11", "failed", "2"),
+    ]
+    assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "'@x"]
+    assert (rows[1]["title"], rows[4]["error"]) == ("two\nlines", "line 7: its number of cells is 2, not 3")
+    assert rows[0]["pull_request"].startswith("http")
+    assert rows[0]["sent_at"] < rows[0]["ended_at"]
+    assert rows[5]["error"] == "the agent failed"
+
+
+def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The suffix of the file decides the format; keys are places, or those of JSON Lines; no name is taken twice."""
+    tasks, db, out = tmp_path / "tasks.jsonl", str(tmp_path / "run.db"), tmp_path / "out.jsonl"
+    tasks.write_text('{"key": "a", "prompt": "one", "project": null}\n{"prompt": "two"}\n')
+    assert main(["run", "--file", str(tasks), "--journal", db]) == 0
+    assert main(["export", db, "--join", str(tasks), "--out", str(out)]) == 0
+    assert [(line.get("key"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())] == [
+        ("a", "completed"),
+        (None, "completed"),
+    ]
+    assert "2 lines written" in capsys.readouterr().err
+    assert [(row["key"], row["prompt"]) for row in exported(capsys, db)] == [("a", "one"), ("2", "two")]
+    other = tmp_path / "other.csv"
+    other.write_text("outcome\nmine\n")
+    assert [(row["outcome"], row["agentjobs_outcome"]) for row in exported(capsys, db, "--join", str(other))] == [
+        ("mine", "not_sent")
+    ]
+    for wrong in ([db, "--key", "id"], [], [db, "--join", str(tasks), "--key", "id"], [db, "--out", "none/x.csv"]):
+        assert main(["export", *wrong]) == 2
+    assert service.emulator.agents_started.total() == 2
