@@ -263,7 +263,7 @@ async def test_kills(path: Path, url: str, direction: str) -> None:
         pass
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    step = os.environ.get("AGENTJOBS_MOVES", "4")
+    step = os.environ.get("AGENTJOBS_MOVES", "6")
     printed = await asyncio.to_thread(run_child, KILLS, str(path), url, direction, step)
     calls, states = printed.split(" ", 1)
     assert int(calls) > 20

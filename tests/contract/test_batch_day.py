@@ -1,0 +1,144 @@
+"""A batch user's day, with all that goes wrong in it: has each row of the input exactly one outcome?"""
+
+import asyncio
+import csv
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.testing import Emulator, JobScript
+from tests.cli.stage import environment
+
+ROWS = int(os.environ.get("AGENTJOBS_DAY", "60"))
+"""Rows of the table; the whole day is AGENTJOBS_DAY=3000."""
+FAILING = 20
+"""Of so many rows, the first agent of one fails."""
+RUN = ("--max-active", "200", "--create-rate", "none", "--yes")
+
+
+HASTY = """
+import sys
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Journal
+from agentjobs_async.engines.procrastinate import work_off
+Journal.open.__func__.__kwdefaults__["owner_timeout"] = work_off.__kwdefaults__["stalled_after"] = 2.0
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command line, with a worker that dies missed after 2 s instead of 30."""
+
+
+class Day:
+    """One table, its emulator, and the commands that work on it."""
+
+    def __init__(self, emulator: Emulator, folder: Path, url: str) -> None:
+        self.emulator = emulator
+        self.folder = folder
+        self.url = url
+        self.file = str(folder / "run.db")
+        self.table = folder / "pages.csv"
+        self.processes: list[asyncio.subprocess.Process] = []
+
+    def prompt(self, number: int) -> str:
+        return f"Document Page {number}: line one\nline, two of {number}"
+
+    def write_table(self) -> None:
+        with self.table.open("w", newline="", encoding="utf-8-sig") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["id", "title", "body", "owner"])
+            for number in range(ROWS):
+                writer.writerow([f"page-{number}", f"Page {number}", f"line one\nline, two of {number}", "me"])
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        settings = self.emulator.environment("docs") | {"XDG_STATE_HOME": str(self.folder)}
+        quiet = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", HASTY, *arguments), env=environment(settings), stdout=quiet, stderr=quiet
+        )
+        self.processes.append(process)
+        return process
+
+    async def end(self) -> None:
+        """Kill what a failed test has left."""
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def command(self, *arguments: str) -> int:
+        return await (await self.start(*arguments)).wait()
+
+    async def kill_after(self, process: asyncio.subprocess.Process, agents: int) -> None:
+        """Kill a command with -9 once so many more agents were started."""
+        wanted = self.emulator.agents_started.total() + agents
+        while self.emulator.agents_started.total() < wanted and process.returncode is None:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    async def settle(self) -> None:
+        """Settle what is unknown by what the service shows: an agent, or none."""
+        found = {job.prompt: job.job_id for job in self.emulator.jobs.values()}
+        async with Journal.open(self.url) as journal:
+            known = {row.job_id for row in await journal.rows(all_tries=True)}
+            for row in await journal.unknown():
+                job_id = found.get(row.prompt)
+                if job_id is None or job_id in known:
+                    await journal.resolve(row.key, send_again=True)
+                else:
+                    await journal.resolve(row.key, job_id=job_id)
+
+    async def retry_all(self) -> int:
+        for number in range(0, ROWS, FAILING):
+            self.emulator.script(JobScript(duration=0.2), prompt=self.prompt(number))
+        async with Journal.open(self.url) as journal:
+            await journal.retry(where=Where(states={"failed"}))
+        return await self.command("worker", "--journal", self.url, "--until-done")
+
+    async def check(self) -> None:
+        async with Journal.open(self.url, read_only=True) as journal:
+            rows = {row.item_key: row async for row in journal.rows()}
+            tries = await journal.rows(all_tries=True)
+        with self.table.open(newline="", encoding="utf-8-sig") as stream:
+            wanted = {line["id"]: f"Document {line['title']}: {line['body']}" for line in csv.DictReader(stream)}
+        assert {key: row.prompt for key, row in rows.items()} == wanted
+        assert {row.state for row in rows.values()} == {State.COMPLETED}
+        agents = self.emulator.agents_started
+        expected = Counter(row.prompt for row in tries)
+        assert agents == expected, (agents - expected, expected - agents)
+        ended = Counter(row.job_id for row in tries)
+        assert max(ended.values()) == 1, "no job is that of two rows"
+
+
+@pytest.fixture
+async def day(database: str, tmp_path: Path) -> AsyncIterator[Day]:
+    async with Emulator(script=JobScript(duration=0.2)) as emulator:
+        day = Day(emulator, tmp_path, database)
+        yield day
+        await day.end()
+
+
+async def test_a_day(day: Day) -> None:
+    """Through kills of a run and of a worker, and a move, each row of a table has one outcome; no agent is doubled."""
+    for number in range(0, ROWS, FAILING):
+        day.emulator.script(JobScript(duration=0.2, outcome="failed"), prompt=day.prompt(number))
+    day.write_table()
+    source = ("--file", str(day.table), "--key", "id", "--prompt", "Document {title}: {body}")
+    await day.kill_after(await day.start("run", *source, "--journal", day.file, *RUN), ROWS // 6)
+    await day.kill_after(await day.start("resume", day.file), ROWS // 6)
+    assert await day.command("move", "--from", day.file, "--to", day.url) == 0
+    assert await day.command("resume", day.file) == 4  # it is closed
+    first = await day.start("worker", "--journal", day.url)
+    second = await day.start("worker", "--journal", day.url, "--until-done")
+    await day.kill_after(first, ROWS // 6)
+    assert await second.wait() in {1, 4}
+    await day.settle()
+    # An unknown item whose agent is found may fail, too, and is then retried in its turn.
+    codes = [await day.retry_all(), await day.retry_all()]
+    assert codes[-1] == 0
+    await day.check()
