@@ -16,7 +16,7 @@ from agentjobs_async._polling.reading import OnUpdate, Read, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
-from agentjobs_async._polling.watch import Watch, WatchWithUpdates
+from agentjobs_async._polling.watch import Leave, Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.learning.estimate import Estimate, estimate_job
@@ -30,6 +30,7 @@ __all__ = ["Waits"]
 
 Given = TypeVar("Given")
 """What a caller may pass as a job."""
+W = TypeVar("W", bound=Watch)
 
 
 class Waits(Generic[Given]):
@@ -103,7 +104,7 @@ class Waits(Generic[Given]):
     ) -> asyncio.Future[AgentJob]:
         """Return a future of what `wait_for_job` would return or raise: the lightest handle. Cancel it to stop waiting.
 
-        `on_update` is called as by `wait_for_job`.
+        `on_update` is as in `wait_for_job`.
 
         Raises:
             InvalidInputError: An argument is invalid.
@@ -265,13 +266,17 @@ class Waits(Generic[Given]):
         target = self._target(job)
         checked_timeout(timeout)
         update = None if on_update is None else GuardedCallback("on_update", on_update)
+        if update is None:
+            return self._attach(target, lambda loop, leave: Watch(loop, timeout, leave))
+        return self._attach(target, lambda loop, leave: WatchWithUpdates(loop, timeout, leave, update))
+
+    def _attach(self, target: AgentJob | JobRef, make: Callable[[asyncio.AbstractEventLoop, Leave], W]) -> W:
+        """Start the wait of the watch that `make` returns."""
         try:
             scheduler = self._scheduler()
         except SessionClosedError as error:  # with the job: it may have been created a moment ago, by `run_job`
             raise with_ref(error, ref_of(target)) from None
-        loop, leave = scheduler.loop, scheduler.leave
-        watch = Watch(loop, timeout, leave) if update is None else WatchWithUpdates(loop, timeout, leave, update)
-        scheduler.attach(watch, target)
+        scheduler.attach(watch := make(scheduler.loop, scheduler.leave), target)
         return watch
 
     def _scheduler(self) -> Scheduler:

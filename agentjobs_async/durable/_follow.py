@@ -1,64 +1,84 @@
-"""One followed job: what is kept of it while it is at work."""
+"""One followed job: a wait that reports to what follows it."""
 
 import asyncio
-from collections.abc import Callable
 from math import inf
-
-from attrs import define
+from typing import Protocol
 
 from agentjobs_async import AgentJob, JobRef
+from agentjobs_async._polling.watch import Leave, Watch
 from agentjobs_async.batch import State
 from agentjobs_async.batch.items import context_of
 from agentjobs_async.durable.entry import DurableEntry
 
-__all__ = ["Follow"]
+__all__ = ["Follow", "Follower"]
 
 
-@define(eq=False)
-class Follow:
-    """One followed job. There may be many thousands, so that it keeps no prompt, and the context as text.
+class Follower(Protocol):
+    """What the waits report to."""
+
+    def changed(self, follow: "Follow", job: AgentJob) -> None:
+        """Act on the state that a poll has shown."""
+
+    def ended(self, follow: "Follow", result: AgentJob | BaseException) -> None:
+        """Act on the end of a wait."""
+
+
+class Follow(Watch):
+    """The wait for one followed job. It never completes as a future: its end goes to the follower.
+
+    There may be many thousands. So it is a watch itself, keeps no prompt, and the context as text.
 
     Attributes:
+        key: The key of its row.
+        ref: The job.
         context: The context as JSON; `None` without one.
-        on_change: Called when `job` has changed.
-        on_end: Called with the wait when it is over.
-        polls_before: How often the job was polled by earlier processes.
-        job: The job as it was seen last; `None` before.
-        told_at: Loop time of the last call of `on_change`.
+        earlier_polls: How often the job was polled by earlier waits and processes.
+        told: The state with which `on_change` was called last; `None` before.
+        told_at: Loop time of that call.
         telling: The task that calls `on_change`; `None` while there is nothing new.
         calling: Whether `on_change` is under way in that task, which otherwise waits for the gap to pass.
     """
 
-    key: str
-    ref: JobRef
-    context: str | None
-    polls_before: int
-    on_change: Callable[["Follow"], None]
-    on_end: Callable[["Follow", asyncio.Future[AgentJob]], None]
-    watch: asyncio.Future[AgentJob] | None = None
-    job: AgentJob | None = None
-    told_at: float = -inf
-    telling: asyncio.Task[None] | None = None
-    calling: bool = False
+    __slots__ = ("_follower", "calling", "context", "earlier_polls", "key", "ref", "telling", "told", "told_at")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        leave: Leave,
+        follower: Follower,
+        key: str,
+        ref: JobRef,
+        context: str | None,
+        earlier_polls: int,
+    ) -> None:
+        super().__init__(loop, None, leave)
+        self._follower = follower
+        self.key = key
+        self.ref = ref
+        self.context = context
+        self.earlier_polls = earlier_polls
+        self.told: AgentJob | None = None
+        self.told_at = -inf
+        self.telling: asyncio.Task[None] | None = None
+        self.calling = False
 
     @property
     def polls(self) -> int:
-        """How often its job was polled, by earlier processes and this one."""
-        return self.polls_before + getattr(self.watch, "polls", 0)
+        """How often the job was polled, by earlier waits and this one."""
+        return self.earlier_polls + super().polls
 
     @property
-    def seen(self) -> float | None:
-        """Loop time at which a poll of this process last showed its job; `None` before, and once the wait is over."""
-        return getattr(self.watch, "seen", None)
+    def job(self) -> AgentJob | None:
+        """The job as it was seen last; `None` before, and once the wait is over."""
+        return None if self.tracked is None else self.tracked.job
 
     def on_job(self, job: AgentJob) -> None:
-        """Record the newest state, and have `on_change` called with it."""
-        self.job = job
-        self.on_change(self)
+        """Report a state."""
+        self._follower.changed(self, job)
 
-    def on_done(self, watch: asyncio.Future[AgentJob]) -> None:
-        """Report the end of the wait."""
-        self.on_end(self, watch)
+    def on_end(self, result: AgentJob | BaseException) -> None:
+        """Report the end."""
+        self._follower.ended(self, result)
 
     def entry(self, job: AgentJob | None) -> DurableEntry:
         """Return the entry of a job that is at work."""

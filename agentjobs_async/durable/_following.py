@@ -10,6 +10,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
+from agentjobs_async._polling.watch import Leave
 from agentjobs_async.batch import JournalRow, Outcome, State
 from agentjobs_async.batch._run_item import record_end
 from agentjobs_async.batch._store.durable_rows import DurableRows
@@ -67,12 +68,9 @@ class Following:
 
     def start(self, row: JournalRow, target: AgentJob | JobRef) -> None:
         """Follow the job of a row from now on; do nothing once closed."""
-        ref = target.ref if isinstance(target, AgentJob) else target
-        job = target if isinstance(target, AgentJob) else None
-        text = context_text(row.context)
         self._discard(row.key)
-        follow = self._follows[row.key] = Follow(row.key, ref, text, row.polls, self._changed, self._ended, job=job)
-        self._watch(follow, target, row.traceparent)
+        ref = target.ref if isinstance(target, AgentJob) else target
+        self._watch(target, row.key, ref, context_text(row.context), row.polls, row.traceparent)
 
     def tell_row(self, row: JournalRow) -> None:
         """Call `on_end` for a row that has ended, unless that is being done; its wait, if there is one, is over."""
@@ -96,8 +94,7 @@ class Following:
         """End all waits; callbacks under way go on, and none is called again."""
         self._closing.set()
         for follow in self._follows.values():
-            if follow.watch is not None:
-                follow.watch.cancel()
+            follow.cancel()
 
     async def close(self, grace: float) -> None:
         """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends."""
@@ -113,56 +110,62 @@ class Following:
             if left:
                 await asyncio.wait(left)
 
-    def _changed(self, follow: Follow) -> None:
+    def changed(self, follow: Follow, job: AgentJob) -> None:
         """Call `on_change` with the newest state, in a task that does so until it has told the newest one."""
-        idle = follow.telling is None and not self._closing.is_set()
-        if idle and self.on_change is not None and follow.job is not None and not follow.job.is_terminal:
-            follow.telling = self._start(self._tell_changes(follow, self.on_change))
-
-    def _ended(self, follow: Follow, watch: asyncio.Future[AgentJob]) -> None:
-        """Record and tell how a wait ended, unless it was cancelled by `leave`, `stop` or `tell_row`."""
-        if watch.cancelled():
+        if self.on_change is None or follow.telling is not None or job.is_terminal:
             return
-        error = watch.exception()
-        if error is None or isinstance(error, Exception):
-            self._end_in_task(follow.key, self._end(follow, watch.result() if error is None else error))
+        if follow.told == job:
+            follow.told = follow.job  # the newest one is kept anyway
+        elif not self._closing.is_set():
+            follow.telling = self._start(self._tell_changes(follow, job, self.on_change))
 
-    def _watch(self, follow: Follow, target: AgentJob | JobRef, traceparent: str | None = None) -> None:
+    def ended(self, follow: Follow, result: AgentJob | BaseException) -> None:
+        """Record and tell how a wait ended."""
+        if isinstance(result, AgentJob | Exception):
+            self._end_in_task(follow.key, self._end(follow, result))
+
+    def _watch(
+        self,
+        target: AgentJob | JobRef,
+        key: str,
+        ref: JobRef,
+        context: str | None,
+        polls: int,
+        traceparent: str | None = None,
+    ) -> None:
         if self._closing.is_set():
             return
-        update = None if self.on_change is None else follow.on_job
 
-        def watch() -> asyncio.Future[AgentJob]:
-            if traceparent is not None:
-                resumed_from.set(traceparent)
-            return self.session.watch(target, timeout=None, on_update=update)
+        def make(loop: asyncio.AbstractEventLoop, leave: Leave) -> Follow:
+            # Kept before the wait begins, which may end at once.
+            follow = self._follows[key] = Follow(loop, leave, self, key, ref, context, polls)
+            return follow
+
+        def watch() -> None:
+            resumed_from.set(traceparent)
+            _ = self.session._attach(target, make)  # noqa: SLF001 - private to users
 
         with suppress(SessionClosedError):  # the next start follows it
-            follow.watch = self._context.copy().run(watch)
-            follow.watch.add_done_callback(follow.on_done, context=self._context)
+            self._context.copy().run(watch)
 
     def _discard(self, key: str) -> None:
         follow = self._follows.pop(key, None)
-        if follow is None:
-            return
-        if follow.watch is not None:
-            follow.watch.cancel()
-        if follow.telling is not None and follow.telling is not asyncio.current_task():
-            follow.telling.cancel()
+        if follow is not None:
+            follow.cancel()
+            if follow.telling is not None and follow.telling is not asyncio.current_task():
+                follow.telling.cancel()
 
-    async def _tell_changes(self, follow: Follow, on_change: Callback) -> None:
-        told = None
+    async def _tell_changes(self, follow: Follow, job: AgentJob, on_change: Callback) -> None:
         clock = asyncio.get_running_loop().time
         try:
-            while follow.job is not None and follow.job is not told and not follow.job.is_terminal:
-                gap = follow.told_at + self.least_gap - clock()
-                if gap > 0:
-                    if not await self._pause(gap):
-                        return
-                    continue  # the job may have ended meanwhile
-                follow.told_at, told, follow.calling = clock(), follow.job, True
-                await on_change(follow.entry(told), told)
+            while follow.told != job:
+                if not await self._pause(follow.told_at + self.least_gap - clock()) or follow.tracked is None:
+                    return  # left, or ended
+                follow.told_at, follow.calling = clock(), True
+                follow.told = job = follow.job or job
+                await on_change(follow.entry(job), job)
                 follow.calling = False
+                job = follow.job or job
         finally:
             follow.telling = None
 
@@ -172,9 +175,8 @@ class Following:
             _logger.warning(
                 "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
             )
-            follow.polls_before = follow.polls
-            if await self._pause(_UNREADABLE_SECONDS) and follow.key in self._follows:
-                self._watch(follow, follow.ref)
+            if await self._pause(_UNREADABLE_SECONDS) and self._follows.get(follow.key) is follow:
+                self._watch(follow.ref, follow.key, follow.ref, follow.context, follow.polls)
         elif outcome is not None:
             await self._end_changes(follow)
             self._follows.pop(follow.key, None)
@@ -247,9 +249,10 @@ class Following:
 
     async def _pause(self, seconds: float) -> bool:
         """Wait; return false if closed meanwhile."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._closing.wait()
         return not self._closing.is_set()
 
     def _end_in_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:

@@ -1,5 +1,6 @@
 """What callers get of one durable job, and how its row becomes that."""
 
+from sys import intern
 from typing import Any
 
 from attrs import field, frozen
@@ -34,7 +35,7 @@ class DurableEntry:
 def ref_of_row(row: JournalRow, project_id: str | None) -> JobRef | None:
     """Return the job of a row, which may name no project of its own; `None` without one."""
     project_id = row.project_id or project_id
-    return None if row.job_id is None or project_id is None else JobRef(project_id, row.job_id)
+    return None if row.job_id is None or project_id is None else JobRef(intern(project_id), row.job_id)
 
 
 def entry_of(row: JournalRow, project_id: str | None, job: AgentJob | None = None) -> DurableEntry:

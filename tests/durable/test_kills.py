@@ -67,7 +67,7 @@ async def child(
 async def killed(emulator: Emulator, place: Path, moment: str) -> None:
     """Run a child that kills itself at a moment."""
     process = await child(emulator, place, moment)
-    await process.wait()
+    await process.communicate()
     assert process.returncode == -9
 
 
@@ -116,7 +116,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
             assert (entry.state, entry.job) == ("created", None)  # the other one follows it
             assert session.stats().jobs == 0
             process.kill()
-            await process.wait()
+            await process.communicate()
             await listener.ends(1)
     assert listener.called == [("k", "completed")]
     assert emulator.agents_started == {"Hello": 1}
