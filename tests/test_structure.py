@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "testing": {""},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_start", "_text", "_validation", "batch", "engines", "testing"},
+    "cli": {"", "_start", "_text", "_validation", "batch", "engines", "report", "testing"},
     "__main__": {"_extras", "_start", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""

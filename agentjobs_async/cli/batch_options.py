@@ -26,6 +26,7 @@ class BatchOptions:
         max_failures: Start no more items once this many have failed; `None` for no limit.
         out: The file that gets each result as a line of JSON; `None` for none.
         run_for: The time after which the run stops itself, as it was given; `None` for none.
+        report: The file that gets a report at the end; `None` for none.
     """
 
     shared: Options
@@ -36,6 +37,7 @@ class BatchOptions:
     max_failures: int | None
     out: str | None
     run_for: str | None
+    report: str | None
 
     def to_resume(self) -> list[str]:
         """Return the options with which `agentjobs resume` goes on in the same way; the journal keeps the limits."""
@@ -43,6 +45,7 @@ class BatchOptions:
             "--project": self.shared.service.project_id,
             "--max-failures": self.max_failures,
             "--out": self.out,
+            "--report": self.report,
             "--for": self.run_for,
         }
         named = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]

@@ -24,6 +24,7 @@ from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.planning import planned
 from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.report_file import ReportFile
 from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 
 __all__ = ["NO_TASKS", "item_report", "run_tasks"]
@@ -52,6 +53,7 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     """Open the file of results, the session and the journal, in this order: invalid options leave no file."""
     screen, service = context.screen, options.shared.service
     stack.enter_context(UnrecordedIds(screen).shown())
+    report_file = None if options.report is None else ReportFile.of(options.report, option="--report")
     out = None if options.out is None else stack.enter_context(Out.opened(options.out))
     is_own = options.journal is None or own_journals.is_own(options.journal)
     report = options.shared.report(screen) if is_own else item_report(screen, options.shared)
@@ -64,6 +66,8 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     options = evolve(options, journal=path, shared=evolve(options.shared, timeout=limits.timeout))
     ending = Ending(context, options, journal, jobs, report, display, is_own)
     context.interruption.last_words.append(ending.last_words)
+    if report_file is not None:  # whatever ends the run, and before the journal is closed
+        stack.push_async_callback(report_file.write_at_the_end, journal, screen)
     return _Run(context, options, session, journal, display, out, ending)
 
 

@@ -9,7 +9,7 @@ import click
 
 from agentjobs_async import InvalidInputError, __version__
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._commands import batches, fleet, jobs, journals
+from agentjobs_async.cli._commands import batches, fleet, jobs, journals, reports
 from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, CommandGroup
 from agentjobs_async.cli._output.streams import silence
 from agentjobs_async.cli.outcomes import ExitCode, described
@@ -26,6 +26,7 @@ def _agentjobs() -> None:
 
 for _command in (
     *(batches.run, batches.plan, batches.resume, journals.status, journals.retry, journals.resolve, journals.export),
+    reports.report,
     *(jobs.create, jobs.get, jobs.wait, jobs.emulator),
     *(fleet.submit, fleet.worker, fleet.move),
 ):

@@ -34,7 +34,7 @@ OUTCOMES: Final[tuple[Any, ...]] = (
 )
 
 
-async def run_some(path: Path, *, projects: Iterable[str] = ("docs", "billing")) -> None:
+async def run_some(path: Path, *, projects: Iterable[str] = ("docs", "billing"), max_active: int = 20) -> None:
     """Run eight items to the outcomes above, in turn in each project, on a journal; a ninth stays planned."""
     named = list(projects)
     items = [
@@ -49,7 +49,10 @@ async def run_some(path: Path, *, projects: Iterable[str] = ("docs", "billing"))
                 await emulator.inject(Fault.parse("422"), prompt=item.prompt)
             else:
                 emulator.script(JobScript(duration=0, outcome=outcome), prompt=item.prompt)
-        async with emulator.session() as session, run_batch(session, items, journal=journal) as results:
+        async with (
+            emulator.session() as session,
+            run_batch(session, items, journal=journal, max_active=max_active, unknown_for=0) as results,
+        ):
             assert [result.outcome async for result in results] != []
         await journal.add([BatchItem("page-9", "Document the page 9", named[0])])
 

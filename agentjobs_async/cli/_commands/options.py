@@ -159,7 +159,7 @@ def _seconds(text: str, *, endless: bool) -> float | None:
 ANY_TRIES: Final = "any"
 """The value of `--retry-failed` without one."""
 _BATCH_SETTINGS: Final = (
-    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries", "out"),
+    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries", "out", "report"),
 )
 MAX_ACTIVE: Final = click.option(
     "--max-active",
@@ -198,6 +198,12 @@ _BATCH_OPTIONS: Final = (
         metavar="FILE",
         type=TEXT,
         help="Append each result as a line of JSON, and those of earlier runs that it lacks.",
+    ),
+    click.option(
+        "--report",
+        metavar="FILE",
+        type=TEXT,
+        help="Write a report at the end, in the format of the suffix; a page else.",
     ),
 )
 

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TextIO, cast
 
 __all__ = ["guarded", "leave", "silence"]
@@ -35,6 +35,10 @@ class _Guarded:
         if not self._broken:
             self._guard(lambda: self._stream.write(text))
         return len(text)
+
+    def writelines(self, texts: Iterable[str], /) -> None:
+        for text in texts:
+            self.write(text)
 
     def flush(self) -> None:
         if not self._broken:

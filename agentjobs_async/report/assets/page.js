@@ -59,7 +59,7 @@ class Report {
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
     showTiles(tilesOf(figuresOf(store, all), store.head.order), filter.state, (state) => this.choose({ state }));
-    byId('total').textContent = `${grouped(store.size)} items`;
+    byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
     byId('clear').hidden = !isFiltered;

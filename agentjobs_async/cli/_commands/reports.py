@@ -1,0 +1,50 @@
+"""The command of reports.
+
+What it does is imported when it runs: it loads SQLAlchemy, which no other command waits for.
+"""
+
+import sys
+from typing import Final
+
+import click
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
+from agentjobs_async.cli._commands.journals import existing
+from agentjobs_async.cli._commands.options import TEXT, journal_option
+from agentjobs_async.cli.process import run_action
+
+__all__ = ["report"]
+
+_FORMATS: Final = ("html", "csv", "joblog", "trace", "junit", "markdown")
+_EPILOG: Final = EXIT_CODES.format(success="the report is written")
+
+
+@command("report", short_help="Write a page, or a file for other programs.", epilog=_EPILOG)
+@click.argument("place", metavar="[FILE|URL]", required=False)
+@journal_option("The journal; a run may be using it.", required=False)
+@click.option("--out", metavar="FILE", type=TEXT, help="Where to write.  [default: standard output]")
+@click.option("--prompts/--no-prompts", default=True, help="Whether the prompts are shown.  [default: prompts]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="A page; a table; the log of GNU parallel; Chrome's trace events; JUnit's XML; or Markdown.  "
+    "[default: by the suffix of --out, else html]",
+)
+def report(place: str | None, journal: str | None, out: str | None, form: str | None, *, prompts: bool) -> int:
+    """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
+
+    The page has figures, charts and a table to search, and for each item the command that settles or retries it.
+    """
+    from agentjobs_async.cli import report_file  # noqa: PLC0415 - see above
+
+    if (named := place or journal) is None:
+        raise InvalidInputError("give the journal: agentjobs report FILE --out report.html")
+    found = existing(named)
+    if out is not None:
+        file = report_file.ReportFile.of(out, form, prompts=prompts)
+        return run_action(lambda context: report_file.write_file(context, found, file))
+    if form in {None, "html"} and sys.stdout.isatty():
+        raise InvalidInputError("a page is not for a terminal: give --out report.html, or --format markdown")
+    return run_action(lambda context: report_file.write_to_screen(context, found, form or "html", prompts=prompts))

@@ -1,0 +1,90 @@
+"""The file of a report: checked before anything is sent, written at the end of a run or by `agentjobs report`."""
+
+import asyncio
+from pathlib import Path
+from typing import Final, Self
+
+from attrs import frozen
+
+from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
+from agentjobs_async._text import one_line
+from agentjobs_async.batch import Journal
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.outcomes import ExitCode, described
+from agentjobs_async.cli.process import Context
+from agentjobs_async.report import check_format, format_of, write_report
+
+__all__ = ["ReportFile", "write_file", "write_to_screen"]
+
+_LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone does not hold it up for ever
+
+
+@frozen
+class ReportFile:
+    """Where a report goes, and what it is like.
+
+    Attributes:
+        file: The path of the file.
+        form: The format.
+        prompts: Whether it shows the prompts.
+    """
+
+    file: str
+    form: str
+    prompts: bool = True
+
+    @classmethod
+    def of(cls, file: str, form: str | None = None, *, prompts: bool = True, option: str = "--out") -> Self:
+        """Return the file of a report that can be written; without `form`, its suffix names the format.
+
+        Raises:
+            InvalidInputError: Its directory does not exist, or it is one itself.
+            ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
+        """
+        check_format(form or format_of(file))
+        if Path(file).is_dir() or not Path(file).parent.is_dir():
+            raise InvalidInputError(f"{option}: {one_line(file, 200)} is no file in a directory that exists")
+        return cls(file, form or format_of(file), prompts)
+
+    async def write(self, journal: Journal) -> None:
+        """Write the report of an open journal; what was in the file before is replaced.
+
+        Raises:
+            AgentJobsError: The file can't be written.
+            JournalError: The journal can't be read.
+        """
+        try:
+            with open(self.file, "w", encoding="utf-8", newline="\n") as stream:  # noqa: ASYNC230, PTH123 - some MB
+                await write_report(journal, stream, format=self.form, prompts=self.prompts)
+        except OSError as error:
+            defect = f"{one_line(self.file, 200)} can't be written: {error.strerror}"
+        else:
+            return
+        raise AgentJobsError(defect)
+
+    async def write_at_the_end(self, journal: Journal, screen: Screen) -> None:
+        """Write the report of a run that ends; what goes wrong is shown, and changes nothing about the run's end."""
+        try:
+            async with asyncio.timeout(_LONGEST_SECONDS):
+                await self.write(journal)
+        except (AgentJobsError, JournalError) as error:
+            screen.notice(f"The report was not written: {described(error)}")
+        except TimeoutError:
+            screen.notice("The report was not written: the journal does not answer.")
+        else:
+            screen.notice(f"The report is in {self.file}.")
+
+
+async def write_to_screen(context: Context, journal: str, form: str, *, prompts: bool) -> int:
+    """Write the report of a journal to standard output."""
+    async with Journal.open(journal, read_only=True) as opened:
+        await write_report(opened, context.screen.stream, format=form, prompts=prompts)
+    return ExitCode.COMPLETED
+
+
+async def write_file(context: Context, journal: str, file: ReportFile) -> int:
+    """Write the report of a journal to a file."""
+    async with Journal.open(journal, read_only=True) as opened:
+        await file.write(opened)
+    context.screen.notice(f"The report is in {file.file}.")
+    return ExitCode.COMPLETED

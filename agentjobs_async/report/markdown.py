@@ -1,0 +1,112 @@
+"""A journal in Markdown, such as GitHub shows as the summary of a step: figures, a chart, and a table of the items."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.figures import ORDER, Figures, Tally
+from agentjobs_async.report.source import Source
+from agentjobs_async.report.texts import shown
+
+__all__ = ["markdown_lines", "write_markdown"]
+
+_HEADER: Final = "| key | state | job | pull request | error | sent | created | seen | ended | polls | tries |"
+_TABLE_HEAD: Final = (_HEADER, f"|{' --- |' * (_HEADER.count('|') - 1)}")
+_MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
+_MOST_TEXT: Final = 1000  # characters of a cell
+_LINK: Final = re.compile(r"(https?://\S+)")
+_MARKUP: Final = "\\|`*_<>[]~#&@$"
+_MARKUP_IN_LINKS: Final = "\\|`*<>[]"  # no underscore: it is common in links, where Markdown does not read it as markup
+
+
+async def write_markdown(source: Source, stream: TextIO) -> None:
+    """Write at most 1 MiB: those items that need a person come first, and the last ones are left out."""
+    tally, lines = Tally(), _Lines()
+    async for row in source.rows():
+        tally.add(row)
+        lines.add(row)
+    head = "".join(f"{line}\n" for line in _head(source, tally.figures()))
+    stream.write(head)
+    stream.writelines(f"{line}\n" for line in lines.within(_MOST_BYTES - len(head.encode())))
+
+
+def _head(source: Source, figures: Figures) -> Iterator[str]:
+    made = datetime.fromtimestamp(source.made_at, UTC)
+    yield f"## {_cell(source.name)}"
+    yield f"\n{figures.total:,} items, {made:%Y-%m-%d %H:%M} UTC\n"
+    tiles = [*figures.outcomes, *figures.times]
+    for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):
+        yield _row(cells)
+    if figures.total:
+        yield "\n```mermaid\npie showData"
+        yield from (f'    "{state}" : {figures.counts[state]}' for state in ORDER if figures.counts[state])
+        yield "```"
+    yield ""
+
+
+class _Lines:
+    """The lines of the table, by the states of their items, as many as could fit."""
+
+    def __init__(self) -> None:
+        self._by_state: dict[State, list[str]] = {state: [] for state in ORDER}
+        self._bytes = dict.fromkeys(ORDER, 0)
+        self._rows = 0
+
+    def add(self, row: JournalRow) -> None:
+        """Add the line of an item."""
+        self._rows += 1
+        if self._bytes[row.state] < _MOST_BYTES:
+            line = _item_line(row)
+            self._by_state[row.state].append(line)
+            self._bytes[row.state] += len(line.encode()) + 1
+
+    def within(self, most: int) -> Iterator[str]:
+        """Return the lines of a table of at most `most` bytes."""
+        yield from _TABLE_HEAD
+        left, written = most - 500, 0  # the lines above, and the one that says how many are left out
+        for line in (line for lines in self._by_state.values() for line in lines):
+            left -= len(line.encode()) + 1
+            if left < 0:
+                break
+            written += 1
+            yield line
+        if written < self._rows:
+            yield f"\n… and {self._rows - written:,} more"
+
+
+def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
+    """Return the lines of a table of items, of which the first two are its head."""
+    yield from _TABLE_HEAD
+    yield from map(_item_line, rows)
+
+
+def _item_line(row: JournalRow) -> str:
+    """Return the line of an item in the table, with the markup in every text escaped. Times are in UTC."""
+    cells = (row.key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
+    times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
+    return _row([*map(_cell, cells), *times, str(row.polls), str(row.tries)])
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _time(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def _cell(text: str) -> str:
+    pieces = _LINK.split(shown(text, _MOST_TEXT))
+    return "".join(_link(piece) if _LINK.fullmatch(piece) else _plain(piece) for piece in pieces)
+
+
+def _plain(text: str) -> str:
+    escaped = "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in text)
+    return escaped.replace("\n", " ")
+
+
+def _link(address: str) -> str:
+    """Return a bare link whose markup is percent-encoded: a backslash would become part of the address."""
+    return "".join(f"%{ord(letter):02X}" if letter in _MARKUP_IN_LINKS else letter for letter in address)
