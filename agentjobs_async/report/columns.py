@@ -44,7 +44,7 @@ def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]
         "state": [row.state.value for row in rows],
         "polls": [row.polls for row in rows],
         "tries": [row.tries for row in rows],
-        "key": _shortened(row.key for row in rows),  # as it is: commands name it
+        "key": _shortened(row.item_key for row in rows),  # as it is: commands name it
         "project": _shortened(_cut(row.project_id, MAX_NAME_LENGTH) for row in rows),
         "job": _shortened(_cut(row.job_id, MAX_NAME_LENGTH) for row in rows),
         "link": _shortened(_marked(row, link_or_none(row.pr_link)) for row in rows),
@@ -65,7 +65,7 @@ def _marked(row: JournalRow, text: str | None) -> str | None:
         return None
     if row.job_id:
         text = text.replace(row.job_id, _JOB_MARK)
-    return text.replace(row.key, _KEY_MARK) if len(row.key) >= _LEAST_KEY else text
+    return text.replace(row.item_key, _KEY_MARK) if len(row.item_key) >= _LEAST_KEY else text
 
 
 def _shortened(texts: Iterable[str | None]) -> dict[str, list[Any]]:

@@ -84,7 +84,7 @@ def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
 
 def _item_line(row: JournalRow) -> str:
     """Return the line of an item in the table, with the markup in every text escaped. Times are in UTC."""
-    cells = (row.key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
+    cells = (row.item_key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
     times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
     return _row([*map(_cell, cells), *times, str(row.polls), str(row.tries)])
 

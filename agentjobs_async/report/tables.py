@@ -19,7 +19,7 @@ _EXIT_CODES: Final = {State.COMPLETED: 0, State.FAILED: 1, State.ARCHIVED: 1, St
 
 _COLUMNS: Final[dict[str, Callable[[JournalRow], Any]]] = {
     "number": lambda row: row.number,
-    "key": lambda row: row.key,
+    "key": lambda row: row.item_key,
     "project": lambda row: row.project_id,
     "state": lambda row: row.state.value,
     "job": lambda row: row.job_id,
@@ -69,7 +69,7 @@ async def write_joblog(source: Source, stream: TextIO) -> None:
                 f"{0 if begun is None else begun.timestamp():.3f}",
                 f"{seconds_between(begun, row.ended_at) or 0:10.3f}",
                 *(str(len(row.prompt.encode(errors="replace"))), "0", str(_EXIT_CODES[row.state]), "0"),
-                _one_cell(f"{row.key} {row.prompt}" if source.prompts else row.key),
+                _one_cell(f"{row.item_key} {row.prompt}" if source.prompts else row.item_key),
             )
             stream.write("\t".join(cells) + "\n")
 

@@ -53,7 +53,13 @@ def _events(process: int, project: str, bars: list[_Bar], *, prompts: bool) -> I
         common = {"ph": "X", "pid": process, "tid": lane, "ts": round(start * _MICROSECONDS)}
         arguments = _arguments(row, prompts=prompts)
         duration = round((end - start) * _MICROSECONDS)
-        yield {**common, "dur": duration, "name": shown(row.key, _MOST_TEXT), "cat": row.state.value, "args": arguments}
+        yield {
+            **common,
+            "dur": duration,
+            "name": shown(row.item_key, _MOST_TEXT),
+            "cat": row.state.value,
+            "args": arguments,
+        }
         if row.created_at is not None and row.sent_at is not None:
             # Within its bar, so that a viewer draws it below.
             create = round((row.created_at.timestamp() - start) * _MICROSECONDS)
