@@ -16,9 +16,9 @@ _HEADER: Final = "| key | state | job | pull request | error | sent | created | 
 _TABLE_HEAD: Final = (_HEADER, f"|{' --- |' * (_HEADER.count('|') - 1)}")
 _MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
 _MOST_TEXT: Final = 1000  # characters of a cell
-_LINK: Final = re.compile(r"(https?://\S+)")
-_MARKUP: Final = "\\|`*_<>[]~#&@$"
-_MARKUP_IN_LINKS: Final = "\\|`*<>[]"  # no underscore: it is common in links, where Markdown does not read it as markup
+_LINK: Final = re.compile(r"""(https?://[^\s<>]*[^\s<>.,;:!?'")\]])""")
+_MARKUP: Final = "\\|`*_<>[]~&$"
+_MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read as markup
 
 
 async def write_markdown(source: Source, stream: TextIO) -> None:
@@ -76,14 +76,19 @@ class _Lines:
             yield f"\n… and {self._rows - written:,} more"
 
 
-def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
-    """Return the lines of a table of items, of which the first two are its head."""
-    yield from _TABLE_HEAD
+def markdown_lines(rows: Iterable[JournalRow], *, header: bool = True) -> Iterator[str]:
+    """Return a table of items in Markdown, with the markup in every text escaped. Times are in UTC.
+
+    Args:
+        rows: The items.
+        header: Whether the first two lines name the columns.
+    """
+    if header:
+        yield from _TABLE_HEAD
     yield from map(_item_line, rows)
 
 
 def _item_line(row: JournalRow) -> str:
-    """Return the line of an item in the table, with the markup in every text escaped. Times are in UTC."""
     cells = (row.item_key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
     times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
     return _row([*map(_cell, cells), *times, str(row.polls), str(row.tries)])
@@ -108,5 +113,6 @@ def _plain(text: str) -> str:
 
 
 def _link(address: str) -> str:
-    """Return a bare link whose markup is percent-encoded: a backslash would become part of the address."""
-    return "".join(f"%{ord(letter):02X}" if letter in _MARKUP_IN_LINKS else letter for letter in address)
+    """Return a link between angle brackets; what would be markup there is percent-encoded."""
+    quoted = "".join(f"%{ord(letter):02X}" if letter in _MARKUP_IN_LINKS else letter for letter in address)
+    return f"<{quoted}>"

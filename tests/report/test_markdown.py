@@ -19,7 +19,7 @@ def test_markdown() -> None:
     """Nothing in a cell is markup or ends its line."""
     lines = list(markdown_lines(ROWS))
     assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")
-    assert lines[2] == f"| a | completed | job\\_1 | {LINK} |  |{NO_TIMES}"
+    assert lines[2] == f"| a | completed | job\\_1 | <{LINK}> |  |{NO_TIMES}"
     assert lines[3] == f"| {'b' * 60} | rejected |  |  | no \\| \\<b\\>way\\</b\\> \\* |{NO_TIMES}"
 
 
@@ -43,8 +43,8 @@ def test_links_in_markdown() -> None:
         JournalRow("c", "x", None, State.REJECTED, None, None, f"see_also {link}_1, or_not", datetime.now(UTC), 2),
     ]
     lines = list(markdown_lines(rows))
-    assert lines[2] == f"| a\\_b | completed | job\\_1 | {link}?a%7Cb%2A |  |{NO_TIMES}"
-    assert lines[3] == f"| c | rejected |  |  | see\\_also {link}_1, or\\_not |{NO_TIMES}"
+    assert lines[2] == f"| a\\_b | completed | job\\_1 | <{link}?a%7Cb*> |  |{NO_TIMES}"
+    assert lines[3] == f"| c | rejected |  |  | see\\_also <{link}_1>, or\\_not |{NO_TIMES}"
 
 
 async def test_summary(tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
 """The rows of a journal as a table."""
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final, Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.cli._output.screen import Styled, padded, shortened, styled_status
 from agentjobs_async.cli.reasons import in_words
+from agentjobs_async.report import markdown as report
 
 __all__ = ["markdown_lines", "table_lines"]
 
@@ -21,9 +20,6 @@ _LONGEST_KEY: Final = 40  # columns
 _LEAST_PROMPT: Final = 24  # columns
 _LONGEST_PROMPT: Final = 60  # columns
 _DETAIL: Final = "PULL REQUEST, REASON OR JOB"
-_LINK: Final = re.compile(r"""(https?://[^\s<>]*[^\s<>.,;:!?'")\]])""")
-_MARKUP: Final = "\\|`*_<>[]~&$"
-_MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read as markup
 
 
 def table_lines(rows: Sequence[JournalRow], width: int | None = None, *, header: bool = True) -> Iterator[Line]:
@@ -108,30 +104,5 @@ def markdown_lines(rows: Sequence[JournalRow], *, header: bool = True) -> Iterat
         rows: A page of the rows of a journal.
         header: Whether the first two lines name the columns.
     """
-    if header:
-        yield ("| key | state | job | pull request | error | sent | created | seen | ended | polls | tries |",)
-        yield (f"|{' --- |' * 11}",)
-    for row in rows:
-        error = "" if row.error is None else in_words(row.error)
-        cells = (row.item_key, row.state, row.job_id or "", row.pr_link or "", error)
-        times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
-        yield (f"| {' | '.join((*map(_cell, cells), *times, str(row.polls), str(row.tries)))} |",)
-
-
-def _time(time: datetime | None) -> str:
-    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
-
-
-def _cell(text: str) -> str:
-    return "".join(_link(piece) if _LINK.fullmatch(piece) else _plain(piece) for piece in _LINK.split(text))
-
-
-def _plain(text: str) -> str:
-    escaped = "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in text)
-    return escaped.replace("\n", " ")
-
-
-def _link(address: str) -> str:
-    """Return a link between angle brackets; what would be markup there is percent-encoded."""
-    quoted = "".join(f"%{ord(letter):02X}" if letter in _MARKUP_IN_LINKS else letter for letter in address)
-    return f"<{quoted}>"
+    told = (evolve(row, error=None if row.error is None else in_words(row.error)) for row in rows)
+    yield from ((line,) for line in report.markdown_lines(told, header=header))
