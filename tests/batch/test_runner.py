@@ -567,6 +567,19 @@ async def test_rate_over_restarts(path: Path) -> None:
     assert times[5] - times[0] < 1100
 
 
+@pytest.mark.looptime
+async def test_evenly_spaced_over_restarts(path: Path) -> None:
+    """A rate that is spread keeps its gap between two creates of all runs, also where a create waits for a slot."""
+    session, wall, rate = FakeSession(duration=450), 1_000_000.0, Rate(5, per=1000, spread=True)
+    loop = asyncio.get_running_loop()
+    for count in (2, 5):
+        async with Journal.open(path, clock=lambda: wall + loop.time()) as journal:
+            await run(session, items(count), journal, create_rate=rate, max_active=2)
+    times = [at for at, _ in session.sent]
+    assert len(times) == 5
+    assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 190
+
+
 async def test_stats(journal: Journal) -> None:
     """The counts of a run tell what waits for the rate, what is active and what has ended."""
     session = FakeSession(duration=FOREVER)

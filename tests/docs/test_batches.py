@@ -39,7 +39,7 @@ async def test_unknown_items(emulator: Emulator, capsys: pytest.CaptureFixture[s
     assert [line.split()[0] for line in lines] == ["page-7", "page-8", "page-9"]
     assert lines[2] == "page-9 is tried again as page-9#2"
     async with Journal.open(path, read_only=True) as journal:
-        rows = {row.key: row for row in await journal.rows()}
+        rows = {row.key: row for row in await journal.rows(all_tries=True)}
     assert [str(rows[key].state) for key in ("page-7", "page-8", "page-9", "page-9#2")] == [
         "created",
         "planned",
@@ -61,3 +61,9 @@ async def test_many_rows(emulator: Emulator, capsys: pytest.CaptureFixture[str],
     assert capsys.readouterr().out == "1 items are planned again\n"
     async with Journal.open(path, read_only=True) as journal:
         assert [row.key for row in await journal.rows() if row.state == "planned"] == ["page-7#2"]
+
+
+async def test_limits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The sample of limits keeps them in the journal."""
+    await run_page("batches")["keep_limits"](str(tmp_path / "run.db"))
+    assert "count=100, per=3600.0, scope='project', spread=True" in capsys.readouterr().out
