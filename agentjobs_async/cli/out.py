@@ -1,8 +1,7 @@
-"""The file that `--out` names: each end of an item as a line of JSON, exactly once, whatever ends a run."""
+"""The file that `--out` names: each end of an item as a line of JSON or CSV, exactly once, whatever ends a run."""
 
 import asyncio
 import errno
-import json
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -12,8 +11,9 @@ from typing import Any, BinaryIO, Final, Self
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.cli.documents import identity, result_document
+from agentjobs_async.cli.documents import result_document
 from agentjobs_async.cli.item_results import row_result
+from agentjobs_async.cli.out_forms import form_of
 
 __all__ = ["Out"]
 
@@ -27,6 +27,7 @@ class Out:
 
     def __init__(self, name: str, descriptor: int) -> None:
         self._name = one_line(name, 200)
+        self._form = form_of(name)
         self._descriptor = descriptor
         self._is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._known: set[tuple[object, ...]] | None = None
@@ -48,7 +49,7 @@ class Out:
         else:
             try:
                 out = cls(file, descriptor)
-                out._mend()
+                out._begin()
                 yield out
             finally:
                 os.close(descriptor)
@@ -61,7 +62,7 @@ class Out:
         Raises:
             AgentJobsError: It can't be written; what was written of it is removed again.
         """
-        self._append(f"{json.dumps(document)}\n".encode())
+        self._append(self._form.line(document).encode())
 
     def write_once(self, document: Mapping[str, Any]) -> None:
         """Append one line, unless the file is known to have it, by `read` and since.
@@ -69,10 +70,10 @@ class Out:
         Raises:
             AgentJobsError: As `write` does.
         """
-        name = identity(document)
+        name = self._form.identity(self._form.line(document).encode())
         if self._known is None or name not in self._known:
             self.write(document)
-        if self._known is not None:
+        if self._known is not None and name is not None:
             self._known.add(name)
 
     async def read(self) -> None:
@@ -84,7 +85,7 @@ class Out:
         with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: ASYNC230, PTH123 - in pieces
             stream.seek(0)
             while lines := stream.readlines(_BLOCK_BYTES):
-                known |= {name for name in map(_identity, lines) if name is not None}
+                known |= {name for name in map(self._form.identity, lines) if name is not None}
                 await asyncio.sleep(0)
 
     async def fill(self, journal: Journal) -> None:
@@ -132,13 +133,29 @@ class Out:
             if self._is_regular and size < os.fstat(self._descriptor).st_size < size + at_most:
                 os.ftruncate(self._descriptor, size)
 
+    def _begin(self) -> None:
+        """Mend the end of a file, and write the first line of a new one, or check that it is ours."""
+        header = self._form.header.encode()
+        if header and self._is_regular and not header.startswith(self._first_line().rstrip(b"\r\n")):
+            raise InvalidInputError(f"--out: {self._name} has other columns: give a new file")
+        self._mend()
+        if header and not (self._is_regular and os.fstat(self._descriptor).st_size):
+            self._append(header)
+
+    def _first_line(self) -> bytes:
+        """Return the first line; nothing of a file that can't be read."""
+        with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: PTH123 - it is open
+            stream.seek(0)
+            return stream.readline(_BLOCK_BYTES)
+        return b""
+
     def _mend(self) -> None:
         """Remove a torn last line of our own; complete one that another program wrote."""
         if not self._is_regular:
             return
         with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: PTH123 - it is open
             last = _last_line(stream)
-            if last.startswith(b"{") and not _is_json(last):
+            if self._form.is_torn(last):
                 os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - len(last))
                 return
             if not last:
@@ -171,20 +188,3 @@ def _last_line(stream: BinaryIO) -> bytes:
         stream.seek(start)
         tail, end = stream.read(end - start) + tail, start
     return tail.rpartition(b"\n")[2]
-
-
-def _identity(line: bytes) -> tuple[object, ...] | None:
-    with suppress(ValueError, RecursionError, TypeError):
-        document = json.loads(line)
-        if isinstance(document, dict):
-            name = identity(document)
-            hash(name)
-            return name
-    return None
-
-
-def _is_json(line: bytes) -> bool:
-    with suppress(ValueError, RecursionError):
-        json.loads(line)
-        return True
-    return False

@@ -70,3 +70,33 @@ def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: pytes
     for wrong in ([db, "--key", "id"], [], [db, "--join", str(tasks), "--key", "id"], [db, "--out", "none/x.csv"]):
         assert main(["export", *wrong]) == 2
     assert service.emulator.agents_started.total() == 2
+
+
+def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of results that is CSV has a header, and each end of an item once, after a torn line as well."""
+    out, db = tmp_path / "results.csv", str(tmp_path / "run.db")
+    given = ["=cmd()", "two\nlines", "three", "--yes", "--journal", db, "--out", str(out)]
+    service.live("failed", prompt="three")
+    assert main(["run", *given]) == 1
+    whole = out.read_text()
+    assert whole.count("\n") == 4
+    out.write_text(whole[:-7])
+    for _ in range(2):
+        assert main(["resume", db, "--out", str(out)]) == 1
+        assert sorted(out.read_text().splitlines()) == sorted(whole.splitlines())
+    records = {record["key"]: record for record in csv.DictReader(io.StringIO(whole))}
+    assert (records["1"]["prompt"], records["2"]["prompt"]) == ("'=cmd()", "two\\nlines")
+    assert [(records[key]["outcome"], records[key]["tries"]) for key in "123"] == [
+        ("completed", "1"),
+        ("completed", "1"),
+        ("failed", "1"),
+    ]
+    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 1
+    assert [record["tries"] for record in csv.DictReader(out.read_text().splitlines()) if record["key"] == "3"] == [
+        "1",
+        "2",
+    ]
+    (foreign := tmp_path / "foreign.csv").write_text("a,b\n")
+    assert main(["resume", db, "--out", str(foreign)]) == 2
+    assert "has other columns" in capsys.readouterr().err
+    assert foreign.read_text() == "a,b\n"

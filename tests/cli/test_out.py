@@ -64,7 +64,7 @@ def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_
     assert (ends["1"]["status"], ends["1"]["prompt"], ends["1"]["number"]) == ("completed", "prompt 0", 1)
     assert ends["1"]["pr_link"].endswith(f"/pull/{ends['1']['job'].partition('/')[2]}")
     assert (ends["4"]["outcome"], ends["4"]["status"]) == ("failed", "failed")
-    assert (ends["5"]["outcome"], ends["5"]["job"], ends["5"]["error"][:13]) == ("rejected", None, "RejectedError")
+    assert (ends["5"]["outcome"], ends["5"]["job"], ends["5"]["error"][:13]) == ("rejected", None, "HTTP 422: Unp")
 
 
 def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ _BATCH_OPTIONS: Final = (
         "--out",
         metavar="FILE",
         type=TEXT,
-        help="Append each result as a line of JSON, and those of earlier runs that it lacks.",
+        help="Append each result, and those of earlier runs that it lacks: as JSON Lines, or CSV by its suffix.",
     ),
     click.option(
         "--report",

@@ -1,0 +1,95 @@
+"""The two forms of the file of results: lines of JSON, and CSV with one line for each record."""
+
+import csv
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from agentjobs_async._text import one_line
+from agentjobs_async.cli._output.csv_lines import csv_line
+from agentjobs_async.cli.documents import identity
+
+__all__ = ["CsvLines", "Form", "JsonLines", "form_of"]
+
+_COLUMNS: Final = ("key", "outcome", "pr_link", "job", "tries", "error", "prompt")
+_LONGEST_PROMPT: Final = 8_192  # bytes of a cell: a spreadsheet takes 32,767 characters
+
+Identity = tuple[object, ...]
+
+
+class Form(Protocol):
+    """How results are written and recognized."""
+
+    header: str
+    """The first line of the file, with its line end; empty for none."""
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return a result as one line, with its line end."""
+        ...
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return what distinguishes a line from others; `None` for a line of another program."""
+        ...
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return whether a last line without a line end is a part of one of ours."""
+        ...
+
+
+class JsonLines:
+    """A JSON object per line."""
+
+    header = ""
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return the document as JSON."""
+        return f"{json.dumps(document)}\n"
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return the identity of the document."""
+        with suppress(ValueError, RecursionError, TypeError):
+            document = json.loads(line)
+            if isinstance(document, dict):
+                name = identity(document)
+                hash(name)
+                return name
+        return None
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return whether it begins an object and is none."""
+        if not last.startswith(b"{"):
+            return False
+        with suppress(ValueError, RecursionError):
+            json.loads(last)
+            return False
+        return True
+
+
+class CsvLines:
+    """A record per line: line breaks in cells are escaped, so that a torn last line can be told."""
+
+    header = csv_line(_COLUMNS)
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return the cells of the document, none of them a formula."""
+        document = {"tries": 1, **document}
+        cells = (document.get(name) for name in _COLUMNS)
+        return csv_line(None if cell is None else one_line(str(cell), _LONGEST_PROMPT) for cell in cells)
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return the cells that name the item, the try and its end; of a refused one the reason, too."""
+        with suppress(ValueError, csv.Error):
+            (cells,) = csv.reader([line.decode()])
+            key, outcome, _, job, tries, error, prompt = cells
+            return key, tries, outcome, job, "" if prompt else error
+        return None
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return true: the header says that the file is ours."""
+        return bool(last)
+
+
+def form_of(file: str) -> Form:
+    """Return the form of a file by its suffix."""
+    return CsvLines() if file.lower().endswith(".csv") else JsonLines()
