@@ -161,6 +161,8 @@ class CallState(tenacity.RetryCallState):
     idle_for = 0.0
     next_action = None
     upcoming_sleep = 0.0
+    outcome_timestamp: float
+    held: object
 
     def __init__(self, history: History, held: object, now: float) -> None:
         self.start_time = history.started

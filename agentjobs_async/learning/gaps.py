@@ -3,12 +3,11 @@
 from bisect import bisect_left
 from functools import cache
 from math import exp, log
-from random import random
 from typing import Final
 
 from agentjobs_async.learning.survival import AGES, Survival
 
-__all__ = ["GapTable", "default_gap"]
+__all__ = ["COARSE_BITS", "COARSE_FROM", "FINE_CELLS", "GapTable", "default_gap"]
 
 _STEPS: Final = 16
 _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step in range(_STEPS + 1))
@@ -16,9 +15,9 @@ _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step
 
 _JITTER: Final = 0.1  # of a gap, as the default has
 _LEAST_JITTER: Final = 0.02  # at the bounds, which it must not cross: jobs that began at once drift apart all the same
-_FINE_CELLS: Final = 256  # of one second each, since the default's gap grows up to an age of 190 s
-_COARSE_BITS: Final = 3  # then cells of 8 s
-_COARSE_FROM: Final = _FINE_CELLS - (_FINE_CELLS >> _COARSE_BITS)
+FINE_CELLS: Final = 256  # of one second each, since the default's gap grows up to an age of 190 s
+COARSE_BITS: Final = 3  # then cells of 8 s
+COARSE_FROM: Final = FINE_CELLS - (FINE_CELLS >> COARSE_BITS)
 _LAST_AGE_SECONDS: Final = 7_200
 _BISECTIONS: Final = 16
 
@@ -31,18 +30,22 @@ def default_gap(age: float) -> float:
 class GapTable:
     """The gaps between polls by age. Looking one up takes as long as computing the default's.
 
+    A gap is drawn evenly from `low` to `low + width` of its cell, which is up to ±10 % of it. Cells are of 1 s below an
+    age of `FINE_CELLS` seconds, and of `2**COARSE_BITS` seconds from there on; `COARSE_FROM` makes their numbers go on.
+
     Args:
         survival: How long jobs take.
         polls_per_job: The polls that a job may take on average, if it ends as `survival` says; `None` for as many as
             the default wait makes.
 
     Attributes:
+        cells: (low, width) of each cell, in seconds.
         polls_per_job: What it expects, by `survival`.
     """
 
-    __slots__ = ("_cells", "polls_per_job")
+    __slots__ = ("cells", "polls_per_job")
 
-    def __init__(self, survival: Survival, polls_per_job: float | None = None) -> None:
+    def __init__(self, survival: Survival, polls_per_job: float | None) -> None:
         lateness = [_lateness(survival, place) for place in range(len(AGES))]
         wanted = _polls(survival, list(map(default_gap, AGES))) if polls_per_job is None else polls_per_job
         low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
@@ -54,20 +57,13 @@ class GapTable:
                 high = middle
         gaps = _gaps(lateness, (low + high) / 2)
         self.polls_per_job = _polls(survival, gaps)
-        self._cells = [_with_jitter(gaps[place], shortest, longest) for place, shortest, longest in _cells()]
-
-    def delay(self, age: float) -> float:
-        """Return the seconds from a poll at `age` seconds to the next one, with jitter of up to ±10 %."""
-        cell = int(age) if age < _FINE_CELLS else _COARSE_FROM + (int(age) >> _COARSE_BITS)
-        cells = self._cells
-        low, width = cells[cell] if cell < len(cells) else cells[-1]
-        return low + width * random()  # noqa: S311 - no secret
+        self.cells = [_with_jitter(gaps[place], shortest, longest) for place, shortest, longest in _cells()]
 
 
 @cache
 def _cells() -> list[tuple[int, float, float]]:
     """Return (place in `AGES`, shortest gap, longest gap) of each cell of a table."""
-    begins = [*range(_FINE_CELLS), *range(_FINE_CELLS, _LAST_AGE_SECONDS, 1 << _COARSE_BITS)]
+    begins = [*range(FINE_CELLS), *range(FINE_CELLS, _LAST_AGE_SECONDS, 1 << COARSE_BITS)]
     ends = [*begins[1:], _LAST_AGE_SECONDS]
     return [
         (bisect_left(AGES, (begin + end) / 2), default_gap(end) / 2, default_gap(begin) * 2)

@@ -1,5 +1,6 @@
 """One history and what follows from it: the table of gaps, made anew now and then, and the test for drift."""
 
+from collections.abc import Sequence
 from math import inf
 from random import uniform
 from typing import Final
@@ -20,34 +21,34 @@ class Learner:
     Args:
         history: Read, added to, and cleared when the durations have changed.
         polls_per_job: As in `wait_learned`.
+
+    Attributes:
+        cells: As of `GapTable`; empty while there are fewer than 20 durations.
+        renewed_at: How many durations must have been added to the history for new cells.
     """
 
-    __slots__ = ("_drift", "_due", "_next", "_polls_per_job", "_table", "history")
+    __slots__ = ("_drift", "_due", "_polls_per_job", "cells", "history", "renewed_at")
 
     def __init__(self, history: History, polls_per_job: float | None) -> None:
         self.history = history
+        self.cells: Sequence[tuple[float, float]] = ()
+        self.renewed_at = 0
         self._polls_per_job = polls_per_job
         self._drift: DriftTest | None = None
-        self._table: GapTable | None = None
-        self._next = 0
-        """How many durations must have been added for the next table."""
         self._due = -inf
         """Loop time before which no table is made."""
 
-    def table(self, now: float) -> GapTable | None:
-        """Return the gaps as of the loop time `now`; `None` while there are fewer than 20 durations."""
-        if self.history.added >= self._next and now >= self._due:
-            self._renew(now)
-        return self._table
-
-    def _renew(self, now: float) -> None:
+    def renew(self, now: float) -> None:
+        """Make the gaps anew at the loop time `now`, if enough durations were added since."""
         history = self.history
-        if len(history) < LEAST_DURATIONS:
-            self._table = None
-            self._next = history.added + LEAST_DURATIONS - len(history)
+        if history.added < self.renewed_at or now < self._due:
             return
-        self._table = GapTable(history.survival(), self._polls_per_job)
-        self._next = history.added + _RENEWED_EVERY
+        if len(history) < LEAST_DURATIONS:
+            self.cells = ()
+            self.renewed_at = history.added + LEAST_DURATIONS - len(history)
+            return
+        self.cells = GapTable(history.survival(), self._polls_per_job).cells
+        self.renewed_at = history.added + _RENEWED_EVERY
         self._due = now + _RENEWED_AFTER_SECONDS
 
     def learn(self, earliest: float, latest: float) -> int:
@@ -62,5 +63,5 @@ class Learner:
             return 0
         dropped = len(self.history)
         self.history.clear()
-        self._drift, self._table, self._next = None, None, 0
+        self._drift, self.cells, self.renewed_at = None, (), 0
         return dropped

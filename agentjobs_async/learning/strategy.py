@@ -1,6 +1,7 @@
 """The wait strategy that learns from the durations of earlier jobs when to poll."""
 
 from collections.abc import MutableMapping
+from random import random
 from typing import Final
 
 import tenacity
@@ -8,7 +9,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.learning.gaps import GapTable
+from agentjobs_async.learning.gaps import COARSE_BITS, COARSE_FROM, FINE_CELLS
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
 from agentjobs_async.learning.learner import Learner
 from agentjobs_async.models import AgentJob
@@ -66,29 +67,51 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         self._only = Learner(history, polls_per_job) if isinstance(history, History) else None
         self.histories: Histories = {} if history is None or isinstance(history, History) else history
         self._learners: dict[Kind, Learner] = {}
+        self._nothing = Learner(History(), polls_per_job)
+        self._serving = self._only or self._nothing
+        """The one for the kind of the job that was polled last: one kind of jobs is usual."""
+        self._project_id: str | None = None
+        self._model: str | None = None
         for kind, known in self.histories.items():
             _check_kind(kind, known)
             self._learners[kind] = Learner(known, polls_per_job)
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         """Return the seconds to the next poll, in constant time."""
-        answer = retry_state.held if type(retry_state) is CallState else _answer(retry_state)
-        table = self._table(answer, retry_state.outcome_timestamp or 0.0)
-        if table is None:
+        if type(retry_state) is not CallState:
+            return self(_as_ours(retry_state))
+        job, now = retry_state.held, retry_state.outcome_timestamp
+        if type(job) is not AgentJob:
+            return DEFAULT_WAIT(retry_state)  # after a failed poll: no fault makes the client faster
+        if (job.model != self._model or job.project_id != self._project_id) and self._only is None:
+            self._serve(job)
+        learner = self._serving
+        if learner.history.added >= learner.renewed_at:
+            learner = self._renewed(job, now)
+        cells = learner.cells
+        if not cells:
             return DEFAULT_WAIT(retry_state)
-        return table.delay(retry_state.seconds_since_start or 0.0)
+        age = now - retry_state.start_time
+        try:  # written out here, since a call takes a tenth of all the time that a decision may take
+            low, width = cells[int(age) if age < FINE_CELLS else COARSE_FROM + (int(age) >> COARSE_BITS)]
+        except IndexError:
+            low, width = cells[-1]
+        return low + width * random()  # noqa: S311 - no secret
 
-    def _table(self, answer: object, now: float) -> GapTable | None:
-        if not isinstance(answer, AgentJob):
-            return None  # a failed poll: no fault makes the client faster
-        if self._only is not None:
-            return self._only.table(now)
-        learner = self._learners.get((answer.project_id, answer.model))
-        table = None if learner is None else learner.table(now)
-        if table is None and answer.model is not None:
-            learner = self._learners.get((answer.project_id, None))
-            table = None if learner is None else learner.table(now)
-        return table
+    def _serve(self, job: AgentJob) -> None:
+        """Take the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
+        self._project_id, self._model = job.project_id, job.model
+        kinds = (job.project_id, job.model), (job.project_id, None)
+        found = [learner for kind in kinds if (learner := self._learners.get(kind)) is not None]
+        able = [learner for learner in found if len(learner.history) >= LEAST_DURATIONS]
+        self._serving = next(iter([*able, *found]), self._nothing)
+
+    def _renewed(self, job: AgentJob, now: float) -> Learner:
+        """Return the learner that serves `job`, up to date."""
+        if self._only is None:
+            self._serve(job)
+        self._serving.renew(now)
+        return self._serving
 
     def history_of(self, project_id: str, model: str | None) -> History | None:
         """Return the history that serves jobs of this kind; `None` while none has 20 durations."""
@@ -104,6 +127,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if self._only is not None:
             dropped = self._only.learn(earliest, latest)
             return [HistoryDropped(None, None, dropped)] if dropped else []
+        self._project_id = None  # another learner may serve the kind from now on
         # The history of the project serves models of which little is known yet.
         kinds: set[Kind] = {(project_id, None), (project_id, _bounded(model))}
         counts = {kind: self._learner(kind).learn(earliest, latest) for kind in kinds}
@@ -134,7 +158,12 @@ def _check_kind(kind: object, history: object) -> None:
     raise InvalidInputError("history must be a History, or a dict of them by (project id, model or None)")
 
 
-def _answer(retry_state: tenacity.RetryCallState) -> object:
-    """Return what the last attempt returned; `None` if it failed, or if there was none."""
+def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
+    """Return the state of a user of tenacity as the waits of this package pass it; a failure is held as `None`."""
     outcome = retry_state.outcome
-    return None if outcome is None or outcome.failed else outcome.result()
+    state = CallState.__new__(CallState)
+    state.start_time = retry_state.start_time
+    state.attempt_number = retry_state.attempt_number
+    state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
+    state.held = None if outcome is None or outcome.failed else outcome.result()
+    return state

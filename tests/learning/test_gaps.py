@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs_async import History
-from agentjobs_async.learning.gaps import GapTable, default_gap
-from tests.learning.draws import history_of, two_humps
+from agentjobs_async import History, wait_learned
+from agentjobs_async.learning.gaps import default_gap
+from tests.learning.draws import history_of, poll_at, two_humps
 
 
-def ages_of(table: GapTable, end: float) -> list[float]:
+def ages_of(wait: wait_learned, end: float) -> list[float]:
     """Return the ages at which a job is polled that ends at `end`."""
     ages = [0.0]
     while ages[-1] < end:
-        ages.append(ages[-1] + table.delay(ages[-1]))
+        ages.append(ages[-1] + wait(poll_at(ages[-1])))
     return ages
 
 
@@ -32,9 +32,9 @@ seconds = st.floats(0, 20_000)
 intervals = st.tuples(seconds, st.one_of(seconds, st.just(inf))).map(lambda pair: (min(pair), max(pair)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    st.lists(intervals, min_size=1, max_size=40),
+    st.lists(intervals, min_size=20, max_size=40),
     st.lists(st.floats(0.01, 9_000), min_size=1, max_size=5),
     st.one_of(st.none(), st.floats(1, 10_000)),
     st.randoms(use_true_random=False),
@@ -47,9 +47,9 @@ def test_first_guard(
     for low, high in found:
         history.add(low, high)
     random.seed(dice.random())
-    table = GapTable(history.survival(), polls)
+    wait = wait_learned(history, polls_per_job=polls)
     for duration in durations:
-        ages = ages_of(table, duration)
+        ages = ages_of(wait, duration)
         assert ages[-1] - duration <= 2 * default_gap(ages[-2])
         assert len(ages) <= 2.12 * len(default_ages(duration)) + 1
         for before, after in pairwise(ages):
@@ -60,23 +60,23 @@ def test_first_guard(
 def test_polls_where_jobs_end() -> None:
     """The gaps are short at the ages at which jobs end, and long between them."""
     dice = random.Random(1)  # noqa: S311 - no secret
-    table = GapTable(history_of([two_humps(dice) for _ in range(200)]).survival())
-    assert table.delay(20) < 0.8 * default_gap(20)
-    assert table.delay(120) > 1.7 * default_gap(120)
-    assert table.delay(450) < 0.8 * default_gap(450)
+    wait = wait_learned(history_of([two_humps(dice) for _ in range(200)]))
+    assert wait(poll_at(20)) < 0.8 * default_gap(20)
+    assert wait(poll_at(120)) > 1.7 * default_gap(120)
+    assert wait(poll_at(450)) < 0.8 * default_gap(450)
 
 
-def mean_polls(table: GapTable, durations: list[float]) -> float:
-    return sum(bisect_left(ages_of(table, duration), duration) + 1 for duration in durations) / len(durations)
+def mean_polls(wait: wait_learned, durations: list[float]) -> float:
+    return sum(bisect_left(ages_of(wait, duration), duration) + 1 for duration in durations) / len(durations)
 
 
 def test_takes_as_many_polls_as_the_default() -> None:
     """Jobs that end as those of the history take about as many polls as by default."""
     dice = random.Random(1)  # noqa: S311 - no secret
-    table = GapTable(history_of([two_humps(dice) for _ in range(200)]).survival())
+    wait = wait_learned(history_of([two_humps(dice) for _ in range(200)]))
     durations = [two_humps(dice) for _ in range(300)]
     by_default = sum(len(default_ages(duration)) for duration in durations) / len(durations)
-    assert mean_polls(table, durations) == pytest.approx(by_default, rel=0.1)
+    assert mean_polls(wait, durations) == pytest.approx(by_default, rel=0.1)
 
 
 def test_takes_as_many_polls_as_asked_for() -> None:
@@ -84,5 +84,5 @@ def test_takes_as_many_polls_as_asked_for() -> None:
     dice = random.Random(1)  # noqa: S311 - no secret
     history = history_of([two_humps(dice) for _ in range(200)])
     durations = [two_humps(dice) for _ in range(300)]
-    assert mean_polls(GapTable(history.survival(), 25), durations) == pytest.approx(25, rel=0.1)
-    assert mean_polls(GapTable(history.survival(), 45), durations) == pytest.approx(45, rel=0.1)
+    assert mean_polls(wait_learned(history, polls_per_job=25), durations) == pytest.approx(25, rel=0.1)
+    assert mean_polls(wait_learned(history, polls_per_job=45), durations) == pytest.approx(45, rel=0.1)

@@ -1,0 +1,272 @@
+"""How late do waits that learn notice an end, against the default at as many requests? How good are the estimates?
+
+Pure arithmetic, no sleeping. A history of 50 durations comes from one draw, the jobs from another. The jobs run one
+after the other, as through one session: each is polled at once, then after the delays of the strategy, and its duration
+is learned as the interval between the last two polls. The default is slowed down or sped up by one factor, so that it
+makes as many requests for the same jobs; a ratio is that of the mean lateness. Each figure is the median of all seeds.
+"""
+
+import json
+import random
+from argparse import Namespace
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from math import log
+from pathlib import Path
+from statistics import mean, median
+
+import tenacity
+from attrs import frozen
+from measuring import arguments, print_table
+from plotting import lines
+
+from agentjobs_async import AgentJob, History, wait_learned
+from agentjobs_async.learning.gaps import default_gap
+
+Draw = Callable[[random.Random], float]
+
+LONGEST = 7_200.0
+HISTORY = 50
+DRAWS: dict[str, Draw] = {
+    "two humps": lambda dice: dice.lognormvariate(log(dice.choice((20, 480))), 0.2),
+    "two wide humps": lambda dice: dice.lognormvariate(log(dice.choice((20, 480))), 0.3),
+    "lognormal": lambda dice: dice.lognormvariate(log(180), 0.6),
+    "Pareto": lambda dice: 30 * dice.paretovariate(1.1),
+}
+GOALS = {"two humps": 0.65, "two wide humps": None, "lognormal": 0.90, "Pareto": 0.90}
+"""The lateness that is wanted; `None` for a draw that is only reported."""
+
+WRONG_GOAL, SHIFTED_GOAL, CALIBRATED = 1.6, 1.05, (0.85, 0.95)
+SHIFT_ENDS = 40
+FACTORS = (0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0)
+"""Of the default's gaps, in the plot."""
+
+
+def draws(name: str, count: int, dice: random.Random, factor: float = 1.0) -> list[float]:
+    """Return `count` durations in seconds, none above two hours."""
+    return [min(DRAWS[name](dice) * factor, LONGEST) for _ in range(count)]
+
+
+@frozen
+class Noticed:
+    """The polls of one job, and how late the last of them was in seconds."""
+
+    polls: int
+    late: float
+
+
+class Simulated:
+    """A strategy that is fed with the ends of simulated jobs, one after the other."""
+
+    def __init__(self, strategy: wait_learned, *, frozen_history: bool = False) -> None:
+        self._strategy = strategy
+        self._frozen = frozen_history
+        self._state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+        self._state.outcome = tenacity.Future.construct(1, AgentJob("job", "docs", "active"), has_exception=False)
+        self._now = 0.0
+        self.dropped = 0
+
+    def run(self, duration: float) -> Noticed:
+        """Wait for one job."""
+        state, age, polls, before = self._state, 0.0, 1, 0.0
+        state.start_time = self._now
+        while age < duration:
+            before, polls = age, polls + 1
+            state.outcome_timestamp = self._now + age
+            age += self._strategy(state)
+        self._now += age
+        if not self._frozen:
+            self.dropped += len(self._strategy.learn("docs", None, before, age))
+        return Noticed(polls, age - duration)
+
+
+def default_schedule(factor: float) -> list[float]:
+    """Return the ages at which the default polls, with all gaps longer by `factor`."""
+    ages = [0.0]
+    while ages[-1] < LONGEST:
+        ages.append(ages[-1] + factor * default_gap(ages[-1]))
+    return ages
+
+
+def of_default(jobs: Sequence[float], factor: float) -> tuple[float, float]:
+    """Return the mean polls and the mean lateness of the default; its jitter evens out."""
+    ages = default_schedule(factor)
+    places = [bisect_left(ages, duration) for duration in jobs]
+    return mean(place + 1 for place in places), mean(ages[place] - job for place, job in zip(places, jobs, strict=True))
+
+
+def ratio(jobs: Sequence[float], found: Sequence[Noticed]) -> float:
+    """Return the mean lateness as a multiple of the default's at as many requests."""
+    wanted = mean(one.polls for one in found)
+    low, high = 0.2, 5.0
+    for _ in range(30):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if of_default(jobs, middle)[0] > wanted else (low, middle)
+    return mean(one.late for one in found) / of_default(jobs, high)[1]
+
+
+def history_of(durations: Sequence[float]) -> History:
+    """Return a history of durations as the default would have seen them."""
+    history, ages = History(), default_schedule(1.0)
+    for duration in durations:
+        place = bisect_left(ages, duration)
+        history.add(ages[place - 1], ages[place])
+    return history
+
+
+def simulated(history: History, jobs: Sequence[float], *, frozen_history: bool = False) -> float:
+    """Return the lateness of waits that begin with `history`, as a multiple of the default's."""
+    waits = Simulated(wait_learned(history), frozen_history=frozen_history)
+    return ratio(jobs, [waits.run(job) for job in jobs])
+
+
+def right(name: str, seed: int, count: int) -> float:
+    """Return the ratio with a history of the same draw."""
+    dice = seeded(seed)
+    return simulated(history_of(draws(name, HISTORY, dice)), draws(name, count, dice))
+
+
+def wrong(name: str, of: str, factor: float, seed: int, count: int) -> tuple[float, float]:
+    """Return the ratio with a history of another draw: with both guards, and with the first one alone."""
+    dice = seeded(seed)
+    history, jobs = draws(of, HISTORY, dice, factor), draws(name, count, dice)
+    return simulated(history_of(history), jobs), simulated(history_of(history), jobs, frozen_history=True)
+
+
+def shifted(name: str, seed: int) -> tuple[float, float]:
+    """Return the ratio from the 40th end after all jobs take four times as long, and how many histories were dropped."""
+    dice = seeded(seed)
+    waits = Simulated(wait_learned(history_of(draws(name, HISTORY, dice))))
+    for job in [*draws(name, 100, dice), *draws(name, SHIFT_ENDS, dice, 4.0)]:
+        waits.run(job)
+    jobs = draws(name, 200, dice, 4.0)
+    return ratio(jobs, [waits.run(job) for job in jobs]), waits.dropped
+
+
+def calibration(name: str, seed: int, count: int) -> tuple[float, float, float]:
+    """Return the shares of jobs that end within their p90: at age 0, at the median, and asked every 30 s."""
+    dice = seeded(seed)
+    history, jobs = history_of(draws(name, HISTORY, dice)), draws(name, count, dice)
+
+    def held(age: float) -> list[bool]:
+        longest = age + history.quantile(0.9, age)
+        return [job <= longest for job in jobs if job > age]
+
+    return mean(held(0)), mean(held(median(jobs))), mean(found for age in range(0, 600, 30) for found in held(age))
+
+
+def seeded(seed: int) -> random.Random:
+    """Return the dice of the draws, and make the jitter follow from the seed as well."""
+    random.seed(seed)
+    return random.Random(seed)  # noqa: S311 - no secret
+
+
+def verdict(value: float, low: float, high: float) -> str:
+    """Return whether a figure reaches its goal."""
+    return "ok" if low <= value <= high else "MISSED"
+
+
+def medians(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Return the median of each column."""
+    return [median(column) for column in zip(*rows, strict=True)]
+
+
+def right_rows(options: Namespace) -> list[list[str]]:
+    """Return the table of histories of the same draw."""
+    rows = []
+    for name, goal in GOALS.items():
+        found = median(right(name, seed, options.jobs) for seed in range(options.seeds))
+        rows.append([name, f"{found:.3f}", *(("-", "-") if goal is None else (f"{goal}", verdict(found, 0, goal)))])
+    return rows
+
+
+def wrong_rows(options: Namespace) -> list[list[str]]:
+    """Return the table of wrong histories."""
+    rows = []
+    for name in GOALS:
+        others = {"a quarter": (name, 0.25), "four times": (name, 4.0)} | {
+            other: (other, 1.0) for other in GOALS if other != name
+        }
+        for label, (of, factor) in others.items():
+            seeds = range(options.seeds)
+            both, first = medians([wrong(name, of, factor, seed, options.jobs) for seed in seeds])
+            rows.append([name, label, f"{both:.2f}", f"{first:.2f}", verdict(both, 0, WRONG_GOAL)])
+    return rows
+
+
+def shifted_rows(options: Namespace) -> list[list[str]]:
+    """Return the table of jobs that change."""
+    rows = []
+    for name in GOALS:
+        found, dropped = medians([shifted(name, seed) for seed in range(options.seeds)])
+        rows.append([name, f"{found:.2f}", f"{dropped:g}", verdict(found, 0, SHIFTED_GOAL)])
+    return rows
+
+
+def calibration_rows(options: Namespace) -> list[list[str]]:
+    """Return the table of estimates."""
+    rows = []
+    for name in GOALS:
+        found = medians([calibration(name, seed, options.jobs) for seed in range(options.seeds)])
+        goal = "ok" if all(verdict(share, *CALIBRATED) == "ok" for share in found) else "MISSED"
+        rows.append([name, *(f"{share:.1%}" for share in found), goal])
+    return rows
+
+
+def plot(options: Namespace) -> str:
+    """Draw lateness against requests, of the default and of waits that learn."""
+    series = {}
+    for name in ("two humps", "lognormal"):
+        dice = seeded(0)
+        history, jobs = draws(name, HISTORY, dice), draws(name, options.jobs, dice)
+        series[f"{name}: default"] = [of_default(jobs, factor) for factor in FACTORS]
+        points = []
+        for share in (0.7, 0.85, 1.0, 1.2, 1.4):
+            wanted = share * of_default(jobs, 1.0)[0]
+            waits = Simulated(wait_learned(history_of(history), polls_per_job=wanted))
+            found = [waits.run(job) for job in jobs]
+            points.append((mean(one.polls for one in found), mean(one.late for one in found)))
+        series[f"{name}: learned"] = points
+    return lines("How late an end is noticed", "requests per job", "mean lateness in s", series)
+
+
+def real_rows(path: Path, options: Namespace) -> list[list[str]]:
+    """Return the table of durations from a file: one number of seconds in each line, in the order of the jobs."""
+    durations = [float(line) for line in path.read_text().split()]
+    DRAWS["file"] = lambda dice: dice.choice(durations)
+    ordered = simulated(history_of(durations[:HISTORY]), durations[HISTORY:])
+    drawn = median(right("file", seed, options.jobs) for seed in range(options.seeds))
+    return [["in their order", f"{ordered:.3f}"], ["drawn", f"{drawn:.3f}"]]
+
+
+def main() -> None:
+    """Compute, print, save."""
+    parser = arguments(__doc__)
+    parser.add_argument("--jobs", type=int, default=1_500)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="3 seeds, 300 jobs: whether it still works")
+    parser.add_argument("--durations", type=Path, help="a file of real durations in seconds, more than 50, one a line")
+    parser.add_argument("--svg", type=Path, help="where to save the plot")
+    options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.seeds = 300, 3
+    if options.durations:
+        rows = real_rows(options.durations, options)
+        print_table("Late, against the default", ["durations of the file", "ratio"], rows)
+        return
+    tables = {
+        "history of the same draw": (["jobs", "ratio", "goal", ""], right_rows(options)),
+        "wrong history": (["jobs", "history", "ratio", "first guard only", ""], wrong_rows(options)),
+        f"from {SHIFT_ENDS} ends after a change to four times": (["jobs", "ratio", "drops", ""], shifted_rows(options)),
+        "estimates: end within p90": (["jobs", "new", "at the median", "every 30 s", ""], calibration_rows(options)),
+    }
+    for title, (head, rows) in tables.items():
+        print_table(title, head, rows)
+    if options.svg:
+        options.svg.write_text(plot(options))
+    if options.json:
+        options.json.write_text(json.dumps({title: rows for title, (_, rows) in tables.items()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
