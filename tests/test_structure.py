@@ -47,7 +47,7 @@ ROOMS: dict[str, set[str]] = {
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` refuses another loop or a forked child, and `telemetry` links traces.
-    "batch": {"", "_extras", "_loop", "_text", "_validation", "telemetry"},
+    "batch": {"", "_extras", "_loop", "_text", "_validation", "learning", "telemetry"},
     "durable": {"", "_extras", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a watch itself
     "engines": {"", "_extras", "_validation", "batch"},
     "report": {"", "_extras", "_validation", "batch"},

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
+from agentjobs_async.batch._learning import time_left
 from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
@@ -107,7 +108,13 @@ class ItemTasks:
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=stopped,
             paused_by=self.context.throttles.paused_by(self._waiting_projects()),
+            left=time_left(self.context.session, self._ages()),
         )
+
+    def _ages(self) -> list[tuple[JobRef, float]]:
+        now = asyncio.get_running_loop().time()
+        created = (item for item in self._under_way() if item.state is State.CREATED)
+        return [(item.ref, now - item.since) for item in created if isinstance(item.ref, JobRef)]
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""

@@ -7,9 +7,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async._validation import checked_flag
 from agentjobs_async.batch._feed import Feed
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
@@ -36,6 +38,7 @@ def run_batch(
     limit: int | None = None,
     max_sending: int | Kept = "kept",
     unknown_for: float | Kept = "kept",
+    learn: bool | None = None,
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
 
@@ -73,6 +76,9 @@ def run_batch(
             run. For its own project such a slot counts whole. For any other project all of them together count as half
             of `max_active` at most, rounded down, so that others go on during an outage of one project: until its slots
             are free again, up to `max_active` plus half of it, rounded up, may have an agent.
+        learn: Whether the session's waits learn when to poll, from the jobs in the journal and those that end in this
+            run: as `wait_learned` does, and also after this run. `None` for where the journal holds the durations of at
+            least 20 jobs of a project. A session whose policy has a wait strategy of its own is left as it is.
 
     Raises:
         InvalidInputError: An argument makes no sense.
@@ -90,7 +96,9 @@ def run_batch(
         max_sending=max_sending,
         unknown_for=unknown_for,
     )
-    return Batch(session, items, journal, settings)
+    if learn is not None:
+        checked_flag("learn", learn)
+    return Batch(session, items, journal, settings, learn=learn)
 
 
 def _check(session: object, items: object, journal: object) -> None:
@@ -114,11 +122,20 @@ class Batch(AsyncIterator[BatchResult]):
     projects are left whose creates the server refuses; and, last of all, what the iterator of the items raises.
     """
 
-    def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        session: AgentJobsSession,
+        items: Items,
+        journal: Journal,
+        settings: Mapping[str, Any],
+        *,
+        learn: bool | None = None,
+    ) -> None:
         self._session = session
         self._items = items
         self._journal = journal
         self._settings = settings
+        self._learn = learn
         self._limits = Limits(**settings)
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
@@ -130,6 +147,7 @@ class Batch(AsyncIterator[BatchResult]):
         entries_of(self._journal).mask(self._session.mask)
         self._limits = in_force(await self._journal.limits(), self._settings)
         self._results = asyncio.Queue(self._limits.max_active)
+        await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
         slots = Slots(self._limits.max_active)
         for project, age in await self._unknown_ages():
             slots.keep(project or self._session.project_id, self._limits.unknown_for - age)

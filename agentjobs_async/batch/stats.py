@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from agentjobs_async import JobRef
+from agentjobs_async import Estimate, JobRef
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
 
@@ -23,6 +23,8 @@ class BatchStats:
         stopped: Whether no more items are started because `max_failures` was reached.
         paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, or what
             left creates unknown; `None` when nothing but a rate does so.
+        left: How long the jobs under way have left: half of them end within `p50` seconds, nine of ten within `p90`.
+            `None` while the waits do not learn, or know too little.
     """
 
     waiting: int
@@ -31,6 +33,7 @@ class BatchStats:
     outcomes: Mapping[Outcome, int]
     stopped: bool
     paused_by: Exception | None = None
+    left: Estimate | None = None
 
 
 @frozen

@@ -125,6 +125,11 @@ class Reader:
         """Return the number of active items of each owner."""
         return dict(map(tuple, await self._database.read(shared.active_counts())))
 
+    async def durations(self, most: int) -> list[tuple[str | None, float, int]]:
+        """Return the project, the seconds from create to end and the polls of the last `most` jobs, newest first."""
+        found = await self._database.read(times.durations(most))
+        return legible(lambda: [(text_or_none(row.project_id), float(row.seconds), int(row.polls)) for row in found])
+
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))

@@ -23,7 +23,16 @@ from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
 from agentjobs_async.batch.states import State
 
-__all__ = ["delete_old_sends", "keep_send", "paused_for", "recent_ends", "sent_ages", "unknown_ages", "upsert_pause"]
+__all__ = [
+    "delete_old_sends",
+    "durations",
+    "keep_send",
+    "paused_for",
+    "recent_ends",
+    "sent_ages",
+    "unknown_ages",
+    "upsert_pause",
+]
 
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 _SKEW_SECONDS: Final = 60.0  # clocks are set back by as much in daily life; a time further ahead is ignored
@@ -51,6 +60,15 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
         )
     ).subquery()
     return _ages_of_newest(sends, moment, most)
+
+
+def durations(most: int) -> Select[Any]:
+    """Select the project, the seconds from create to end and the polls of the last `most` jobs, newest row first."""
+    seconds = (_ROW.ended_at - _ROW.created_at).label("seconds")
+    ended = _ROW.state.in_([State.COMPLETED, State.FAILED, State.ARCHIVED])
+    known = and_(ended, _ROW.created_at.is_not(None), _ROW.ended_at >= _ROW.created_at)
+    rows = select(_ROW.project_id, seconds, func.coalesce(_ROW.polls, 0).label("polls"))
+    return rows.where(known).order_by(_ROW.number.desc()).limit(most)
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:

@@ -1,0 +1,56 @@
+"""What a journal knows of durations, for waits that learn, and how long the items under way have left."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from agentjobs_async import AgentJobsSession, Estimate, History, JobRef
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.learning.estimate import estimate_many
+from agentjobs_async.learning.gaps import default_gap
+from agentjobs_async.learning.history import LEAST_DURATIONS
+
+__all__ = ["begin_learning", "time_left"]
+
+_MOST_READ: Final = 2_000  # rows: 200 for each of ten projects
+_LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else nobody polled the job for a part of the time
+_TOLERATED_SECONDS: Final = 60.0
+
+
+async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted: bool | None) -> None:
+    """Let the session's waits learn from the durations in the journal.
+
+    Args:
+        session: The session; one that cannot learn, or whose policy has a wait of its own, is left as it is.
+        entries: The rows.
+        wanted: As `learn` of `run_batch`.
+    """
+    learn_from: Any = getattr(session, "learn_from", None)
+    if wanted is False or learn_from is None:
+        return
+    histories: dict[tuple[str, str | None], History] = {}
+    for project, seconds, polls in reversed(await entries.durations(_MOST_READ)):
+        project_id = project or session.project_id
+        if project_id is not None and _was_polled(seconds, polls):
+            history = histories.setdefault((project_id, None), History())
+            history.add(max(seconds - default_gap(seconds), 0.0), seconds)
+    if wanted or any(len(history) >= LEAST_DURATIONS for history in histories.values()):
+        learn_from(histories)
+
+
+def _was_polled(seconds: float, polls: int) -> bool:
+    """Return whether a job was polled until its end: while no process ran, its end was recorded too late."""
+    return seconds <= _TOLERATED_SECONDS + _LONGEST_GAP_SECONDS * polls
+
+
+def time_left(session: AgentJobsSession, jobs: Iterable[tuple[JobRef, float]]) -> Estimate | None:
+    """Return how long jobs have left, taken together; `None` if nothing is known of any of them.
+
+    Args:
+        session: The session that waits for them.
+        jobs: Each job, and its age in seconds.
+    """
+    history_of: Any = getattr(session, "history_of", None)
+    if history_of is None:
+        return None
+    known = [(history, age) for ref, age in jobs if (history := history_of(ref.project_id)) is not None]
+    return estimate_many(known)
