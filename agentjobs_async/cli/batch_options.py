@@ -27,6 +27,7 @@ class BatchOptions:
         out: The file that gets each result as a line of JSON; `None` for none.
         run_for: The time after which the run stops itself, as it was given; `None` for none.
         report: The file that gets a report at the end; `None` for none.
+        learn: Whether waits learn from the journal; `None` for where it holds enough.
     """
 
     shared: Options
@@ -38,6 +39,7 @@ class BatchOptions:
     out: str | None
     run_for: str | None
     report: str | None
+    learn: bool | None = None
 
     def to_resume(self) -> list[str]:
         """Return the options with which `agentjobs resume` goes on in the same way; the journal keeps the limits."""
@@ -49,7 +51,8 @@ class BatchOptions:
             "--for": self.run_for,
         }
         named = [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
-        return [*self.shared.service.options(), *named, *["--json"] * self.shared.as_json]
+        learning = {None: [], True: ["--learn"], False: ["--no-learn"]}[self.learn]
+        return [*self.shared.service.options(), *named, *learning, *["--json"] * self.shared.as_json]
 
     @property
     def seconds(self) -> float | None:
@@ -58,4 +61,4 @@ class BatchOptions:
 
     def of_run(self, journal: Journal) -> dict[str, Any]:
         """Return the arguments of `run_batch`; it takes the limits from the journal."""
-        return {"journal": journal, "max_failures": self.max_failures, "limit": self.limit}
+        return {"journal": journal, "max_failures": self.max_failures, "limit": self.limit, "learn": self.learn}

@@ -159,7 +159,18 @@ def _seconds(text: str, *, endless: bool) -> float | None:
 ANY_TRIES: Final = "any"
 """The value of `--retry-failed` without one."""
 _BATCH_SETTINGS: Final = (
-    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries", "out", "report"),
+    *(
+        "max_active",
+        "create_rate",
+        "max_sending",
+        "max_failures",
+        "limit",
+        "run_for",
+        "max_tries",
+        "out",
+        "report",
+        "learn",
+    ),
 )
 MAX_ACTIVE: Final = click.option(
     "--max-active",
@@ -204,6 +215,12 @@ _BATCH_OPTIONS: Final = (
         metavar="FILE",
         type=TEXT,
         help="Write a report at the end, in the format of the suffix; a page else.",
+    ),
+    click.option(
+        "--learn/--no-learn",
+        "learn",
+        default=None,
+        help="Poll when earlier jobs of the journal have ended.  [default: from 20 ended jobs of a project on]",
     ),
 )
 

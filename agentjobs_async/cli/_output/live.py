@@ -7,7 +7,7 @@ from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
-from agentjobs_async.cli._output.moments import clock, span
+from agentjobs_async.cli._output.moments import clock, span, time_left
 from agentjobs_async.cli._output.screen import (
     Styled,
     cut_at_a_word,
@@ -103,6 +103,9 @@ def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterat
     """Return at most `height` lines of at most `width` columns; the oldest items come first."""
     yield from (_share(view, width), (_fitting(_outlook(view), width),), _counts(view, width))
     room = height - _HEADER_LINES
+    if view.stats.left is not None and room > 1:
+        yield (shortened(f"an active job ends in {time_left(view.stats.left)}", width),)
+        room -= 1
     active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
     shown = sorted(active, key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room

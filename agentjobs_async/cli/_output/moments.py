@@ -4,7 +4,9 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["clock", "span"]
+from agentjobs_async import Estimate
+
+__all__ = ["clock", "span", "time_left"]
 
 _MINUTE, _HOUR = 60, 3600  # seconds
 _SOON_SECONDS: Final = 12 * _HOUR  # a time further away needs its day
@@ -14,6 +16,11 @@ def clock(moment: float) -> str:
     """Return a moment, in seconds since the epoch, as local time, with the day when it is further away."""
     local = datetime.fromtimestamp(moment, UTC).astimezone()
     return f"{local:%H:%M:%S}" if moment - time.time() < _SOON_SECONDS else f"{local:%a %H:%M}"
+
+
+def time_left(estimate: Estimate) -> str:
+    """Return how long a job has left: "about 2 min, 9 of 10 within 5 min"."""
+    return f"about {span(estimate.p50)}, 9 of 10 within {span(estimate.p90)}"
 
 
 def span(seconds: float) -> str:

@@ -1,6 +1,7 @@
 import pytest
 from attrs import evolve
 
+import agentjobs_async
 from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
@@ -105,3 +106,14 @@ def test_other_outlooks() -> None:
     """It says so when the end is not known, and when too many items have failed."""
     assert shown(view([]))[1] == "its end is not known yet"
     assert shown(view([], stopped=True))[1] == "its end is not known yet; too many failures: nothing more is begun"
+
+
+def test_time_left() -> None:
+    """Where the waits have learned it, it tells how long the active jobs have left, if the terminal has room."""
+    active = [ActiveItem(f"{number}", State.CREATED, 90.0, REF) for number in range(20)]
+    found = view(active)
+    learned = evolve(found, stats=evolve(found.stats, left=agentjobs_async.Estimate(120.0, 300.0)))
+    lines = shown(learned, height=10)
+    assert lines[3] == "an active job ends in about 2 min, 9 of 10 within 5 min"
+    assert len(lines) == 10
+    assert shown(learned, height=5) == shown(found, height=5)
