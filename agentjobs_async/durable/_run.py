@@ -68,10 +68,10 @@ class Run:
         _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
 
-    async def submit(self, item: BatchItem) -> DurableEntry:
-        """Plan an item, and return its entry as soon as its create is answered or held back."""
+    async def submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
+        """Plan an item, and return its entry, at once or as soon as its create is answered or held back."""
         # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
-        task = asyncio.get_running_loop().create_task(self._submit(item))
+        task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))
         self._submitting.add(task)
         task.add_done_callback(self._submitted)
         try:
@@ -120,7 +120,7 @@ class Run:
                 with suppress(JournalError):  # others take them over once this owner gives no sign of life any more
                     await self._rows.release()
 
-    async def _submit(self, item: BatchItem) -> DurableEntry:
+    async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
         planned = await self._rows.submit(item)
         if planned is None:
             raise InvalidInputError(f"{item.key!r:.200} is the key of another prompt or project in the journal")
@@ -129,6 +129,8 @@ class Run:
             row, mine = free, True
         if mine:
             self._take_up(row)
+        if not wait_for_create:
+            return self._following.entry(row)
         answer = self._creates.answer_to(item.key)
         if answer is not None:
             return await asyncio.shield(answer)

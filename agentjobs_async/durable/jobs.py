@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
-from agentjobs_async._validation import checked_seconds
+from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, Where
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS
 from agentjobs_async.batch.items import checked_item
@@ -113,7 +113,13 @@ class DurableJobs:
             raise fault
 
     async def submit(
-        self, key: str, prompt: str, *, project_id: str | None = None, context: dict[str, Any] | None = None
+        self,
+        key: str,
+        prompt: str,
+        *,
+        project_id: str | None = None,
+        context: dict[str, Any] | None = None,
+        wait_for_create: bool = True,
     ) -> DurableEntry:
         """Create a job and follow it, or return the job that this key has already, in this process or another one.
 
@@ -125,6 +131,8 @@ class DurableJobs:
             prompt: What the agent is to do.
             project_id: The project; `None` for the session's.
             context: A JSON object of your own, up to 16 KiB, which every callback gets; the first one of a key is kept.
+            wait_for_create: `False` returns as soon as the job is planned, so that a message or webhook can be
+                acknowledged: from then on a job is created and followed, whatever ends the process.
 
         Returns:
             The entry. Its `state` is `created` or the end of the job; `rejected` or `unknown`, which `on_end` is told
@@ -140,7 +148,7 @@ class DurableJobs:
         item = checked_item(BatchItem(key, prompt, project_id, context))
         if project_id is None and self._session.project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
-        return await self._open.submit(item)
+        return await self._open.submit(item, wait_for_create=checked_flag("wait_for_create", wait_for_create))
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none."""

@@ -51,6 +51,21 @@ async def test_another_job_of_a_key(
     assert emulator.agents_started == {"Hello": 1}
 
 
+async def test_submit_without_waiting_for_the_create(
+    emulator: Emulator, session: AgentJobsSession, journal: Journal
+) -> None:
+    """It returns a planned entry while the create is not answered; the job is followed all the same."""
+    await emulator.inject("hang for=1 on=create agent=yes")
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello", wait_for_create=False)
+        assert (entry.state, entry.ref) == ("planned", None)
+        again = await jobs.submit("k", "Hello")
+        assert again.ref is not None
+        await listener.ends(1)
+    assert emulator.agents_started == {"Hello": 1}
+
+
 async def test_restart(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
     """Leaving stops following, and loses nothing: the next block follows the job, and tells of its end."""
     emulator.script(JobScript(duration=8), prompt="Hello")
