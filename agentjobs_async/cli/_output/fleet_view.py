@@ -15,7 +15,7 @@ _HOUR_SECONDS: Final = 3600.0
 _OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _WIDEST_NAME: Final = 40  # columns
-_BESIDE_THE_NAME: Final = 34  # columns of a worker's other cells
+_BESIDE_THE_NAME: Final = 19  # columns of its active items, and of a heartbeat that is not cut on a narrow terminal
 
 
 @frozen
