@@ -12,7 +12,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context
-from agentjobs_async.report import check_format, format_of, write_report
+from agentjobs_async.report.writing import check_format, format_of, write_report
 
 __all__ = ["ReportFile", "write_file", "write_to_screen"]
 

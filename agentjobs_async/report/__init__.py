@@ -4,6 +4,6 @@ Needs the extra `batch`; the page needs `report`. `columns` and `figures` know t
 own, and `assets` holds the page's template, style and scripts.
 """
 
-from agentjobs_async.report.writing import FORMATS, check_format, format_of, write_report
+from agentjobs_async.report.writing import write_report
 
-__all__ = ["FORMATS", "check_format", "format_of", "write_report"]
+__all__ = ["write_report"]

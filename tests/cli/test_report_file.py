@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.report import FORMATS
+from agentjobs_async.report.writing import FORMATS
 from tests.cli.stage import Child, EmulatorThread
 
 

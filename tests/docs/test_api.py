@@ -7,13 +7,14 @@ import agentjobs_async.batch
 import agentjobs_async.durable
 import agentjobs_async.engines.procrastinate
 import agentjobs_async.prometheus
+import agentjobs_async.report
 import agentjobs_async.testing
 import agentjobs_async.tracing
 import agentjobs_async.web
 from tests.docs.samples import PAGES, run_page
 
 MODULES = (
-    *(agentjobs_async, agentjobs_async.batch, agentjobs_async.durable),
+    *(agentjobs_async, agentjobs_async.batch, agentjobs_async.durable, agentjobs_async.report),
     *(agentjobs_async.engines.procrastinate, agentjobs_async.testing, agentjobs_async.web),
     *(agentjobs_async.tracing, agentjobs_async.prometheus),
 )

@@ -6,7 +6,8 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, run_batch
-from agentjobs_async.report import FORMATS, format_of, write_report
+from agentjobs_async.report import write_report
+from agentjobs_async.report.writing import FORMATS, format_of
 from agentjobs_async.testing import Emulator
 from tests.report.stage import report_of
 

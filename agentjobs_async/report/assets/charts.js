@@ -77,7 +77,7 @@ function drawHistogram(store, places) {
 }
 
 function durationAxis({ low, high }, scale, width, y) {
-  const marks = [0.001, 0.01, 0.1, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10800, 36000, 86400, 259200];
+  const marks = [0.001, 0.01, 0.1, 1, 2, 5, 10, 30, 60, 180, 600, 1800, 3600, 10800, 36000, 86400, 259200];
   let last = -100;
   const shown = [svg('line', { x1: 0, x2: width, y1: y + 0.5, y2: y + 0.5 })];
   for (const mark of marks.filter((seconds) => seconds >= low && seconds <= high)) {
