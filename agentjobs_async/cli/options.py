@@ -4,16 +4,20 @@ from typing import Final
 
 from attrs import frozen
 
+from agentjobs_async import InvalidInputError
+from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.reports import JobLines, JsonLines, Report
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.service import Service
 
-__all__ = ["DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Options"]
+__all__ = ["ANY_TRIES", "DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Options", "most_tries"]
 
 DEFAULT_ACTIVE: Final = 20
 """The jobs that are active at once by default."""
 DEFAULT_TIMEOUT: Final = 1800.0
 """The seconds that each job may take by default."""
+ANY_TRIES: Final = "any"
+"""The value of `--retry-failed` without one."""
 
 
 @frozen
@@ -47,3 +51,18 @@ class Options:
         if self.service.emulated:
             return None
         return [*self.service.options(), *self.timeout_option(), *["--json"] * self.as_json]
+
+
+def most_tries(text: str | None) -> int | None:
+    """Return how many tries an item may have in all; `None` for any number.
+
+    Raises:
+        InvalidInputError: It is no whole number of at least 1.
+    """
+    if text == ANY_TRIES:
+        return None
+    if text is None:
+        return 1
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise InvalidInputError(f"--retry-failed: {one_line(text, 60)} is not a number of tries of at least 1")
+    return int(text)

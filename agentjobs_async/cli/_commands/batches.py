@@ -22,9 +22,8 @@ from agentjobs_async.cli._commands.options import (
     given_limits,
     input_options,
     journal_option,
-    most_tries,
 )
-from agentjobs_async.cli.options import Options
+from agentjobs_async.cli.options import Options, most_tries
 from agentjobs_async.cli.process import run_action
 from agentjobs_async.cli.prompts import check_quotes, confirmed, is_asked
 

@@ -9,12 +9,11 @@ import click
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
-from agentjobs_async.cli.options import DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Options
+from agentjobs_async.cli.options import ANY_TRIES, DEFAULT_ACTIVE, DEFAULT_TIMEOUT, Options
 from agentjobs_async.cli.records import FORMATS
 from agentjobs_async.cli.service import Service
 
 __all__ = [
-    "ANY_TRIES",
     "CREATE_RATE",
     "EMULATOR_OPTION",
     "ITEM_TIMEOUT",
@@ -28,7 +27,6 @@ __all__ = [
     "given_limits",
     "input_options",
     "journal_option",
-    "most_tries",
     "shared_options",
 ]
 
@@ -156,8 +154,6 @@ def _seconds(text: str, *, endless: bool) -> float | None:
     raise InvalidInputError(f"--timeout: {one_line(text, 60)} is not {wanted}")
 
 
-ANY_TRIES: Final = "any"
-"""The value of `--retry-failed` without one."""
 _BATCH_SETTINGS: Final = (
     *(
         "max_active",
@@ -223,21 +219,6 @@ _BATCH_OPTIONS: Final = (
         help="Poll when earlier jobs of the journal have ended.  [default: from 20 ended jobs of a project on]",
     ),
 )
-
-
-def most_tries(text: str | None) -> int | None:
-    """Return how many tries an item may have in all; `None` for any number.
-
-    Raises:
-        InvalidInputError: It is no whole number of at least 1.
-    """
-    if text == ANY_TRIES:
-        return None
-    if text is None:
-        return 1
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise InvalidInputError(f"--retry-failed: {one_line(text, 60)} is not a number of tries of at least 1")
-    return int(text)
 
 
 def batch_options(command: Command) -> Command:
