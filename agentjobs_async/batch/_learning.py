@@ -17,7 +17,7 @@ _TOLERATED_SECONDS: Final = 60.0
 
 
 async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted: bool | None) -> None:
-    """Let the session's waits learn from the durations in the journal.
+    """Start learning: the session's waits follow the durations in the journal from here on.
 
     Args:
         session: The session; one that cannot learn, or whose policy has a wait of its own, is left as it is.

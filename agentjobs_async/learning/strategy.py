@@ -99,7 +99,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         return low + width * random()  # noqa: S311 - no secret
 
     def _serve(self, job: AgentJob) -> None:
-        """Take the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
+        """Use the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
         self._project_id, self._model = job.project_id, job.model
         kinds = (job.project_id, job.model), (job.project_id, None)
         found = [learner for kind in kinds if (learner := self._learners.get(kind)) is not None]
