@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from typing import Final
+from weakref import WeakSet
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
@@ -12,6 +13,7 @@ from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._throttles import throttles_of
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable._callback import Callback
@@ -24,7 +26,11 @@ __all__ = ["Run"]
 _REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
 _SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
+_RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
+
+_FOLLOWED: Final[WeakSet[Entries]] = WeakSet()
+"""The open journals that durable jobs follow: two at once would both follow what their common owner has."""
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -49,8 +55,12 @@ class Run:
         self._following = Following(session, self._entries, self._rows, on_change, on_end, least_gap)
         self._submitting: set[asyncio.Task[DurableEntry]] = set()
 
-    async def start(self) -> None:
-        """Go on with all rows that no living owner follows, and look for more from now on."""
+    async def prepare(self) -> None:
+        """Read the limits and pauses of the journal. Nothing is open before this has returned.
+
+        Raises:
+            InvalidInputError: Other durable jobs follow the same open journal.
+        """
         limits = await self._entries.limits()
         rate = None if self._shared else limits.create_rate  # on PostgreSQL, each claim sees to it
         context = RunContext(
@@ -62,8 +72,16 @@ class Run:
             timeout=None,
             unknown_for=0.0,
         )
+        if self._entries in _FOLLOWED:
+            raise InvalidInputError(
+                "other durable jobs of this process follow the journal: share them, or open it again"
+            )
+        _FOLLOWED.add(self._entries)
         self._item_tasks = ItemTasks(context)
         self._creates = Creates(self._item_tasks, self._following)
+
+    async def start(self) -> None:
+        """Go on with all rows that no living owner follows, and look for more from now on."""
         await self._take_over(own=True)
         _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
@@ -116,9 +134,12 @@ class Run:
             for task in self._submitting:
                 task.cancel()
             await self._following.close(max(until - loop.time(), 0.0))
+            _FOLLOWED.discard(self._entries)
             if self._shared:
-                with suppress(JournalError):  # others take them over once this owner gives no sign of life any more
-                    await self._rows.release()
+                # If it fails, others take the rows over once this owner gives no sign of life any more.
+                with suppress(JournalError, TimeoutError):
+                    async with asyncio.timeout(_RELEASING_SECONDS):
+                        await self._rows.release()
 
     async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
         planned = await self._rows.submit(item)

@@ -79,13 +79,16 @@ class DurableJobs:
         """Follow all jobs under way.
 
         Raises:
-            InvalidInputError: The journal is not open, or the block was entered before.
+            InvalidInputError: The journal is not open, or followed by other durable jobs of this process; or the block
+                was entered before.
             JournalError: The journal can't be read or written.
         """
         if self._run is not None or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
         entries_of(self._journal).mask(self._session.mask)
-        run = self._run = Run(self._session, self._journal, self._on_change, self._on_end, self._least_gap)
+        run = Run(self._session, self._journal, self._on_change, self._on_end, self._least_gap)
+        await run.prepare()
+        self._run = run
         try:
             await run.start()
         except BaseException:

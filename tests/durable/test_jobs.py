@@ -217,3 +217,27 @@ async def test_abandoned(session: AgentJobsSession, journal: Journal) -> None:
         await listener.ends(1)
         assert session.stats().jobs == 0
     assert listener.called == [("k", "AgentJobsError")]
+
+
+async def test_journal_that_is_followed(session: AgentJobsSession, journal: Journal) -> None:
+    """A second block over the same open journal is refused until the first one is left: both would tell of each end."""
+    async with DurableJobs(session, journal):
+        with pytest.raises(InvalidInputError, match="other durable jobs"):
+            async with DurableJobs(session, journal):
+                pass
+    async with DurableJobs(session, journal):
+        pass
+
+
+async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """A failed job that the journal's owner retries is followed again, with its context."""
+    emulator.script(JobScript(duration=0.2, outcome="failed"), prompt="Hello")
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello", context={"chat": 1})
+        await listener.ends(1)
+        emulator.script(JobScript(duration=0.2), prompt="Hello")
+        key = await journal.retry("k")
+        await listener.ends(2)
+    assert listener.called == [("k", "failed"), (key, "completed")]
+    assert listener.entries[1].context == {"chat": 1}

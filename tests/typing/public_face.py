@@ -66,6 +66,7 @@ from agentjobs_async.batch import (
     move_journal,
     run_batch,
 )
+from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.testing import Emulator, JobScript
@@ -394,3 +395,23 @@ async def own_test() -> None:
         async with emulator.session(project_id="docs") as session:
             assert_type(session, AgentJobsSession)
             assert_type(await session.run_job("Say hello"), AgentJob)
+
+
+async def durable(session: AgentJobsSession) -> None:
+    """Callbacks are plain or async functions; what is submitted is an entry."""
+
+    def on_change(entry: DurableEntry, job: AgentJob) -> None:
+        assert_type((entry.context["chat"], job), tuple[Any, AgentJob])
+
+    async def on_end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        assert_type((entry.ref, ended), tuple[JobRef | None, AgentJob | Exception])
+
+    async with (
+        Journal.open("bot.db") as journal,
+        DurableJobs(session, journal, on_change=on_change, on_end=on_end) as jobs,
+    ):
+        assert_type(await jobs.submit("key", "prompt", context={"chat": 7}), DurableEntry)
+        assert_type(await jobs.get("key"), DurableEntry | None)
+        assert_type(await jobs.active(Where(text="chat-7/")), list[DurableEntry])
+        assert_type(await jobs.unfollow("key"), bool)
+    assert_type(await session.create_job("prompt", on_cancel="finish"), AgentJob)
