@@ -264,3 +264,23 @@ async def test_end_of_what_needs_no_wait() -> None:
         assert (watch.done(), watch.result()) == (True, DONE)
         assert await tracker.wait_for_job(DONE) is DONE
     assert events == [WaitStarted(REF), WaitEnded(REF, DONE, None, 0, 0.0)] * 2
+
+
+@pytest.mark.looptime
+async def test_limit_of_polls() -> None:
+    """A limit that is set while jobs are polled holds from then on, and can be lifted."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]
+        await asyncio.sleep(10)
+        tracker.limit_polls(5)
+        await asyncio.sleep(10)
+        tracker.limit_polls(None)
+        await asyncio.sleep(10)
+        for wait in waits:
+            wait.cancel()
+        with pytest.raises(InvalidInputError, match="per_second must be"):
+            tracker.limit_polls(0)
+    counts = [sum(begin <= at < begin + 9.8 for at in get_job.times) for begin in (0, 10.1, 20.1)]
+    assert counts[1] == pytest.approx(49, abs=2)
+    assert min(counts[0], counts[2]) >= 400

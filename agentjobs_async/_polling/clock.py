@@ -9,6 +9,12 @@ __all__ = ["ROUNDING_SECONDS", "PollClock"]
 ROUNDING_SECONDS: Final = 1e-6
 """How early a timer may fire: its time and the clock's are rounded differently."""
 
+_CAUGHT_UP_SECONDS: Final = 0.01
+"""How late a start may be for the next one to make up for it: timers are late, and would leave a quota unused.
+
+A limit that the user has set is kept to more strictly: two starts are never closer than it allows.
+"""
+
 
 class PollClock:
     """The clock of the polls: the loop's time without the time for which this clock stood still.
@@ -19,11 +25,21 @@ class PollClock:
         resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until `resume` is called.
     """
 
-    __slots__ = ("_interval", "_next_start", "_stopped_at", "_stopped_for", "adaptive", "free", "resume_at")
+    __slots__ = (
+        "_budget_interval",
+        "_interval",
+        "_next_start",
+        "_stopped_at",
+        "_stopped_for",
+        "adaptive",
+        "free",
+        "resume_at",
+    )
 
     def __init__(self, per_second: float | Literal["auto"] | None) -> None:
         self.adaptive = AdaptiveRate() if per_second == "auto" else None
-        self._interval = 0.0 if per_second is None or per_second == "auto" else 1 / per_second
+        self._budget_interval = 0.0 if per_second is None or per_second == "auto" else 1 / per_second
+        self._interval = self._budget_interval
         self._next_start = 0.0
         self._stopped_for = 0.0
         self._stopped_at: float | None = None
@@ -34,6 +50,11 @@ class PollClock:
     def limited(self) -> bool:
         """Whether a limit of starts per second is in force."""
         return bool(self._interval) or (self.adaptive is not None and self.adaptive.in_force)
+
+    def limit(self, per_second: float | None) -> None:
+        """Start at most `per_second` polls per second beside the budget's own limit; `None` for that alone."""
+        self._interval = max(self._budget_interval, 0.0 if per_second is None else 1 / per_second)
+        self.free = not (self.stopped or self.limited)
 
     def refuse(self, began: float, now: float, until: float) -> None:
         """Record that the server refused a poll; arguments as of `AdaptiveRate.refuse`."""
@@ -94,6 +115,8 @@ class PollClock:
     def start(self, now: float) -> None:
         """Count one poll as started."""
         interval = self._interval
+        earliest = now
         if self.adaptive is not None:
             interval = max(interval, 1 / self.adaptive.at(now))
-        self._next_start = max(now, self._next_start) + interval
+            earliest -= _CAUGHT_UP_SECONDS
+        self._next_start = max(earliest, self._next_start) + interval

@@ -19,7 +19,6 @@ class DueJobs:
 
     Args:
         clock: The loop's clock.
-        by_gain: Whether a limit is in force from the beginning.
 
     Attributes:
         ready: In the order of arrival for a single project without a limit: that is cheaper. A fair queue has no stale
@@ -29,11 +28,11 @@ class DueJobs:
 
     __slots__ = ("_clock", "_project_id", "ready", "set_aside", "stale", "urgent")
 
-    def __init__(self, clock: Callable[[], float], *, by_gain: bool = False) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._project_id: str | None = None
         """The project of all jobs so far; `None` before the first."""
-        self.ready: Queue = FairQueue(clock, by_gain=True) if by_gain else deque()
+        self.ready: Queue = deque()
         self.urgent: deque[Tracked] = deque()
         self.set_aside: deque[Tracked] = deque()
         self.stale = 0

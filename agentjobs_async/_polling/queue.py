@@ -7,7 +7,7 @@ reached: polls that were due in that time come due afterwards, with the same spa
 import asyncio
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Final, Literal
+from typing import Final
 
 from agentjobs_async._polling.clock import ROUNDING_SECONDS, PollClock
 from agentjobs_async._polling.due import DueJobs, Queue
@@ -33,6 +33,7 @@ class PollQueue:
 
     Args:
         jobs: All tracked jobs, shared with the scheduler.
+        clock: Says when polls may start.
         dispatch: Called when a poll may be sent.
 
     Attributes:
@@ -44,21 +45,22 @@ class PollQueue:
         self,
         loop: asyncio.AbstractEventLoop,
         jobs: dict[JobRef, Tracked],
-        per_second: float | Literal["auto"] | None,
+        clock: PollClock,
         dispatch: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._jobs = jobs
         self._dispatch = dispatch
         self._timers = Timers(loop)
-        self._clock = PollClock(per_second)
+        self._clock = clock
         self.outage = Outage(loop, jobs, self._clock, self._timers, self.make_urgent, self._resume)
         self._pauses = Pauses()
         self._lifted_until = -inf
         """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
-        self._due = DueJobs(loop.time, by_gain=self._clock.limited)
+        self._due = DueJobs(loop.time)
         self.add_project = self._due.add_project
+        self.refused = self._clock.refuse
         self.no_slow = False
         self._waiting_since = -inf
         self._answered_at = loop.time()
@@ -151,6 +153,8 @@ class PollQueue:
         due = self._due
         if self._clock.free and not (due.urgent or due.set_aside or self._pauses.projects or now < self._lifted_until):
             return self._oldest()
+        if self._clock.limited:
+            due.order_by_gain()
         if self._clock.stopped:
             return self._first(due.urgent, Tracked.URGENT, now) if self._clock.unreachable else None
         tracked = self._first(due.urgent, Tracked.URGENT, now)
@@ -229,12 +233,6 @@ class PollQueue:
         self._append_ready(self._buckets.take_due(self._clock.time(self._loop.time())))
         self._arm()
         self._dispatch()
-
-    def refused(self, began: float, now: float, until: float) -> None:
-        """Record that the server refused a poll with a 429; arguments as of `AdaptiveRate.refuse`."""
-        self._clock.refuse(began, now, until)
-        if self._clock.limited:
-            self._due.order_by_gain()
 
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float) -> None:
         """Send no poll before `until`, as an answer about `ref` asked: of this job, its project, or all."""

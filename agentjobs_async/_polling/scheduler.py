@@ -7,6 +7,7 @@ from contextvars import Context, copy_context
 from copy import copy
 
 from agentjobs_async._polling.answers import Answers
+from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.decision import CUT, timed_out
 from agentjobs_async._polling.durations import Durations
@@ -33,6 +34,7 @@ class Scheduler:
     """Polls the tracked jobs, at most `budget.in_flight` at a time, and notifies their waiters.
 
     Args:
+        clock: Says when polls may start, within the budget.
         longest_poll: Seconds that a poll may take at most before it is cut, while other jobs wait for its slot.
     """
 
@@ -43,6 +45,7 @@ class Scheduler:
         policy: PollPolicy,
         budget: PollBudget,
         hooks: Hooks,
+        clock: PollClock,
         *,
         longest_poll: float,
     ) -> None:
@@ -51,7 +54,7 @@ class Scheduler:
         self._durations = Durations(policy, hooks)
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
-        self._queue = PollQueue(loop, self._jobs, budget.per_second, self._dispatch)
+        self._queue = PollQueue(loop, self._jobs, clock, self._dispatch)
         self._ending = Ends(loop, self._end_one)
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._ending, self._finish)
         self._workers = Workers(

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from attrs import evolve
@@ -11,6 +10,7 @@ from attrs import evolve
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
+from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import OnUpdate, Read, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
@@ -36,8 +36,7 @@ W = TypeVar("W", bound=Watch)
 class Waits(Generic[Given]):
     """Waits for jobs on one event loop: one series of polls for each job, however many callers wait for it.
 
-    `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten: a later wait by its ref reads
-    it again.
+    `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten; a later wait reads it again.
     """
 
     _binding: LoopBinding  # set by each subclass
@@ -53,10 +52,8 @@ class Waits(Generic[Given]):
         *,
         longest_poll: float,
     ) -> None:
-        self._scopes = ScopeGroup()
-        """The reads under way."""
-        self._creates = ScopeGroup()
-        """The creates under way; a tracker has none."""
+        self._scopes = ScopeGroup()  # the reads under way
+        self._creates = ScopeGroup()  # the creates under way; a tracker has none
         self._read = read
         self._target = target
         self._bind = bind
@@ -65,6 +62,7 @@ class Waits(Generic[Given]):
         self._slots = asyncio.Semaphore(self._budget.in_flight)
         self._longest_poll = longest_poll
         self._hooks = hooks
+        self._clock = PollClock(self._budget.per_second)
         self._lazy_scheduler: Scheduler | None = None
 
     async def wait_for_job(
@@ -157,6 +155,14 @@ class Waits(Generic[Given]):
         ref = ref_of(self._target(job))
         self._scheduler().notify(ref)
 
+    def limit_polls(self, per_second: float | None) -> None:
+        """Start at most `per_second` polls per second from now on; `None` for the limit of the budget alone.
+
+        Raises:
+            InvalidInputError: `per_second` is not a finite number above 0.
+        """
+        self._clock.limit(None if per_second is None else checked_seconds("per_second", per_second))
+
     def stats(self) -> TrackerStats:
         """Return the present figures of all waits and polls.
 
@@ -245,9 +251,7 @@ class Waits(Generic[Given]):
         self._scheduler()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         await self.aclose()
 
     async def _read_once(self, target: AgentJob | JobRef) -> AgentJob:
@@ -280,21 +284,16 @@ class Waits(Generic[Given]):
         return watch
 
     def _scheduler(self) -> Scheduler:
-        """Return the scheduler; the first call makes it, in the running loop.
-
-        Raises:
-            SessionClosedError: Closed, bound to another event loop or to the process that forked this one.
-        """
+        """Return the scheduler; the first call makes it, in the running loop. It raises what the binding raises."""
         loop = self._bind()
         if self._lazy_scheduler is None:
             self._lazy_scheduler = Scheduler(
-                loop, self._read, self._policy, self._budget, self._hooks, longest_poll=self._longest_poll
+                loop, self._read, self._policy, self._budget, self._hooks, self._clock, longest_poll=self._longest_poll
             )
         return self._lazy_scheduler
 
     async def _end_waits(self, error: SessionClosedError) -> None:
         """End all waits with `error`, and wait until the cancelled polls have ended."""
-        if self._lazy_scheduler is None:
-            return
-        tasks = await self._lazy_scheduler.close(error)
-        await wait_until_left(lambda: not all(task.done() for task in tasks))
+        if self._lazy_scheduler is not None:
+            tasks = await self._lazy_scheduler.close(error)
+            await wait_until_left(lambda: not all(task.done() for task in tasks))

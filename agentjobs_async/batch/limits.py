@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._validation import MAX_COUNT, checked_count, checked_span, validator
+from agentjobs_async._validation import MAX_COUNT, checked_count, checked_seconds, checked_span, validator
 
 __all__ = ["FleetLimits", "Kept", "Limits", "Rate", "given", "in_force"]
 
@@ -59,6 +59,7 @@ def _checked_rate(name: str, value: object) -> None:
 _count: Final = validator(checked_count, most=MAX_COUNT)
 _count_or_none: Final = validator(checked_count, optional=True, most=MAX_COUNT)
 _rate_or_none: Final = validator(_checked_rate, optional=True)
+_polls_or_none: Final = validator(checked_seconds, optional=True, unit="polls per second")
 _span: Final = validator(checked_span, zero=True)
 _span_or_none: Final = validator(checked_span, optional=True, zero=True)
 _timeout: Final = validator(checked_span, optional=True)
@@ -94,6 +95,9 @@ class FleetLimits:
             them together count as half of `max_active` at most, rounded down.
         timeout: Seconds that the create and the wait of an item may take together in one run; `None` for ever.
         max_sending: How many creates each process has under way at once.
+        polls_per_second: How many polls may start per second, above 0; `None` for any number. On PostgreSQL each
+            process takes an equal part. A process that comes or goes changes the parts of the others within a quarter
+            of the seconds after which an owner is taken for dead.
 
     Raises:
         InvalidInputError: A setting is invalid.
@@ -104,6 +108,7 @@ class FleetLimits:
     unknown_for: float | None = field(default=600.0, validator=_span_or_none)
     timeout: float | None = field(default=1800.0, validator=_timeout, kw_only=True)
     max_sending: int = field(default=10, validator=_count, kw_only=True)
+    polls_per_second: float | None = field(default=None, validator=_polls_or_none, kw_only=True)
 
 
 def given(**settings: Any) -> dict[str, Any]:

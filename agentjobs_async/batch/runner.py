@@ -145,7 +145,9 @@ class Batch(AsyncIterator[BatchResult]):
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         entries_of(self._journal).mask(self._session.mask)
-        self._limits = in_force(await self._journal.limits(), self._settings)
+        kept = await self._journal.limits()
+        self._limits = in_force(kept, self._settings)
+        await opened_of(self._journal).share_polls(kept.polls_per_second, self._session.limit_polls)
         self._results = asyncio.Queue(self._limits.max_active)
         await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
         slots = Slots(self._limits.max_active)
@@ -209,6 +211,8 @@ class Batch(AsyncIterator[BatchResult]):
 
     async def _leave(self, grace: float) -> JournalError | None:
         self._over = True
+        opened_of(self._journal).stop_sharing_polls()
+        self._session.limit_polls(None)
         # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
         # at the end to make room for the mark that ends the iteration of a reader in another task.
         self._drop_results()

@@ -14,7 +14,7 @@ from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._throttles import CreateThrottles
 from agentjobs_async.batch.items import BatchResult
-from agentjobs_async.batch.journal import Journal, entries_of
+from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, given, in_force
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
@@ -66,7 +66,9 @@ class BatchWorker:
 
     async def __aenter__(self) -> Self:
         entries_of(self.journal).mask(self._session.mask)
-        limits = in_force(await self.journal.limits(), self._settings)
+        kept = await self.journal.limits()
+        limits = in_force(kept, self._settings)
+        await opened_of(self.journal).share_polls(kept.polls_per_second, self._session.limit_polls)
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,
@@ -105,6 +107,8 @@ class BatchWorker:
         """
         if self._item_tasks is None:
             return
+        opened_of(self.journal).stop_sharing_polls()
+        self._session.limit_polls(None)
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
         fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))

@@ -75,7 +75,12 @@ class FakeSession:
         self.sent: list[tuple[float, str]] = []
         self.prompts: dict[str, str] = {}
         self.under_way = 0
+        self.polls_per_second: float | None = None
         self.most_under_way = 0
+
+    def limit_polls(self, per_second: float | None) -> None:
+        """Record the limit of polls."""
+        self.polls_per_second = per_second
 
     async def create_job(
         self,

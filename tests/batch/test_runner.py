@@ -20,7 +20,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rate, State, run_batch
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, run_batch
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
     FOREVER,
@@ -1010,3 +1010,14 @@ async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypa
     async with asyncio.timeout(1000):
         results = await run(FakeSession(), items(4), file_journal)
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
+
+
+async def test_polls_per_second_of_a_file(tmp_path: Path) -> None:
+    """The run of a journal that keeps a limit of polls per second keeps to it, and lifts it at its end."""
+    session = FakeSession(duration=1.0)
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.set_limits(FleetLimits(polls_per_second=3.0))
+        assert (await journal.limits()).polls_per_second == 3
+        async with run_batch(session.session, items(1), journal=journal) as results:
+            limited = [session.polls_per_second async for _ in results]
+    assert (limited, session.polls_per_second) == ([3.0], None)

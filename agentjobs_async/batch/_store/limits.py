@@ -46,7 +46,14 @@ def limits_of(row: Row[Any]) -> FleetLimits:
     rate = None
     if row.create_count is not None:
         rate = Rate(row.create_count, per=row.create_per, scope=row.create_scope, spread=bool(row.create_spread))
-    return FleetLimits(row.max_active, rate, row.unknown_for, timeout=row.timeout, max_sending=row.max_sending)
+    return FleetLimits(
+        row.max_active,
+        rate,
+        row.unknown_for,
+        timeout=row.timeout,
+        max_sending=row.max_sending,
+        polls_per_second=row.polls_per_second,
+    )
 
 
 def set_limits(limits: FleetLimits) -> Update:
@@ -71,4 +78,5 @@ def columns_of(limits: FleetLimits) -> dict[str, Any]:
         "unknown_for": limits.unknown_for,
         "timeout": limits.timeout,
         "max_sending": limits.max_sending,
+        "polls_per_second": limits.polls_per_second,
     }

@@ -119,6 +119,18 @@ class Opened:
             taken, self.heartbeat.orphans = (*taken, *self.heartbeat.orphans), []
         return taken
 
+    async def share_polls(self, polls_per_second: float | None, limit: Callable[[float | None], None]) -> None:
+        """Call `limit` with this owner's part of the journal's polls per second, now and at each change."""
+        if self.heartbeat is None:
+            limit(polls_per_second)
+        else:
+            await self.heartbeat.share_polls(limit)
+
+    def stop_sharing_polls(self) -> None:
+        """Call `limit` no more."""
+        if self.heartbeat is not None:
+            self.heartbeat.on_polls = None
+
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)

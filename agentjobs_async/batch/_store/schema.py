@@ -205,7 +205,8 @@ LIMITS: Final = Table(
     Column("create_spread", Boolean, nullable=False, server_default=false()),
     Column("timeout", Float(53), server_default=text("1800")),
     Column("max_sending", Integer, nullable=False, server_default=text("10")),
+    Column("polls_per_second", Float(53)),
 )
 """The limits, in one row, and the version of the tables on PostgreSQL. The earlier layout has it there only."""
-ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending")
+ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending", "polls_per_second")
 """The columns of the limits that the earlier layout did not have."""

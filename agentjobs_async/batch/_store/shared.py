@@ -43,6 +43,7 @@ __all__ = [
     "mark_orphaned",
     "owner_is_dead",
     "owners",
+    "share_of_polls",
     "unfollowed",
     "upsert_heartbeat",
 ]
@@ -88,6 +89,12 @@ def active_counts() -> Select[Any]:
     """Count the active items of each owner."""
     active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.CREATED]))
     return active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner)
+
+
+def share_of_polls(now: Moment, patience: float) -> Select[Any]:
+    """Select the polls per second of each living owner; NULL for any number."""
+    living = select(func.count()).select_from(_OWNERS).where(_OWNERS.c.seen_at >= now - patience).scalar_subquery()
+    return select(LIMITS.c.polls_per_second / func.greatest(living, 1))
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:

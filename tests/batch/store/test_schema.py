@@ -76,7 +76,7 @@ async def earlier_database(database: str) -> str:
         pass
     for name in ADDED:
         execute(database, f"ALTER TABLE agentjobs_entries DROP COLUMN {name}")
-    for name in ("create_spread", "timeout", "max_sending"):
+    for name in ("create_spread", "timeout", "max_sending", "polls_per_second"):
         execute(database, f"ALTER TABLE agentjobs_fleet DROP COLUMN {name}")
     function = shared.functions().replace("claimed_at = moment, ", "")
     assert function != shared.functions()
