@@ -116,6 +116,15 @@ async def test_resolve(journal: Journal) -> None:
             await journal.resolve("k0", **settings)
 
 
+async def test_files_that_are_left(path: Path) -> None:
+    """A closed journal leaves its file and that of its lock, also after another owner was refused."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(1))
+        with pytest.raises(JournalError, match="locked"):
+            await Journal.open(path).__aenter__()
+    assert {file.name for file in path.parent.iterdir()} == {"run.db", "run.db.lock"}
+
+
 async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     """Another id replaces one that was given before, until the job has ended; the wrong one's end changes nothing."""
     entries = entries_of(journal)
