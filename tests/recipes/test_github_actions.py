@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # it has no types of its own
+import yaml
 
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.processes import RECIPES
