@@ -54,11 +54,16 @@ class Report {
     const projects = [...store.projects].sort().map((project) => [JSON.stringify(project), project || '(none)']);
     this.offer('project', projects, filter.project === null ? '' : JSON.stringify(filter.project));
     byId('project').hidden = projects.length < 2;
-    const all = store.select({});
+    if (this.version !== store.version) { // the figures are those of all items: a search leaves them as they are
+      this.version = store.version;
+      this.all = store.select({});
+      this.tiles = tilesOf(figuresOf(store, this.all), store.head.order);
+    }
+    const { all } = this;
     const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== null;
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
-    showTiles(tilesOf(figuresOf(store, all), store.head.order), filter.state, (state) => this.choose({ state }));
+    showTiles(this.tiles, filter.state, (state) => this.choose({ state }));
     byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
@@ -110,6 +115,7 @@ const report = (() => {
     readDocument(text, (part) => made.apply(part)).then(() => {
       made.refresh();
       document.documentElement.dataset.ready = 'true';
+      setTimeout(() => made.store.prepareSearch(), 300); // after the charts
     });
   }
   return made;

@@ -22,12 +22,14 @@ class Store {
     this.places = new Map(); // number -> place
     this.projects = new Set();
     this.hasPrompts = false;
+    this.version = 0; // one more with each part
   }
 
   get size() { return this.places.size; }
 
   /* Take one line of a document or of an event: what the page knows besides its rows, or a block of rows. */
   apply(part) {
+    this.version += 1;
     if ('number' in part) this.applyBlock(part);
     else if ('removed' in part) part.removed.forEach((number) => this.remove(number));
     else this.head = { ...this.head, ...part };
@@ -88,6 +90,13 @@ class Store {
   textOf(place) {
     this.found[place] ??= TEXT_COLUMNS.map((name) => this[name][place] ?? '').join('\n').toLowerCase();
     return this.found[place];
+  }
+
+  /* Make the texts that a search looks through, some at a time, so that the first search need not. */
+  prepareSearch(first = 0) {
+    const last = Math.min(first + 4000, this.state.length);
+    for (let place = first; place < last; place += 1) this.textOf(place);
+    if (last < this.state.length) setTimeout(() => this.prepareSearch(last));
   }
 
   /* Return the places of the rows that meet a filter, in the order of the journal. */

@@ -110,8 +110,9 @@ class Table {
   }
 
   click(event) {
-    const row = event.target.closest('.row');
-    if (row) this.goTo(Number(row.dataset.index), true);
+    // By its place, not by its element: the rows may have been drawn anew since the button went down.
+    const { top } = this.rows.getBoundingClientRect();
+    this.goTo(Math.floor((event.clientY - top) / this.rowHeight), true);
   }
 
   key(event) {
