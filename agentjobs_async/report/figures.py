@@ -45,7 +45,7 @@ class Figures:
     Attributes:
         counts: The number of rows in each state that occurs.
         durations: The seconds from create to end of each job that has ended, ascending.
-        intervals: The mean seconds between the polls of each such job, ascending: how late its end was noticed at most,
+        intervals: The mean seconds between the polls of each such job, ascending: about how late its end was noticed,
             as far as the journal knows.
         first: When the first create was sent; `None` before.
         last: When the last item ended; `None` before.
