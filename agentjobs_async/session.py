@@ -256,13 +256,18 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         """
         if not self._binding.close():
             return
-        for scope in (*self._scopes, *self._creates):
-            scope.interrupt(SessionClosedError(_CLOSED))
+        self._interrupt()
         try:
             await self._end_waits(SessionClosedError(_CLOSED))
-            await wait_until_left(lambda: self._scopes or self._creates)
+            await wait_until_left(self._interrupt)
         finally:
             await self._service.aclose()
+
+    def _interrupt(self) -> bool:
+        """Interrupt all calls; return whether any is under way: a create that was just begun enters its scope later."""
+        for scope in (*self._scopes, *self._creates):
+            scope.interrupt(SessionClosedError(_CLOSED))
+        return bool(self._scopes or self._creates or self._finishing)
 
     def __del__(self) -> None:
         if hasattr(self, "_hooks") and self._service.is_open and (loop := self._binding.unclosed(self)) is not None:

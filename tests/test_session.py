@@ -31,6 +31,7 @@ from agentjobs_async import (
     AgentJobsError,
     AgentJobsSession,
     AuthError,
+    CreateFailed,
     CreateOutcome,
     CreateOutcomeUnknownError,
     HttpTimeouts,
@@ -815,9 +816,12 @@ class Keeper:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
+        self.outcomes: list[CreateOutcome] = []
 
     def __call__(self, event: object) -> None:
         self.events.append((type(event).__name__, REQUEST.get()))
+        if isinstance(event, CreateFailed):
+            self.outcomes.append(event.outcome)
 
 
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
@@ -856,6 +860,20 @@ async def test_create_that_outlives_its_caller_is_cut_by_closing() -> None:
             await asyncio.wait([caller])
         assert [name for name, _ in keeper.events] == ["CreateFailed"]
         assert not [task for task in asyncio.all_tasks() - before if "create" in repr(task.get_coro())]
+
+
+@pytest.mark.parametrize(("leave", "event"), [("drain", "JobCreated"), ("aclose", "CreateFailed")])
+async def test_create_that_was_just_begun_when_its_session_is_left(leave: str, event: str) -> None:
+    """A create begun in the turn of the loop in which its session is left: drain awaits it, aclose sends nothing."""
+    keeper = Keeper()
+    async with Emulator() as emulator, emulator.session(project_id="docs", hooks=[keeper]) as session:
+        caller = asyncio.create_task(session.create_job("Hello", on_cancel="finish"))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await getattr(session, leave)()
+        assert [name for name, _ in keeper.events] == [event]
+        assert emulator.agents_started == ({"Hello": 1} if leave == "drain" else {})
+        assert keeper.outcomes == ([] if leave == "drain" else [CreateOutcome.NOT_SENT])
 
 
 async def test_create_that_is_not_cancelled() -> None:

@@ -101,7 +101,8 @@ class ScopeGroup(set[CancelScope]):
             self._emptied.set()
 
     async def wait_until_empty(self) -> None:
-        """Wait until no block is under way."""
+        """Wait until no block is under way, those included whose tasks were started in this turn of the loop."""
+        await asyncio.sleep(0)  # by the next turn, such a task has entered its block
         while self:
             self._emptied.clear()
             await self._emptied.wait()
