@@ -17,8 +17,8 @@ __all__ = [
     "DEFAULT_RETRY",
     "DEFAULT_WAIT",
     "CallState",
-    "History",
     "PollBudget",
+    "PollHistory",
     "PollPolicy",
     "RetryStrategy",
     "WaitStrategy",
@@ -52,7 +52,7 @@ DEFAULT_WAIT: Final = _WaitByAge()
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
 
-class History(Protocol):
+class PollHistory(Protocol):
     """What the polls of one job have shown so far. Times are loop times, in seconds.
 
     Attributes:
@@ -98,7 +98,7 @@ def checked_strategy(name: str, value: object) -> None:
 _KINDS: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
 
 
-def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) -> float:
+def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> float:
     """Return the seconds from `outcome`, which came at the loop time `now`, to the next poll, as `wait` computes them.
 
     Raises:
@@ -117,7 +117,7 @@ def delay_of(wait: WaitStrategy, history: History, outcome: object, now: float) 
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
 
 
-def accepts(retry: RetryStrategy, history: History, error: Exception, now: float) -> bool:
+def accepts(retry: RetryStrategy, history: PollHistory, error: Exception, now: float) -> bool:
     """Return whether `retry` regards `error` as transient."""
     return bool(retry(CallState(history, error, now)))
 
@@ -164,7 +164,7 @@ class CallState(tenacity.RetryCallState):
     outcome_timestamp: float
     held: object
 
-    def __init__(self, history: History, held: object, now: float) -> None:
+    def __init__(self, history: PollHistory, held: object, now: float) -> None:
         self.start_time = history.started
         self.attempt_number = history.polls
         self.outcome_timestamp = now

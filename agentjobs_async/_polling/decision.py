@@ -6,7 +6,7 @@ from attrs import define, frozen
 
 from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
-from agentjobs_async.policy import History, PollPolicy, accepts, delay_of
+from agentjobs_async.policy import PollHistory, PollPolicy, accepts, delay_of
 
 __all__ = [
     "CUT",
@@ -50,15 +50,15 @@ class Failed:
 
 @define  # not frozen: one is made at each poll, and a frozen one takes three times as long to make
 class Again:
-    """Poll again. The last four attributes replace those of the `History`.
+    """Poll again. The last four attributes replace those of the `PollHistory`.
 
     Attributes:
         due: Loop time of the next poll.
         not_before: Loop time before which the server asked not to be polled; the time of the answer if it did not ask.
-        seen: As in `History`.
-        shown: As in `History`.
-        bad_answers: As in `History`, the answer included.
-        refused_since: As in `History`, the answer included.
+        seen: As in `PollHistory`.
+        shown: As in `PollHistory`.
+        bad_answers: As in `PollHistory`, the answer included.
+        refused_since: As in `PollHistory`, the answer included.
     """
 
     due: float
@@ -79,7 +79,7 @@ _PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HT
 _SERVER_STATUSES: Final = range(500, 600)
 
 
-def decide(policy: PollPolicy, history: History, answer: Answer, now: float) -> Decision:
+def decide(policy: PollPolicy, history: PollHistory, answer: Answer, now: float) -> Decision:
     """Return what `answer`, which came at the loop time `now`, means for a wait with this history.
 
     Raises:
@@ -120,7 +120,7 @@ def _is_missing(error: Refusal) -> bool:
     return isinstance(error, ResponseError) and error.status == _MISSING
 
 
-def _after_fault(policy: PollPolicy, history: History, error: Exception, now: float) -> Decision:
+def _after_fault(policy: PollPolicy, history: PollHistory, error: Exception, now: float) -> Decision:
     """Decide on a transient fault, or on an exception of the caller's own `get_job`, which `policy.retry` judges."""
     transient = isinstance(error, NotSentError | TransportError | ResponseError)
     if not transient and not accepts(policy.retry, history, error, now):
@@ -129,7 +129,7 @@ def _after_fault(policy: PollPolicy, history: History, error: Exception, now: fl
     return _again(policy, history, error, now, retry_after, history.seen, history.shown, 0, history.refused_since)
 
 
-def _after_refusal(policy: PollPolicy, history: History, error: Refusal, now: float) -> Decision:
+def _after_refusal(policy: PollPolicy, history: PollHistory, error: Refusal, now: float) -> Decision:
     bad_answers = history.bad_answers + 1 if isinstance(error, ProtocolError) else 0
     if history.shown:
         ends = _ends_seen(policy, history, error, now)
@@ -141,7 +141,7 @@ def _after_refusal(policy: PollPolicy, history: History, error: Refusal, now: fl
     return _again(policy, history, error, now, error.retry_after, history.seen, history.shown, bad_answers, since)
 
 
-def _ends_seen(policy: PollPolicy, history: History, error: Refusal, now: float) -> bool:
+def _ends_seen(policy: PollPolicy, history: PollHistory, error: Refusal, now: float) -> bool:
     """Return whether `error` ends a wait one of whose polls has shown the job: once refusals have lasted for the grace.
 
     A single refusal has not lasted at all, however long ago the job was shown: polls may be rare, or an outage may lie
@@ -153,7 +153,7 @@ def _ends_seen(policy: PollPolicy, history: History, error: Refusal, now: float)
     return policy.answer_grace == 0 or (since is not None and now - since >= policy.answer_grace)
 
 
-def _refused_since(history: History, now: float) -> float | None:
+def _refused_since(history: PollHistory, now: float) -> float | None:
     """Return when the refusals began: with the last answer that showed the job, or now if other faults came between."""
     if history.refused_since is not None or not history.shown:
         return history.refused_since
@@ -162,7 +162,7 @@ def _refused_since(history: History, now: float) -> float | None:
 
 def _again(
     policy: PollPolicy,
-    history: History,
+    history: PollHistory,
     outcome: AgentJob | Exception,
     now: float,
     retry_after: float | None,

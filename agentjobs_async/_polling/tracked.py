@@ -16,8 +16,8 @@ class Trouble:
 
     Attributes:
         error: The error of the last poll that was answered; `None` when that poll showed the job.
-        bad_answers: As in `History`.
-        refused_since: As in `History`.
+        bad_answers: As in `PollHistory`.
+        refused_since: As in `PollHistory`.
         patience_seconds: How long a poll of the job may hang while others wait, once one was cut; 0.0 before.
     """
 
@@ -31,7 +31,7 @@ class Trouble:
 
 
 class Tracked:
-    """One job, its polls and its waiters. It is the `History` that `decide` takes.
+    """One job, its polls and its waiters. It is the `PollHistory` that `decide` takes.
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
@@ -103,12 +103,12 @@ class Tracked:
 
     @property
     def bad_answers(self) -> int:
-        """As in `History`."""
+        """As in `PollHistory`."""
         return 0 if self.trouble is None else self.trouble.bad_answers
 
     @property
     def refused_since(self) -> float | None:
-        """As in `History`."""
+        """As in `PollHistory`."""
         return None if self.trouble is None else self.trouble.refused_since
 
     @property

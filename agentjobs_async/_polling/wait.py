@@ -68,7 +68,7 @@ async def wait_for_job(
 
 
 class _Wait:
-    """The state of one wait, and the `History` that the policy decides on.
+    """The state of one wait, and the `PollHistory` that the policy decides on.
 
     Raises:
         InvalidInputError: An argument is invalid.

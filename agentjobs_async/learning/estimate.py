@@ -56,7 +56,7 @@ def estimate_many(jobs: Sequence[tuple[History, float]]) -> Estimate | None:
         jobs: The history that serves each job, and its age in seconds.
     """
     step = -(-len(jobs) // _MOST_SAMPLED) or 1
-    sample = [(history.outlook(), age) for history, age in jobs[::step]]
+    sample = [(history.survival_for_estimates(), age) for history, age in jobs[::step]]
     if not sample:
         return None
     found = Estimate(_left(sample, 0.5), _left(sample, 0.9))

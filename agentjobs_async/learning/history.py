@@ -27,11 +27,11 @@ class History:
         added: The number of durations added so far, those included that were dropped since.
     """
 
-    __slots__ = ("_intervals", "_outlook", "added")
+    __slots__ = ("_for_estimates", "_intervals", "added")
 
     def __init__(self) -> None:
         self._intervals: deque[tuple[float, float]] = deque(maxlen=MOST_DURATIONS)
-        self._outlook: Survival | None = None
+        self._for_estimates: Survival | None = None
         self.added = 0
 
     def add(self, earliest: float, latest: float) -> None:
@@ -50,7 +50,7 @@ class History:
         if high < low:
             raise InvalidInputError(f"latest must not be less than earliest: {high:g} s is less than {low:g} s")
         self._intervals.append((low, high))
-        self._outlook = None
+        self._for_estimates = None
         self.added += 1
 
     def quantile(self, p: float, age: float = 0.0) -> float:
@@ -70,23 +70,23 @@ class History:
         checked_seconds("age", age, zero=True)
         if not self._intervals:
             raise InvalidInputError("the history is empty: add durations first")
-        outlook = self.outlook()
-        return max(outlook.age_at((1.0 - p) * outlook.at(age)) - age, 0.0)
+        survival = self.survival_for_estimates()
+        return max(survival.age_at((1.0 - p) * survival.at(age)) - age, 0.0)
 
-    def outlook(self) -> Survival:
+    def survival_for_estimates(self) -> Survival:
         """Return the share of jobs that is still active at each age, for estimates; the history must not be empty."""
-        if self._outlook is None:
-            self._outlook = Survival(self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST)
-        return self._outlook
+        if self._for_estimates is None:
+            self._for_estimates = Survival(self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST)
+        return self._for_estimates
 
-    def survival(self) -> Survival:
+    def survival_for_waits(self) -> Survival:
         """Return the share of jobs that is still active at each age, for waits; the history must not be empty."""
         return Survival(self._intervals, prior=_WAIT_PRIOR, narrowest=_WAIT_NARROWEST)
 
     def clear(self) -> None:
         """Drop all durations."""
         self._intervals.clear()
-        self._outlook = None
+        self._for_estimates = None
 
     def __len__(self) -> int:
         return len(self._intervals)

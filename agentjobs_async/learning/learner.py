@@ -47,7 +47,7 @@ class Learner:
             self.cells = ()
             self.renewed_at = history.added + LEAST_DURATIONS - len(history)
             return
-        self.cells = GapTable(history.survival(), self._polls_per_job).cells
+        self.cells = GapTable(history.survival_for_waits(), self._polls_per_job).cells
         self.renewed_at = history.added + _RENEWED_EVERY
         self._due = now + _RENEWED_AFTER_SECONDS
 
