@@ -54,6 +54,11 @@ class ItemCreate:
     item: ItemRun
     _lease: Lease | None = field(default=None, init=False)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether another owner may have taken this one for dead since the last claim was asked for."""
+        return self._lease is not None and not self._lease.holds()
+
     async def run(self) -> Created | Ended:
         """Send the create, as often as it is proven that no agent was started.
 

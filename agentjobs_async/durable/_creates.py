@@ -103,12 +103,14 @@ class Creates:
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
 
     async def _send(self, item: ItemRun, create: _Create) -> None:
-        sent = await ItemCreate(item).run()
+        sending = ItemCreate(item)
+        sent = await sending.run()
         if isinstance(sent, Created):
             item.over = True
             create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))
             if create.followed:
-                self._following.start(item.row, sent.job)
+                start = self._following.start_late if sending.is_late else self._following.start
+                start(item.row, sent.job)
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")

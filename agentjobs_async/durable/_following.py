@@ -72,6 +72,11 @@ class Following:
         ref = target.ref if isinstance(target, AgentJob) else target
         self._watch(target, row.key, ref, context_text(row.context), row.polls, row.traceparent)
 
+    def start_late(self, row: JournalRow, job: AgentJob) -> None:
+        """Follow a job whose create took so long that another owner may have taken its row over as unknown."""
+        if not self._closing.is_set():
+            _ = self._start(self._regain(row, job))
+
     def tell_row(self, row: JournalRow) -> None:
         """Call `on_end` for a row that has ended, unless that is being done; its wait, if there is one, is over."""
         if row.key not in self._ending:
@@ -161,6 +166,9 @@ class Following:
             while follow.told != job:
                 if not await self._pause(follow.told_at + self.least_gap - clock()) or follow.tracked is None:
                     return  # left, or ended
+                if await self._is_lost(follow.key):
+                    self.leave(follow.key)
+                    return
                 follow.told_at, follow.calling = clock(), True
                 follow.told = job = follow.job or job
                 await on_change(follow.entry(job), job)
@@ -215,9 +223,7 @@ class Following:
         ref = ref_of_row(row, self.session.project_id)
         ended: AgentJob | Exception = end_of_row(row, ref)
         if isinstance(ended, AgentJob) and ref is not None:
-            with suppress(
-                Exception
-            ):  # the journal knows enough where the service can't be asked, a get_job's errors included
+            with suppress(Exception):  # a get_job's own, too: without the service, the journal knows enough
                 read = await self.session.get_job(ref)
                 ended = read if read.is_terminal else ended
         entry = entry_of(row, self.session.project_id, ended if isinstance(ended, AgentJob) else None)
@@ -227,12 +233,29 @@ class Following:
         """Call `on_end` until it has returned, and record that: after a crash in between, it is called once more."""
         on_end = self.on_end
 
+        async def tell() -> bool:
+            return on_end is None or await self._is_lost(entry.key) or await on_end(entry, ended)
+
         async def mark() -> bool:
-            await self.rows.mark_told(entry.key, entry.state)
+            await self.rows.mark_told(entry.key, entry.state)  # does nothing for a row that was lost
             return True
 
-        if on_end is None or await self._until_done(lambda: on_end(entry, ended)):
+        if await self._until_done(tell):
             await self._until_done(mark)
+
+    async def _is_lost(self, key: str) -> bool:
+        """Return whether another process follows a job by now, or has unfollowed it: then no callback is called."""
+        with suppress(JournalError):  # an end that is told twice is better than one that is not
+            return key in await self.rows.lost([key])
+        return False
+
+    async def _regain(self, row: JournalRow, job: AgentJob) -> None:
+        async def follow() -> bool:
+            await self.entries.follow([row.key])
+            return True
+
+        if await self._until_done(follow):
+            self.start(row, job)
 
     async def _until_done(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """Repeat `work`, after longer and longer pauses, until it returns true; return false if closed before."""

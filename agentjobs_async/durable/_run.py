@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 from weakref import WeakSet
 
@@ -26,6 +27,7 @@ __all__ = ["Run"]
 _REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
 _SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
+_PAGE_KEYS: Final = 500  # in one statement
 _RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
 
@@ -49,6 +51,7 @@ class Run:
         self._session = session
         self._shared = journal.is_shared
         self._entries = entries_of(journal)
+        self._heartbeat = opened_of(journal).heartbeat
         patience = opened_of(journal).owner_timeout if self._shared else None
         self._sweep_seconds = min(_SWEEP_SECONDS, opened_of(journal).owner_timeout / _SWEEPS)
         self._rows = DurableRows(self._entries, patience)
@@ -193,9 +196,13 @@ class Run:
 
     async def _sweep(self) -> None:
         """Look, until cancelled, for rows that owners left, and for ends that were not told."""
+        life = self._life()
         while True:
             await asyncio.sleep(self._sweep_seconds)
             try:
+                if life != (now := self._life()):
+                    await self._leave_lost()
+                    life = now
                 await self._take_over(own=False)
                 after = 0
                 while rows := await self._rows.to_tell(after):
@@ -205,3 +212,14 @@ class Run:
                     after = rows[-1].number
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
+
+    async def _leave_lost(self) -> None:
+        """Leave what other processes follow: this one gave no sign of life for so long that it was taken for dead."""
+        keys = iter([follow.key for follow in self._following.under_way()])
+        while page := list(islice(keys, _PAGE_KEYS)):
+            for key in await self._rows.lost(page):
+                self._following.leave(key)
+
+    def _life(self) -> int:
+        """Return what changes when this owner may have been taken for dead."""
+        return 0 if self._heartbeat is None else self._heartbeat.life

@@ -1,5 +1,6 @@
 """The rows of durable jobs: which are followed, by which owner, and of which end `on_end` was told."""
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -94,9 +95,19 @@ class DurableRows:
         found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
+    async def lost(self, keys: Sequence[str]) -> set[str]:
+        """Return which of some hundred rows this owner follows no more, since another process did what ended that.
+
+        It took them over, since this owner gave no sign of life for a time, or it was told to unfollow them.
+        """
+        if self._patience is None:
+            return set()
+        mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.owner == self._entries.owner)
+        return set(keys) - {key for (key,) in await self._database.read(mine)}
+
     async def mark_told(self, key: str, state: State) -> None:
-        """Record that `on_end` has returned for a row that had ended in this state."""
-        await self._mark(key, state.value)
+        """Record that `on_end` has returned for a row of this owner that had ended in this state."""
+        await self._mark(key, state.value, _ROW.owner == self._entries.owner)
 
     async def unfollow(self, key: str) -> bool:
         """Record that a row is followed no more; return whether it was."""
@@ -107,8 +118,8 @@ class DurableRows:
         mine = and_(FOLLOWED, _ROW.owner == self._entries.owner, _ROW.state != State.SENDING)
         await self._database.write(update(ENTRIES).where(mine).values(owner=None))
 
-    async def _mark(self, key: str, told: str) -> bool:
-        marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED)
+    async def _mark(self, key: str, told: str, *conditions: ColumnElement[bool]) -> bool:
+        marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED, *conditions)
         return (await self._database.write(marking.values(told=told)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
