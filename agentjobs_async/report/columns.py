@@ -130,13 +130,15 @@ def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
 def head_line(source: Source) -> str:
     """Return what a page knows besides its rows, as one line of JSON.
 
-    `journal` is its name and `address` what commands name, `made` the time in milliseconds since the epoch, `order` the
-    states as they are shown, and `commands` what can be done about an item, by its state.
+    `journal` is its name and `address` what commands name, `made` the time in milliseconds since the epoch, `pauses`
+    how often the server asked for no create and for how many seconds, `order` the states as they are shown, and
+    `commands` what can be done about an item, by its state.
     """
     head = {
         "journal": shown(source.name, MAX_NAME_LENGTH),
         "address": source.address,
         "made": round(source.made_at * 1000),
+        "pauses": source.pauses,
         "order": ORDER,
         "commands": COMMANDS,
     }

@@ -49,6 +49,7 @@ class Figures:
             as far as the journal knows.
         first: When the first create was sent; `None` before.
         last: When the last item ended; `None` before.
+        pauses: How often the server asked for no create of a project, and for how many seconds in all.
     """
 
     counts: Counter[State]
@@ -56,6 +57,7 @@ class Figures:
     intervals: Sequence[float]
     first: datetime | None
     last: datetime | None
+    pauses: tuple[int, float]
 
     @property
     def total(self) -> int:
@@ -79,12 +81,13 @@ class Figures:
 
     @property
     def times(self) -> list[Tile]:
-        """Durations, how late ends were noticed, and throughput."""
-        rate = self.per_hour
+        """Durations, how late ends were noticed, throughput, and how long the service asked to wait."""
+        rate, (pauses, paused_seconds) = self.per_hour, self.pauses
         return [
             Tile("duration", _quantile_text(self.durations, 0.5), f"p95 {_quantile_text(self.durations, 0.95)}"),
             Tile("noticed within", _quantile_text(self.intervals, 0.5), _interval_note(self.intervals)),
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
+            Tile("pauses by 429", f"{pauses:,}", f"{span_text(paused_seconds)} in all" if pauses else ""),
         ]
 
 
@@ -129,6 +132,7 @@ class Tally:
             if row.polls:
                 self._intervals.append(duration / row.polls)
 
-    def figures(self) -> Figures:
-        """Return the figures of all rows so far."""
-        return Figures(self._counts, sorted(self._durations), sorted(self._intervals), self._first, self._last)
+    def figures(self, pauses: tuple[int, float] = (0, 0.0)) -> Figures:
+        """Return the figures of all rows so far, and of `pauses`, as in `Figures`."""
+        durations, intervals = sorted(self._durations), sorted(self._intervals)
+        return Figures(self._counts, durations, intervals, self._first, self._last, pauses)

@@ -87,7 +87,7 @@ async def write_html(source: Source, stream: TextIO) -> None:
     """Write the page of all rows."""
     template = _environment().get_template("page.html.j2")
     gathered = await _gathered(source)
-    figures, made_at = gathered.tally.figures(), datetime.fromtimestamp(source.made_at, UTC)
+    figures, made_at = gathered.tally.figures(source.pauses), datetime.fromtimestamp(source.made_at, UTC)
     pieces = template.generate(
         page=page_parts(),
         name=shown(source.name, _PLAIN_CHARACTERS),

@@ -27,7 +27,7 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
     async for row in source.rows():
         tally.add(row)
         lines.add(row)
-    head = "".join(f"{line}\n" for line in _head(source, tally.figures()))
+    head = "".join(f"{line}\n" for line in _head(source, tally.figures(source.pauses)))
     stream.write(head)
     stream.writelines(f"{line}\n" for line in lines.within(_MOST_BYTES - len(head.encode())))
 

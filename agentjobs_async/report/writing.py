@@ -67,4 +67,4 @@ async def write_report(journal: Journal, stream: TextIO, *, format: str = "html"
         ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
     """
     check_format(format)
-    await _WRITERS[format](Source(journal, prompts=prompts), stream)
+    await _WRITERS[format](await Source.of(journal, prompts=prompts), stream)

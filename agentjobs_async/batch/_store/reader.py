@@ -134,3 +134,8 @@ class Reader:
         """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))
         return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})
+
+    async def pauses(self) -> tuple[int, float]:
+        """Return how often the server asked for no create of a project, and for how many seconds in all."""
+        found = await self._database.read(times.pauses())
+        return legible(lambda: (int(found[0].times), float(found[0].seconds)))

@@ -30,6 +30,7 @@ from agentjobs_async.batch.states import State
 __all__ = [
     "ADDED",
     "ADDED_LIMITS",
+    "ADDED_PAUSES",
     "ADDED_TABLES",
     "ENTRIES",
     "FOLLOWED",
@@ -174,8 +175,16 @@ PAUSES: Final = Table(
     Column("project", String, primary_key=True),
     Column("set_at", Float(53), nullable=False),
     Column("until", Float(53), nullable=False),
+    # What the earlier layout did not have.
+    Column("times", Integer, nullable=False, server_default=text("0")),
+    Column("seconds", Float(53), nullable=False, server_default=text("0")),
 )
-"""Until when the service asked for no create of a project; `""` stands for a session without a project."""
+"""Until when the service asked for no create of a project; `""` stands for a session without a project.
+
+`times` is how often it asked while it had not asked before, `seconds` how long it asked for in all.
+"""
+ADDED_PAUSES: Final = ("times", "seconds")
+"""The columns of the pauses that the earlier layout did not have."""
 MOVES: Final = Table(
     "agentjobs_moves",
     METADATA,

@@ -17,9 +17,9 @@ from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.format import EARLIER, VERSION
 from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
-from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA
+from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA, PAUSES
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
-from agentjobs_async.batch._store.upgrading import earlier_rows, upgrading
+from agentjobs_async.batch._store.upgrading import earlier_pauses, earlier_rows, upgrading
 from agentjobs_async.batch.limits import FleetLimits
 
 __all__ = ["file_backend", "table_statements", "upgrade_statements"]
@@ -98,6 +98,7 @@ def _earlier_views() -> Iterator[str]:
     first = select(*(literal(value, LIMITS.c[name].type).label(name) for name, value in values.items()))
     shown = first.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
     yield f"CREATE TEMP VIEW {LIMITS.name} AS {shown}"
+    yield f"CREATE TEMP VIEW {PAUSES.name} AS {earlier_pauses(sqlite.dialect())}"
     for table in ADDED_TABLES:
         nothing = ", ".join(f"NULL AS {column.name}" for column in table.columns)
         yield f"CREATE TEMP VIEW {table.name} AS SELECT {nothing} WHERE 0"

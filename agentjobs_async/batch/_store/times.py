@@ -28,6 +28,7 @@ __all__ = [
     "durations",
     "keep_send",
     "paused_for",
+    "pauses",
     "recent_ends",
     "sent_ages",
     "unknown_ages",
@@ -122,11 +123,25 @@ def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float
     A longer pause stands, unless a clock recorded it that was ahead.
     """
     moment = _seconds(now)
-    new = type(table_insert)(PAUSES).values(project=project, set_at=moment, until=moment + seconds)
+    new = type(table_insert)(PAUSES).values(
+        project=project, set_at=moment, until=moment + seconds, times=1, seconds=seconds
+    )
     column, given = PAUSES.c, new.excluded
-    stands = and_(column.set_at < given.set_at + _SKEW_SECONDS, column.until > given.until)
-    until = case((stands, column.until), else_=given.until)
-    return new.on_conflict_do_update(index_elements=[column.project], set_={"set_at": given.set_at, "until": until})
+    trusted = column.set_at < given.set_at + _SKEW_SECONDS
+    until = case((and_(trusted, column.until > given.until), column.until), else_=given.until)
+    goes_on = and_(trusted, column.until > given.set_at)  # 429s of creates in flight together are one pause
+    longer = case((goes_on, until - column.until), else_=given.seconds)
+    changed = {"times": column.times + case((goes_on, 0), else_=1), "seconds": column.seconds + longer}
+    return new.on_conflict_do_update(
+        index_elements=[column.project], set_={"set_at": given.set_at, "until": until, **changed}
+    )
+
+
+def pauses() -> Select[Any]:
+    """Select how often the service asked for no create of a project, and for how many seconds, over all projects."""
+    times = func.coalesce(func.sum(PAUSES.c.times), 0).label("times")
+    seconds: ColumnElement[Any] = func.coalesce(func.sum(PAUSES.c.seconds), 0.0).label("seconds")
+    return select(times, seconds)
 
 
 def paused_for(now: Moment) -> Select[Any]:

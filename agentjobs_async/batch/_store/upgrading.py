@@ -16,6 +16,7 @@ from sqlalchemy import (
     cast,
     exists,
     func,
+    literal,
     literal_column,
     null,
     select,
@@ -26,15 +27,17 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from agentjobs_async.batch._store.schema import (
     ADDED,
     ADDED_LIMITS,
+    ADDED_PAUSES,
     ADDED_TABLES,
     ENTRIES,
     FOLLOWED_INDEX,
     LIMITS,
+    PAUSES,
     RETRIED_INDEX,
 )
 from agentjobs_async.batch.states import RETRIED
 
-__all__ = ["earlier_rows", "upgrading", "upgrading_limits"]
+__all__ = ["earlier_pauses", "earlier_rows", "upgrading", "upgrading_limits"]
 
 _CHAINS: Final = f"""
 WITH RECURSIVE chain (item_key, next_key, number) AS (
@@ -57,6 +60,7 @@ def upgrading(dialect: Dialect) -> Iterator[str]:
     for table in ADDED_TABLES:
         yield str(CreateTable(table, if_not_exists=True).compile(dialect=dialect))
     yield from _adding(dialect, ENTRIES, sorted(ADDED))
+    yield from _adding(dialect, PAUSES, ADDED_PAUSES)
     marking = update(ENTRIES).where(_is_retried(ENTRIES)).values(retried_as=_next_key(ENTRIES))
     yield _text(marking, dialect)
     yield _CHAINS
@@ -76,10 +80,19 @@ def earlier_rows(dialect: Dialect) -> str:
     return _text(select(*(made.get(column.name, column).label(column.name) for column in rows.columns)), dialect)
 
 
+def earlier_pauses(dialect: Dialect) -> str:
+    """Return the query of the pauses of the earlier layout as those of this one, in the schema `main` of a file."""
+    pauses = PAUSES.to_metadata(MetaData(), schema="main")
+    zero = dict.fromkeys(ADDED_PAUSES, literal(0))
+    return _text(select(*(zero.get(column.name, column).label(column.name) for column in pauses.columns)), dialect)
+
+
 def _adding(dialect: Dialect, table: Table, names: Iterable[str]) -> Iterator[str]:
+    # On PostgreSQL, a table that the earlier layout made only when it was needed may just have been made.
+    unless_there = "IF NOT EXISTS " if dialect.name == "postgresql" else ""
     for name in names:
         column = CreateColumn(table.c[name]).compile(dialect=dialect)
-        yield f"ALTER TABLE {table.name} ADD COLUMN {column}"
+        yield f"ALTER TABLE {table.name} ADD COLUMN {unless_there}{column}"
 
 
 def _text(statement: ClauseElement, dialect: Dialect) -> str:

@@ -32,7 +32,7 @@ function figuresOf(store, places) {
 
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
-function tilesOf(figures, order) {
+function tilesOf(figures, { order, pauses: [pauses, paused] }) {
   const { counts, total, durations, intervals, span } = figures;
   const outcomes = order
     .filter((state) => counts[state] || ALWAYS_SHOWN.has(state))
@@ -49,6 +49,7 @@ function tilesOf(figures, order) {
       note: `p95 ${spanText(quantile(intervals, 0.95))} between polls`,
     },
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
+    { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
   return { outcomes, figures: times };
 }

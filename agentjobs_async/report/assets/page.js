@@ -57,7 +57,7 @@ class Report {
     if (this.version !== store.version) { // the figures are those of all items: a search leaves them as they are
       this.version = store.version;
       this.all = store.select({});
-      this.tiles = tilesOf(figuresOf(store, this.all), store.head.order);
+      this.tiles = tilesOf(figuresOf(store, this.all), store.head);
     }
     const { all } = this;
     const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== null;
