@@ -86,7 +86,7 @@ IMPORTERS = {
     "jinja2": {"report.html"},  # imported when a page is written: the other formats need no extra
     "itsdangerous": {"web.tokens"},  # imported when tokens are signed: the rest of the room needs no extra
     "platformdirs": {"cli.own_journals"},
-    "rich": {"cli._output.screen"},
+    "rich": {"cli._output.screen", "cli._output.columns"},
     "pydantic_core": {"_job_json"},  # imported when Pydantic asks for a schema: no dependency
     "opentelemetry": {"tracing"},
     "prometheus_client": {"prometheus"},

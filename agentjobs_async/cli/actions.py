@@ -1,7 +1,6 @@
 """The commands that need no journal: `create`, `get` and `wait`."""
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,9 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
+from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_jobs
-from agentjobs_async.cli._output.screen import Styled, shortened, styled_status
+from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.documents import Change, job_document
 from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
 from agentjobs_async.cli.options import Options
@@ -115,7 +115,10 @@ async def create_job(context: Context, options: Options, prompt: str) -> int:
         creating = session.create_job(prompt, timeout=options.timeout or inf)
         job = await context.interruption.run_until_stop(creating, session.aclose)
     token = job.ref.to_token()
-    context.screen.raw_line(json.dumps(job_document(job)) if options.as_json else token)
+    if options.as_json:
+        context.screen.json_lines([job_document(job)])
+    else:
+        context.screen.raw_line(token)
     if context.interruption.exit_code is not None:
         context.screen.notice(f"The job was created: {token}")
     return ExitCode.COMPLETED
@@ -129,7 +132,7 @@ async def get_job(context: Context, options: Options, job: str) -> int:
     async with options.service.session(context.screen.notice, timeouts=timeouts) as session:
         found = await context.interruption.run_until_stop(session.get_job(ref), session.aclose)
     if options.as_json:
-        context.screen.raw_line(json.dumps(job_document(found)))
+        context.screen.json_lines([job_document(found)])
     else:
         _show(context, found)
     return ExitCode.COMPLETED

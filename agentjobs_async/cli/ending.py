@@ -9,11 +9,11 @@ from attrs import frozen
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch.journal import opened_of
+from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
-from agentjobs_async.cli._output.screen import shortened
 from agentjobs_async.cli.batch_options import BatchOptions
 from agentjobs_async.cli.item_results import outcomes_of, row_result
 from agentjobs_async.cli.open_jobs import OpenJobs

@@ -1,6 +1,5 @@
 """The commands that list journals or resolve one of their items, without a run."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -37,7 +36,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
     in_use = is_in_use(path)
     states = {state: number for state, number in counts.items() if number}
     if form == "jsonl":
-        context.screen.raw_line(json.dumps({"journal": str(path), "in_use": in_use, "states": states}))
+        context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
         context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "go on with")
         context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")

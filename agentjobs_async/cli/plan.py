@@ -9,7 +9,8 @@ from attrs import frozen
 
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Refusals, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
-from agentjobs_async.cli._output.screen import Screen, shortened
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context

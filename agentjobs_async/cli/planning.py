@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agentjobs_async.batch import BatchItem, Journal, Refusals
-from agentjobs_async.cli._output.screen import Screen, Styled, shortened
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.screen import Screen, Styled
 
 __all__ = ["planned"]
 

@@ -15,6 +15,7 @@ from attrs import frozen
 from agentjobs_async._start import collect_garbage
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import guarded, leave
+from agentjobs_async.cli._output.workflow_commands import without_commands
 from agentjobs_async.cli.outcomes import ExitCode, described, exit_code
 from agentjobs_async.cli.wrapping import fitted
 
@@ -126,7 +127,8 @@ class Context:
 def show_error(text: str) -> None:
     """Write to standard error without a screen, before or after all actions; it may be closed, or on a full disk."""
     stream = guarded(sys.stderr)
-    stream.write(f"{fitted(text, stream)}\n")
+    lines = map(without_commands, fitted(text, stream).split("\n"))
+    stream.write("".join(f"{line}\n" for line in lines))
     stream.flush()
 
 

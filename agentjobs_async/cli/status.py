@@ -1,6 +1,5 @@
 """The command that shows a journal: its numbers, then its items."""
 
-import json
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -50,7 +49,7 @@ def _show_counts(context: Context, options: StatusOptions, counts: Mapping[State
     if options.form != "jsonl":
         context.screen.line(tally(counts))
     elif options.is_summary:
-        context.screen.raw_line(json.dumps({"items": sum(states.values()), "states": states}))
+        context.screen.json_lines([{"items": sum(states.values()), "states": states}])
 
 
 async def _show_rows(context: Context, options: StatusOptions, journal: Journal) -> None:
@@ -58,7 +57,7 @@ async def _show_rows(context: Context, options: StatusOptions, journal: Journal)
     shown = 0
     async for page in journal.rows(where=options.where).pages():
         if options.form == "jsonl":
-            context.screen.raw_line("\n".join(json.dumps(row.to_dict()) for row in page))
+            context.screen.json_lines(row.to_dict() for row in page)
         elif options.form == "markdown":
             blank = [("",)] * (not shown)  # without it, the line before would be a row of the table
             context.screen.lines([*blank, *markdown_lines(page, header=not shown)], wrap=False)

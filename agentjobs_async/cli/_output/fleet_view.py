@@ -6,8 +6,9 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async.batch import Rate, State
+from agentjobs_async.cli._output.columns import padded, shortened
 from agentjobs_async.cli._output.moments import clock, span
-from agentjobs_async.cli._output.screen import Styled, padded, shortened
+from agentjobs_async.cli._output.screen import Styled
 
 __all__ = ["FleetView", "WorkerView", "fleet_line", "fleet_lines"]
 

@@ -12,6 +12,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.cli._output.listing import markdown_lines
 from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli._output.workflow_commands import is_on_github
 from agentjobs_async.cli.reasons import in_words
 
 __all__ = ["annotations", "show_on_github", "step_summary"]
@@ -38,13 +39,13 @@ async def show_on_github(
         words: The same, in words.
         is_for_people: Whether standard output is for people: it gets the annotations then, else standard error.
     """
-    if not os.environ.get("GITHUB_ACTIONS"):
+    if not is_on_github():
         return
     with suppress(JournalError, TimeoutError):  # what it holds is shown by other means, or its error is
         async with asyncio.timeout(_READING_SECONDS):
             rows = await _worst_rows(journal, _MOST_ROWS)
         for line in annotations(rows):
-            (screen.whole_line if is_for_people else screen.notice)(line)
+            screen.workflow_command(line, is_error=not is_for_people)
         if place := os.environ.get("GITHUB_STEP_SUMMARY"):
             _append(screen, Path(place), rows, sum(counts.values()), words)
 

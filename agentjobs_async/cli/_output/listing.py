@@ -5,8 +5,10 @@ from typing import Final, Self
 
 from attrs import evolve, frozen
 
+from agentjobs_async._text import one_line
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.cli._output.screen import Styled, padded, shortened, styled_status
+from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of, cut_in_the_middle, padded, shortened
+from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.report import markdown as report
 
@@ -39,7 +41,7 @@ def table_lines(rows: Sequence[JournalRow], width: int | None = None, *, header:
         yield from layout.lines(f"{'KEY':<{layout.key}}{_GAP}{'STATE':<{_STATE_COLUMNS}}", "PROMPT", _DETAIL, "bold")
     for row, detail in zip(rows, details, strict=True):
         word, style = styled_status(row.state)
-        cells = f"{padded(_name(row), layout.key)}{_GAP}", (f"{word:<{_STATE_COLUMNS}}", style)
+        cells = f"{layout.name(_name(row))}{_GAP}", (f"{word:<{_STATE_COLUMNS}}", style)
         yield from layout.lines(cells, row.prompt, detail)
 
 
@@ -52,26 +54,33 @@ class _Layout:
         prompt: Of the prompt beside the state; 0 if prompts have lines of their own.
         beneath: Of a prompt on a line of its own.
         one_line: Whether the details are beside the prompts.
+        cuts_keys: Whether a longer key is cut, in its middle: without a terminal a key can always be copied.
     """
 
     key: int
     prompt: int
     beneath: int
     one_line: bool
+    cuts_keys: bool = True
 
     @classmethod
     def of(cls, names: Sequence[str], prompts: Sequence[str], details: Sequence[str], width: int | None) -> Self:
         """Return the layout for these rows: all on one line if it fits, else details beneath, then prompts, too."""
-        key = min(max((len("KEY"), *map(len, names))), _LONGEST_KEY)
-        prompt = min(max((len("PROMPT"), *map(len, prompts))), _LONGEST_PROMPT)
+        key = min(max((len("KEY"), *map(columns_of, names))), _LONGEST_KEY)
+        prompt = min(max((len("PROMPT"), *map(columns_of, prompts))), _LONGEST_PROMPT)
         if width is None:
-            return cls(key, prompt, 0, one_line=True)
+            return cls(key, prompt, 0, one_line=True, cuts_keys=False)
         key = max(min(key, width - _STATE_COLUMNS - len(_GAP)), len("KEY"))
         room = width - key - len(_GAP) - _STATE_COLUMNS
         beside = room - max((len(_DETAIL), *map(len, details))) - len(_GAP)
         if beside >= min(_LEAST_PROMPT, prompt):
             return cls(key, min(beside, prompt), 0, one_line=True)
         return cls(key, room if room >= _LEAST_PROMPT else 0, width - len(_GAP), one_line=False)
+
+    def name(self, name: str) -> str:
+        """Return the name of a row, padded to the width of the keys."""
+        shown = cut_in_the_middle(name, self.key) if self.cuts_keys else one_line(name, LONGEST_LINE)
+        return shown + " " * (self.key - columns_of(shown))
 
     def lines(self, cells: str | Line, prompt: str, detail: str, style: str = "") -> Iterator[Line]:
         """Return the lines of one row, in `style` if its cells are a text."""

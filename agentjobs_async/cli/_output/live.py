@@ -7,15 +7,9 @@ from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
+from agentjobs_async.cli._output.columns import cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.moments import clock, span, time_left
-from agentjobs_async.cli._output.screen import (
-    Styled,
-    cut_at_a_word,
-    cut_in_the_middle,
-    padded,
-    shortened,
-    styled_status,
-)
+from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.estimates import Estimate
 from agentjobs_async.cli.outcomes import described
 

@@ -1,10 +1,10 @@
 """What a command shows while it runs and at its end: lines for people, or JSON lines for machines."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from agentjobs_async.cli._output.screen import Screen, shortened, styled_status
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.screen import Screen, styled_status
 from agentjobs_async.cli._output.summary import summary_lines
 from agentjobs_async.cli.documents import Change, change_document, result_document, summary_document
 from agentjobs_async.cli.outcomes import Outcome, Result
@@ -107,12 +107,12 @@ class JsonLines:
 
     def change(self, change: Change) -> None:
         """Write `created`, `status` or `trouble`."""
-        self._screen.raw_line(json.dumps(change_document(change)))
+        self._screen.json_lines([change_document(change)])
 
     def end(self, result: Result) -> None:
         """Write `ended`."""
         self._ended.add(result.number)
-        self._screen.raw_line(json.dumps(result_document(result)))
+        self._screen.json_lines([result_document(result)])
 
     def all_results(self, results: Sequence[Result]) -> None:
         """Write `ended` for those that do not have it yet: the command left them open."""
@@ -122,7 +122,7 @@ class JsonLines:
 
     def summary(self, outcomes: Mapping[Outcome, int], exit_code: int) -> None:
         """Write `summary`."""
-        self._screen.raw_line(json.dumps(summary_document(outcomes, exit_code)))
+        self._screen.json_lines([summary_document(outcomes, exit_code)])
 
 
 def _write_end(screen: Screen, name: str, result: Result) -> None:

@@ -1,15 +1,17 @@
-"""Lines and a live view; the only module that imports rich.
+"""Lines and a live view, by rich.
 
 Colours, the live view and the width apply to terminals only. All text is escaped here, so that no text of a server or a
-file can control the terminal or be read as markup.
+file can control the terminal, be read as markup, or give GitHub Actions a command.
 """
 
 import asyncio
+import contextlib
+import json
 import os
 import re
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 from rich.cells import cell_len
@@ -18,18 +20,11 @@ from rich.live import Live
 from rich.text import Text
 
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._output.columns import LONGEST_LINE
 from agentjobs_async.cli._output.streams import guarded
+from agentjobs_async.cli._output.workflow_commands import is_on_github, without_commands, without_commands_in_json
 
-__all__ = [
-    "Screen",
-    "Styled",
-    "continued",
-    "cut_at_a_word",
-    "cut_in_the_middle",
-    "padded",
-    "shortened",
-    "styled_status",
-]
+__all__ = ["Screen", "Styled", "continued", "styled_status"]
 
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
@@ -41,7 +36,6 @@ _STYLES: Final = {
     "rejected": "bold red",
     "unknown": "bold red",
 }
-_LONGEST: Final = 16_384  # characters of one line
 _REFRESH_SECONDS: Final = 0.2
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _WORD: Final = re.compile(r"\s*(?P<word>\S+)")
@@ -92,7 +86,7 @@ class Screen:
             self._stream.flush()
             return
         texts = map(_text, lines)
-        width = self._out.width if wrap else _LONGEST
+        width = self._out.width if wrap else LONGEST_LINE
         wrapped = [line for text in texts for line in (_wrapped(text, width) if text.cell_len > width else [text])]
         if wrapped:
             self._out.print(Text("\n").join(wrapped), soft_wrap=True)
@@ -106,8 +100,19 @@ class Screen:
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
+    def json_lines(self, documents: Iterable[object]) -> None:
+        """Write one line of JSON for each document to standard output, all at once."""
+        self._stream.write("".join(f"{without_commands_in_json(json.dumps(each))}\n" for each in documents))
+        self._stream.flush()
+
+    def workflow_command(self, text: str, *, is_error: bool) -> None:
+        """Write a command for GitHub Actions, of one line, to standard output, or to standard error if `is_error`."""
+        (self._error if is_error else self._out).print(Text(one_line(text, LONGEST_LINE)), soft_wrap=True)
+
     def raw_text(self, text: str) -> None:
-        """Write text to standard output unchanged, as a file would have it."""
+        """Write text to standard output as a file would have it; in a log no line of it is a command for GitHub."""
+        if is_on_github() and not _is_file(self._stream):
+            text = "".join(map(without_commands, text.splitlines(keepends=True)))
         self._stream.write(text)
         self._stream.flush()
 
@@ -124,7 +129,7 @@ class Screen:
         for line in lines:
             self._error.print(_text((line,)), soft_wrap=True)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def live_view(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
         """Show `lines(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
@@ -165,7 +170,7 @@ class Screen:
 
     def write_unbuffered(self, text: str) -> None:
         """Write one line to standard error, bypassing all buffers as `restore_terminal` does."""
-        os.write(sys.stderr.fileno(), f"{one_line(text, _LONGEST)}\n".encode(errors="backslashreplace"))
+        os.write(sys.stderr.fileno(), f"{_clean(text)}\n".encode(errors="backslashreplace"))
 
 
 def continued(command: str, columns: int) -> list[str]:
@@ -183,43 +188,6 @@ def continued(command: str, columns: int) -> list[str]:
     return [f"{line}{_CONTINUED}" for line in lines[:-1]] + lines[-1:]
 
 
-def shortened(text: str, columns: int) -> str:
-    """Return the beginning of `text` that fits into `columns` columns of a terminal."""
-    if text.isascii() and text.isprintable():  # each letter is one column; rich takes 20 times as long to find out
-        return text if len(text) <= columns else f"{text[: max(columns - 1, 0)]}…"
-    shown = Text(one_line(text, _LONGEST))
-    shown.truncate(columns, overflow="ellipsis")
-    return shown.plain
-
-
-def cut_at_a_word(text: str, columns: int) -> str:
-    """Return the beginning of `text` that fits into `columns` columns; it ends with a whole word, or an ellipsis."""
-    shown = shortened(text, max(columns, 0))
-    if cell_len(one_line(text, _LONGEST)) <= columns or " " not in shown.strip():
-        return shown
-    return f"{shown.rpartition(' ')[0]}…"
-
-
-def cut_in_the_middle(text: str, columns: int) -> str:
-    """Return `text` in `columns` columns of a terminal: its beginning and its end, when it is longer."""
-    shown = one_line(text, _LONGEST)
-    if cell_len(shown) <= columns:
-        return shown
-    at = len(shown)
-    while cell_len(shown[at - 1 :]) <= columns // 2:
-        at -= 1
-    return shortened(shown, columns - cell_len(shown[at:])) + shown[at:]
-
-
-def padded(text: str, columns: int) -> str:
-    """Return the beginning of `text`, padded with blanks to `columns` columns of a terminal."""
-    if text.isascii() and text.isprintable():
-        return shortened(text, columns).ljust(columns)
-    shown = Text(one_line(text, _LONGEST))
-    shown.truncate(columns, overflow="ellipsis", pad=True)
-    return shown.plain
-
-
 def styled_status(status: str) -> tuple[str, str]:
     """Return a status or an outcome in words, with its style."""
     return status.replace("_", " "), _STYLES.get(status, "yellow")
@@ -229,6 +197,12 @@ def _is_capable(stream: TextIO) -> bool:
     """Return whether a stream is a terminal that can move its cursor and show colours; without TERM it is none."""
     named = os.environ.get("TERM", "").lower() not in _DUMB
     return stream.isatty() and (named or os.name == "nt")
+
+
+def _is_file(stream: TextIO) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 def _console(stream: TextIO) -> Console:
@@ -245,16 +219,20 @@ def _console(stream: TextIO) -> Console:
     )
 
 
+def _clean(words: str) -> str:
+    return without_commands(one_line(words, LONGEST_LINE))
+
+
 def _text(parts: tuple[Styled, ...]) -> Text:
     text = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
-        text.append(one_line(words, _LONGEST), style)
+        text.append(_clean(words), style)
     return text
 
 
 def _plain(parts: tuple[Styled, ...]) -> str:
-    return "".join(one_line(part if isinstance(part, str) else part[0], _LONGEST) for part in parts)
+    return "".join(_clean(part if isinstance(part, str) else part[0]) for part in parts)
 
 
 def _print(console: Console, parts: tuple[Styled, ...]) -> None:

@@ -6,7 +6,8 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async.cli._output.screen import Styled, shortened, styled_status
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.outcomes import Outcome, Result
 from agentjobs_async.cli.reasons import reason
 

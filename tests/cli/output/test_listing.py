@@ -19,12 +19,12 @@ def text(line: tuple[object, ...]) -> str:
 
 
 def test_table() -> None:
-    """A row shows its prompt, then its pull request, else what went wrong; a long key is cut, a link never."""
+    """A row shows its prompt, then its pull request, else what went wrong; no key and no link is cut."""
     lines = list(map(text, table_lines(ROWS)))
     assert lines == [
         f"{'KEY':<40}  STATE      PROMPT  PULL REQUEST, REASON OR JOB",
         f"{'a':<40}  completed  x       {LINK}",
-        f"{'b' * 39}…  rejected   x       no | <b>way</b>\n*",
+        f"{'b' * 60}  rejected   x       no | <b>way</b>\n*",
         f"{'c':<40}  planned    x",
     ]
     assert next(map(text, table_lines([]))).startswith("KEY")

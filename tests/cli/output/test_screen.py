@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async.cli._output.screen import (
-    Screen,
-    continued,
-    cut_at_a_word,
-    cut_in_the_middle,
-    shortened,
-    styled_status,
-)
+from agentjobs_async.cli._output.screen import Screen, continued, styled_status
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -45,14 +38,6 @@ def test_lines_are_not_wrapped_without_a_terminal(capsys: pytest.CaptureFixture[
     screen.notice("word " * 100)
     assert screen.width is None
     assert [text.count("\n") for text in capsys.readouterr()] == [1, 1]
-
-
-def test_shortened() -> None:
-    """Text is cut to the columns it takes on a terminal, control characters escaped first."""
-    assert shortened("short", 10) == "short"
-    assert shortened("much too long", 10) == "much too …"
-    assert shortened("文档文档文档", 7) == "文档文…"
-    assert shortened("\x1b[31m", 5) == "\\x1b…"
 
 
 def test_styled_status() -> None:
@@ -172,17 +157,3 @@ def test_continued(columns: int) -> None:
     assert said.stdout.split("\0")[:-1] == words
     assert all(len(line) <= columns or line.strip().removesuffix(" \\") in map(shlex.quote, words) for line in lines)
     assert (len(lines) == 1) is (columns == 500)
-
-
-def test_cut_at_a_word() -> None:
-    """A text that is too long ends with a whole word, unless its first one is too long."""
-    assert cut_at_a_word("Fix the broken links", 20) == "Fix the broken links"
-    assert cut_at_a_word("Fix the broken links", 16) == "Fix the broken…"
-    assert cut_at_a_word("Incomprehensibilities", 9) == "Incompre…"
-
-
-def test_cut_in_the_middle() -> None:
-    """A key that is too long keeps its beginning and its end, in columns of the terminal."""
-    assert cut_in_the_middle("page-7", 16) == "page-7"
-    assert cut_in_the_middle("docs/guide/chapter-0579", 16) == "docs/gu…ter-0579"
-    assert cut_in_the_middle("文档文档文档", 7) == "文档…档"

@@ -1,0 +1,93 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli._output.workflow_commands import without_commands, without_commands_in_json
+from tests.cli.stage import EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = "::add-mask::a"
+
+
+@pytest.fixture
+def _on_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+
+def is_command(line: str) -> bool:
+    """Return whether the runner of GitHub Actions takes a line for a command."""
+    return line.lstrip().startswith("::") or "##[" in line
+
+
+@pytest.mark.usefixtures("_on_github")
+def test_commands_are_escaped() -> None:
+    """The first sign of a command is escaped; anything else stays as it is."""
+    assert without_commands("::error::x") == "\\x3a:error::x"
+    assert without_commands(" \t ::error::x") == " \t \\x3a:error::x"
+    assert without_commands("a ##[add-mask]b ##[error]c") == "a \\x23#[add-mask]b \\x23#[error]c"
+    for harmless in ("std::vector", "a ::error::", "# [x]", ":", ""):
+        assert without_commands(harmless) == harmless
+
+
+@pytest.mark.usefixtures("_on_github")
+def test_json_reads_the_same() -> None:
+    """A line of JSON gives no command, and its meaning stays."""
+    document = {"prompt": "##[add-mask]a", "key": "##["}
+    line = without_commands_in_json(json.dumps(document))
+    assert "##[" not in line
+    assert json.loads(line) == document
+
+
+def test_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere no line is changed."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert without_commands("::a ##[b]") == without_commands_in_json("::a ##[b]") == "::a ##[b]"
+
+
+@pytest.mark.usefixtures("_on_github")
+def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path) -> None:
+    """What is written to a file is data: a command there is none."""
+    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    tasks.write_text(json.dumps({"key": HOSTILE, "prompt": f"a\n{HOSTILE}"}), encoding="utf-8")
+    main(["run", "--file", str(tasks), "--journal", journal])
+    with (tmp_path / "out.csv").open("wb") as out:
+        child = [sys.executable, "-m", "agentjobs_async", "export", journal]
+        subprocess.run(child, stdout=out, check=True)  # noqa: S603 - our own program
+    assert main(["export", journal, "--out", str(tmp_path / "same.csv")]) == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "same.csv").read_bytes()
+    assert f"\n{HOSTILE}" in (tmp_path / "out.csv").read_text(encoding="utf-8")
+    assert service.emulator.agents_started.total() == 1
+
+
+@pytest.mark.usefixtures("_on_github")
+def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the log of a step no key, prompt, place or error gives a command; the annotations are all there is."""
+    service.live("failed", prompt="two ##[add-mask]b")
+    records = [
+        {"key": HOSTILE, "prompt": f"{HOSTILE}\n{HOSTILE}"},
+        {"key": f" {HOSTILE}", "prompt": "two ##[add-mask]b"},
+        {"key": f"{HOSTILE}\n{HOSTILE}", "prompt": "refused"},
+    ]
+    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    tasks.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    main(["plan", "--file", str(tasks)])
+    main(["run", "--file", str(tasks), "--journal", journal, "--yes"])
+    for form in ("table", "markdown", "jsonl"):
+        main(["status", journal, "--format", form])
+    main(["run", "--file", str(tasks), "--yes", "--json"])
+    main(["retry", "--journal", journal, "--dry-run"])
+    main(["resolve", "--journal", journal, HOSTILE, "--abandon"])
+    main(["export", journal])
+    main(["get", HOSTILE])
+    printed = capsys.readouterr()
+    lines = [*printed.out.splitlines(), *printed.err.splitlines()]
+    commands = [line for line in lines if is_command(line)]
+    assert len(lines) > 20
+    assert commands
+    assert [line for line in commands if not line.startswith("::error::")] == []
