@@ -63,6 +63,8 @@ class Ending:
             Exception: `fault`, after all is shown.
         """
         counts = await self._show_journal()
+        if refusals:  # shown before the first create, perhaps thousands of lines above
+            self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
         outcomes[Outcome.REJECTED] += len(refusals)
         open_anyway = [Outcome.UNFINISHED] if counts is None else []

@@ -98,7 +98,7 @@ def time_left(
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
         return Estimate(by_rate, f"{rate_text(create_rate)} decides")
-    return Estimate(max(by_rate, by_slots), f"{max_active} jobs at once decide")
+    return Estimate(max(by_rate, by_slots), f"--max-active {max_active} decides")
 
 
 def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) -> float:
@@ -123,7 +123,7 @@ def estimate(
     creates = _seconds_of_creates(items, create_rate) + job_seconds * bool(items)
     if create_rate is not None and creates > rounds:
         return Estimate(creates, f"the rate of {rate_text(create_rate)} decides")
-    return Estimate(rounds, f"{max_active} jobs at once decide")
+    return Estimate(rounds, f"--max-active {max_active} decides")
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:

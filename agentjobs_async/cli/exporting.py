@@ -22,7 +22,7 @@ from agentjobs_async.cli.template import text_of
 __all__ = ["Export", "Join", "export"]
 
 _OPTION: Final = "--join"
-_OWN: Final = ("outcome", "pull_request", "job", "tries", "sent_at", "created_at", "ended_at", "error")
+_OWN: Final = ("outcome", "pr_link", "job", "tries", "sent_at", "created_at", "ended_at", "error")
 _ITEM: Final = ("key", "prompt", "project")
 
 Fields = Mapping[str, Any]
@@ -137,7 +137,7 @@ def _told(row: JournalRow) -> Fields:
     times = {name: time and time.isoformat() for name in _OWN if (time := getattr(row, name, None)) and "_at" in name}
     return {
         "outcome": result.outcome.value,
-        "pull_request": row.pr_link,
+        "pr_link": row.pr_link,
         "job": result.ref and result.ref.to_token(),
         "tries": row.tries,
         **times,

@@ -168,5 +168,5 @@ def _words(limits: FleetLimits) -> str:
     rate = limits.create_rate
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
     over = " over all projects" if rate is not None and rate.scope == "all" else ""
-    creates = "at any rate" if rate is None else f"at most {rate.count} creates in {rate.per:g} s{over}"
+    creates = "no limit of creates" if rate is None else f"at most {rate.count} creates in {rate.per:g} s{over}"
     return f"{active} active over all workers, {creates}"

@@ -147,7 +147,9 @@ class Run:
     async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
         planned = await self._rows.submit(item)
         if planned is None:
-            raise InvalidInputError(f"{item.key!r:.200} is the key of another prompt or project in the journal")
+            raise InvalidInputError(
+                f"{item.key!r:.200} is the key of another prompt or project in the journal: use another one"
+            )
         row, mine = planned
         for free in () if mine else await self._rows.take_over(0, key=item.key):
             row, mine = free, True

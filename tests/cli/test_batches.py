@@ -69,6 +69,7 @@ def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.
     assert run(tasks, db) == 1
     told = capsys.readouterr().err
     assert "k1 refused: the key came before in this file\nbad refused: prompt is blank" in told
+    assert told.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
     assert len(service.emulator.agents_started) == 3
 
 
@@ -362,7 +363,7 @@ def test_limits_in_the_journal(
     told = capsys.readouterr().err
     assert "With the limits that the journal keeps: 7 jobs at once, 2.5 s for each job, 3 creates in flight.\n" in told
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
-    assert "This takes about 1.0 h: 7 jobs at once decide." in capsys.readouterr().out
+    assert "This takes about 1.0 h: --max-active 7 decides." in capsys.readouterr().out
 
 
 def test_a_run_that_stops_itself(

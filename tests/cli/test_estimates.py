@@ -11,12 +11,12 @@ ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for numb
 @pytest.mark.parametrize(
     ("rate", "max_active", "job_seconds", "expected"),
     [
-        (None, 20, 180, Estimate(13 * 180, "20 jobs at once decide")),
-        (None, 20, 0, Estimate(0, "20 jobs at once decide")),
+        (None, 20, 180, Estimate(13 * 180, "--max-active 20 decides")),
+        (None, 20, 0, Estimate(0, "--max-active 20 decides")),
         (Rate(100, per=3600), 1000, 180, Estimate(3600 + 180, "the rate of 100/h/burst decides")),
         (Rate(100, per=3600, scope="all"), 1000, 180, Estimate(7200 + 180, "the rate of 100/h/all/burst decides")),
         (Rate(100, per=3600, spread=True), 1000, 180, Estimate(199 * 36 + 180, "the rate of 100/h decides")),
-        (Rate(100, per=3600), 2, 180, Estimate(125 * 180, "2 jobs at once decide")),
+        (Rate(100, per=3600), 2, 180, Estimate(125 * 180, "--max-active 2 decides")),
         (Rate(100, per=3600), 20, 0, Estimate(3600, "the rate of 100/h/burst decides")),
     ],
 )
@@ -52,9 +52,9 @@ def test_last_create(rate: Rate | None, queue: int, next_create: float, seconds:
         ({"job_seconds": None}, Estimate(1000 + 3600, "100/h/burst decides", is_least=True)),
         ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
         ({"job_seconds": 60.0}, Estimate(1000 + 3600 + 60, "100/h/burst decides")),
-        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, Estimate((900 + 150 * 600) / 4, "4 jobs at once decide")),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, Estimate(40.0, "4 jobs at once decide")),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, Estimate(6.0, "4 jobs at once decide")),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, Estimate((900 + 150 * 600) / 4, "--max-active 4 decides")),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, Estimate(40.0, "--max-active 4 decides")),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, Estimate(6.0, "--max-active 4 decides")),
         ({"to_create": 1, "job_seconds": 60.0}, Estimate(1060.0, "100/h/burst decides")),
     ],
 )

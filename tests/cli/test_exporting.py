@@ -45,7 +45,7 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: pytes
     ]
     assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "'@x"]
     assert (rows[1]["title"], rows[4]["error"]) == ("two\nlines", "line 7: its number of cells is 2, not 3")
-    assert rows[0]["pull_request"].startswith("http")
+    assert rows[0]["pr_link"].startswith("http")
     assert rows[0]["sent_at"] < rows[0]["ended_at"]
     assert rows[5]["error"] == "the agent failed"
 

@@ -82,7 +82,7 @@ def run(
     return run_action(lambda context: batches.run_tasks(context, batch, tasks))
 
 
-@command("plan", short_help="Show what a run would send, its hours and its cost.", epilog=_PLAN_EPILOG)
+@command("plan", short_help="Show what a run would send, its duration and cost.", epilog=_PLAN_EPILOG)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @input_options
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="What it has already is not sent.")
@@ -100,7 +100,7 @@ def plan(
 ) -> int:
     """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
 
-    The hours are those of the rate, and with --minutes those of the jobs active at once as well.
+    The duration follows from --create-rate; with --minutes, from --max-active as well.
     """
     from agentjobs_async.cli.plan import PlanOptions, show_plan  # noqa: PLC0415 - see above
     from agentjobs_async.cli.tasks import Input, tasks_of  # noqa: PLC0415 - see above

@@ -38,9 +38,9 @@ rejected, not_sent, unknown, timed_out, unfinished.
 _ITEM_LINES: Final = """\b
 The number of an item is its place in the journal; the summary counts all
 items of the journal. An ended line has a "context" if its item has one: the
-fields of its record that are neither key nor part of the prompt. A task that is refused before it is planned has an
-ended line with number null. --out gets the ended lines, each end of an item
-exactly once.
+fields of its record that are neither key nor part of the prompt. An item
+that is refused before it is planned has an ended line with number null.
+--out gets the ended lines, each end of an item exactly once.
 """
 RUN_EPILOG: Final = "\n".join(
     (_JSON_LINES.format(created="  created  number key job status prompt\n"), _ITEM_LINES, ALL_COMPLETED)

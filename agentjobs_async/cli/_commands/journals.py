@@ -100,7 +100,7 @@ def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | 
 @journal_option("The journal; a run may be using it.", required=False)
 @click.option("--join", "file", metavar="FILE", type=TEXT, help="The input of run: its columns come first.")
 @click.option("--input-format", type=click.Choice(FORMATS), help="The format of the input.  [default: as run takes it]")
-@click.option("--key", metavar="NAME", type=TEXT, help="The column or field that is the key.  [default: the place]")
+@click.option("--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]")
 @click.option("--out", metavar="FILE", type=TEXT, help="The file to write.  [default: standard output]")
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
 def export(place: str | None, journal: str | None, file: str | None, **options: str | None) -> int:

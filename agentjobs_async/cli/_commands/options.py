@@ -246,7 +246,9 @@ _INPUT_OPTIONS: Final = (
         type=click.Choice(FORMATS),
         help=f"The format of the file: {', '.join(FORMATS)}.  [default: by its suffix and first line]",
     ),
-    click.option("--key", metavar="NAME", type=TEXT, help="The column or field that is the key.  [default: the place]"),
+    click.option(
+        "--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]"
+    ),
     click.option(
         "--prompt",
         "template",

@@ -151,7 +151,7 @@ def _bar(view: View, columns: int) -> Iterator[Styled]:
 def _outlook(view: View) -> list[str]:
     """Return the end, then what decides it and when the next create may go; the last ones are left out first."""
     found, due, left = view.estimate, view.stats.next_create, view.number(State.PLANNED)
-    words = ["its end is not known yet"]
+    words = ["no estimate of the end yet"]
     if found is not None:
         how = "ends after" if found.is_least else "ends about"
         words = [f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"]

@@ -104,8 +104,8 @@ def test_what_holds_creates_back() -> None:
 
 def test_other_outlooks() -> None:
     """It says so when the end is not known, and when too many items have failed."""
-    assert shown(view([]))[1] == "its end is not known yet"
-    assert shown(view([], stopped=True))[1] == "its end is not known yet; too many failures: nothing more is begun"
+    assert shown(view([]))[1] == "no estimate of the end yet"
+    assert shown(view([], stopped=True))[1] == "no estimate of the end yet; too many failures: nothing more is begun"
 
 
 def test_time_left() -> None:

@@ -41,4 +41,4 @@ async def test_a_log_that_is_silent(
             assert display._to_create == 1
     told = capsys.readouterr().err
     assert told.startswith("0 % in ")
-    assert ": 0 of 3 ended, 0 active; its end is not known yet\n" in told
+    assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
