@@ -13,10 +13,7 @@ async def test_web_backend(emulator: Emulator) -> None:
     names = run_page("web")
 
     async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        app = web.Application(middlewares=[names["answered"]])
-        app.cleanup_ctx.append(names["lifespan"])
-        app.add_routes([web.post("/jobs", names["create"]), web.get("/jobs", names["result"])])
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(names["application"]())
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         try:
@@ -45,15 +42,12 @@ async def test_stream(emulator: Emulator) -> None:
     names = run_page("web")
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Stream me")
-    app = web.Application()
-    app.cleanup_ctx.append(names["lifespan"])
-    app.add_routes([web.get("/stream", names["stream"])])
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(names["application"]())
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with ClientSession() as client:
-            address = f"http://127.0.0.1:{runner.addresses[0][1]}/stream"
+            address = f"http://127.0.0.1:{runner.addresses[0][1]}/events"
             async with client.get(address, params={"token": job.ref.to_token()}) as response:
                 assert response.content_type == "text/event-stream"
                 text = await response.text()
@@ -80,9 +74,7 @@ async def test_shutdown(emulator: Emulator) -> None:
     """Draining ends the waits of an application; a lifespan that drains at signals comes and goes."""
     emulator.script(JobScript(duration=float("inf")))
     names = run_page("web")
-    app = web.Application()
-    app.cleanup_ctx.append(names["lifespan"])
-    app.on_shutdown.append(names["drained"])
+    app = names["application"]()
     runner = web.AppRunner(app)
     await runner.setup()
     session = app[names["SESSION"]]
