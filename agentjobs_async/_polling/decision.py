@@ -86,7 +86,9 @@ def decide(policy: PollPolicy, history: PollHistory, answer: Answer, now: float)
         InvalidInputError: `policy.wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
     if isinstance(answer, AgentJob):
-        return Done(answer) if answer.is_terminal else _again(policy, history, answer, now, None, now, history.polls)
+        if answer.is_terminal:
+            return Done(answer)
+        return Again(now + delay_of(policy.wait, history, answer, now), now, now, history.polls)
     if isinstance(answer, JobWithRetryAfter):
         job = answer.job
         if job.is_terminal:
@@ -192,8 +194,8 @@ def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout
 
     A server's Retry-After holds for the last poll too: if it ends after the deadline, there is no last poll.
     """
-    if deadline is None or timeout is None:
-        return again.due
+    if deadline is None or timeout is None or again.due <= deadline - _LAST_POLL_LEAD_SECONDS:
+        return again.due  # most polls: the lead is computed for the last ones only
     last = deadline - last_poll_lead(timeout)
     if now + _CLOCK_TOLERANCE_SECONDS < last < again.due:
         return max(last, again.not_before)

@@ -1,6 +1,7 @@
 """One wait, in the caller's task: poll, decide, sleep, until the job has ended or the time has run out."""
 
 import asyncio
+from typing import Final
 
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
@@ -10,7 +11,7 @@ from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
@@ -67,6 +68,9 @@ async def wait_for_job(
     raise wait.timed_out(clock()) if result is None or scope.ended else with_ref(result, wait.ref)
 
 
+_NO_HOOKS: Final = Hooks()
+
+
 class _Wait:
     """The state of one wait, and the `PollHistory` that the policy decides on.
 
@@ -105,7 +109,7 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self._job = target if isinstance(target, AgentJob) else None
-        self._durations = Durations(policy, Hooks())
+        self._durations = Durations(policy, _NO_HOOKS)
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy
@@ -122,9 +126,11 @@ class _Wait:
         """Start the wait at the loop time `now`; return the job if it is known to have ended."""
         self.started = self.seen = now
         self.deadline = None if self._timeout is None else now + self._timeout
-        if self._job is not None:
-            self._notify(self._job)
-        return self._job if self._job is not None and self._job.is_terminal else None
+        if self._job is None:
+            return None
+        if self._update is not None:
+            self._update(self._job)
+        return self._job if self._job.is_terminal else None
 
     def poll(self) -> None:
         """Record that a poll starts."""
@@ -137,11 +143,12 @@ class _Wait:
         `cut`: the deadline has passed, and has cancelled the poll.
         """
         self._polling = False
-        if isinstance(answer, Exception):
-            if not cut or self._last_error is None:  # an error caused by the cut says less than the one before it
-                self._last_error = answer
-        else:
-            self._record(answer.job if isinstance(answer, JobWithRetryAfter) else answer)
+        if isinstance(answer, AgentJob):
+            self._record(answer)
+        elif isinstance(answer, JobWithRetryAfter):
+            self._record(answer.job)
+        elif not cut or self._last_error is None:  # an error caused by the cut says less than the one before it
+            self._last_error = answer
         decision = decide(self._policy, self, answer, now)
         if isinstance(decision, Done):
             self._durations.ended(decision.job, self.started, self.seen, now)
@@ -155,12 +162,9 @@ class _Wait:
 
     def _record(self, job: AgentJob) -> None:
         previous, self._job, self._last_error = self._job, snapshot(job), None
-        self._warnings.check(job)
-        if previous is None or previous != job:
-            self._notify(job)
-
-    def _notify(self, job: AgentJob) -> None:
-        if self._update is not None:
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
+        if self._update is not None and previous != job:
             self._update(job)
 
     def timed_out(self, now: float) -> WaitTimeoutError:
