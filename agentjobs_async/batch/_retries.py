@@ -10,7 +10,7 @@ from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import RETRIED
 from agentjobs_async.batch.where import Where
 
-__all__ = ["retry_row", "retry_rows"]
+__all__ = ["retry_found", "retry_row", "retry_rows"]
 
 
 async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
@@ -46,9 +46,14 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
     keys: list[str] = []
     after, until = 0, await entries.last_number()
     while found := await entries.page(after, until=until, where=where, newest=True, max_tries=max_tries):
-        keys += await entries.retry(await _free_keys(entries, found))
+        keys += await retry_found(entries, found)
         after = found[-1].number
     return tuple(keys)
+
+
+async def retry_found(entries: Entries, rows: Sequence[JournalRow]) -> list[str]:
+    """Plan some hundred rows once more, and return the keys of their new rows; those that may not be are left out."""
+    return await entries.retry(await _free_keys(entries, rows)) if rows else []
 
 
 async def _free_keys(entries: Entries, rows: Sequence[JournalRow]) -> dict[str, str]:

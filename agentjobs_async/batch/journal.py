@@ -21,7 +21,7 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
 
-__all__ = ["Journal", "entries_of", "opened_of"]
+__all__ = ["Journal", "entries_of", "opened_of", "writable"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
@@ -288,3 +288,10 @@ def entries_of(journal: Journal) -> Entries:
 def opened_of(journal: Journal) -> Opened:
     """Return what is held of a journal while it is open, and where it lies."""
     return journal._opened  # noqa: SLF001 - as above
+
+
+def writable(journal: Journal) -> Journal:
+    """Return the journal of the same place, not open yet, to be changed."""
+    found = opened_of(journal)
+    opened = Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout)
+    return Journal(opened, read_only=False)

@@ -26,7 +26,7 @@ def _agentjobs() -> None:
 
 for _command in (
     *(batches.run, batches.plan, batches.resume, journals.status, journals.retry, journals.resolve, journals.export),
-    reports.report,
+    *(reports.report, reports.serve),
     *(jobs.create, jobs.get, jobs.wait, jobs.emulator),
     *(fleet.submit, fleet.worker, fleet.move),
 ):

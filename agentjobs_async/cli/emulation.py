@@ -1,14 +1,12 @@
 """The emulator behind a command, or alone."""
 
-import logging
 import os
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, PollPolicy
-from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.log_lines import LogLines
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
 
@@ -66,35 +64,10 @@ async def emulate(
             defect = f"--port {port}: {os.strerror(error.errno or 0)}; give another one, 0 takes any that is free"
         else:
             if not quiet:
-                stack.enter_context(_RequestLines(context.screen).shown())
+                stack.enter_context(LogLines(context.screen, "agentjobs_async.testing").shown())
             await _announced(context, emulator, speed)
             return ExitCode.COMPLETED
     raise InvalidInputError(defect)
-
-
-class _RequestLines(logging.Handler):
-    """Shows what the emulator logs, one line for each request."""
-
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.INFO)
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show one."""
-        self._screen.notice(f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {record.getMessage()}")
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show them while the block runs."""
-        logger = logging.getLogger("agentjobs_async.testing")
-        level = logger.level
-        logger.addHandler(self)
-        logger.setLevel(logging.INFO)
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
-            logger.removeHandler(self)
 
 
 def _plan(text: str) -> "FaultPlan":

@@ -4,6 +4,7 @@ Needs the extra `batch`; the page needs `report`. `columns` and `figures` know t
 own, and `assets` holds the page's template, style and scripts.
 """
 
+from agentjobs_async.report.serving import board, board_token
 from agentjobs_async.report.writing import write_report
 
-__all__ = ["write_report"]
+__all__ = ["board", "board_token", "write_report"]

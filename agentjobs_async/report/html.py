@@ -4,7 +4,7 @@ import asyncio
 import base64
 import hashlib
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -16,16 +16,16 @@ from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line
 from agentjobs_async.report.commands import commands_of
-from agentjobs_async.report.figures import Tally
+from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
-__all__ = ["Page", "check_installed", "page_parts", "write_html"]
+__all__ = ["PLAIN_ROWS", "PLAIN_STATES", "SCRIPTS", "Page", "check_installed", "page_parts", "rendered", "write_html"]
 
-_SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
+SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
 """The scripts of the page, in the order in which they use each other."""
-_PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
-_PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
+PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
+PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
 _PLAIN_CHARACTERS: Final = 200  # of a prompt or an error in such a row
 _GZIP: Final = 31  # zlib's name for a gzip header around the largest window
 _LEVEL, _MEMORY = 9, 9  # a page is written once, and mailed
@@ -41,14 +41,17 @@ class Page:
 
 
 @cache
-def page_parts(scripts: tuple[str, ...] = _SCRIPTS, connect: str = "'none'") -> Page:
+def page_parts(
+    scripts: tuple[str, ...] = SCRIPTS, connect: str = "'none'", styles: tuple[str, ...] = ("page.css",)
+) -> Page:
     """Return the style, the script and the content security policy of a page: nothing runs in it but these two.
 
     Args:
         scripts: The names of the script's files.
         connect: What the script may fetch, as in a policy.
+        styles: The names of the style's files.
     """
-    style = _asset("page.css")
+    style = "\n".join(map(_asset, styles))
     script = "\n".join(["'use strict';", *map(_asset, scripts)])
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
@@ -85,25 +88,50 @@ def check_installed() -> None:
 
 async def write_html(source: Source, stream: TextIO) -> None:
     """Write the page of all rows."""
-    template = _environment().get_template("page.html.j2")
     gathered = await _gathered(source)
-    figures, made_at = gathered.tally.figures(source.pauses), datetime.fromtimestamp(source.made_at, UTC)
-    pieces = template.generate(
-        page=page_parts(),
-        name=shown(source.name, _PLAIN_CHARACTERS),
-        made_at=made_at,
-        figures=figures,
-        rows=gathered.plain(),
-        wanting=sum(figures.counts[state] for state in _PLAIN_STATES),
-        commands=[
-            (state, commands_of(state, "KEY", source.address)) for state in _PLAIN_STATES if figures.counts[state]
-        ],
-        shown=lambda text: shown(text, _PLAIN_CHARACTERS),
-        link=link_or_none,
-        prompts=source.prompts,
-        data=gathered.data(),
+    figures = gathered.tally.figures(source.pauses)
+    stream.writelines(rendered(source, page_parts(), figures, gathered.plain(), gathered.data()))
+
+
+def rendered(
+    source: Source,
+    page: Page,
+    figures: Figures,
+    rows: Sequence[JournalRow],
+    data: str = "",
+    *,
+    is_named: bool = True,
+) -> Iterator[str]:
+    """Return the pieces of a page.
+
+    Args:
+        source: The journal, and whether prompts are shown.
+        page: Its parts.
+        figures: What the tiles show.
+        rows: The rows that are shown without scripts.
+        data: The document of all rows; without one, the page's script gets them in another way.
+        is_named: Whether it shows the journal's name.
+    """
+    pieces: Iterator[str] = (
+        _environment()
+        .get_template("page.html.j2")
+        .generate(
+            page=page,
+            name=shown(source.name, _PLAIN_CHARACTERS) if is_named else "Journal",
+            made_at=datetime.fromtimestamp(source.made_at, UTC),
+            figures=figures,
+            rows=rows,
+            wanting=sum(figures.counts[state] for state in PLAIN_STATES),
+            commands=[
+                (state, commands_of(state, "KEY", source.address)) for state in PLAIN_STATES if figures.counts[state]
+            ],
+            shown=lambda text: shown(text, _PLAIN_CHARACTERS),
+            link=link_or_none,
+            prompts=source.prompts,
+            data=data,
+        )
     )
-    stream.writelines(pieces)
+    return pieces
 
 
 @define
@@ -111,7 +139,7 @@ class _Gathered:
     """The rows as they are read once: their figures, their columns, and those that are shown without scripts."""
 
     tally: Tally = field(factory=Tally)
-    _by_state: dict[State, list[JournalRow]] = field(factory=lambda: {state: [] for state in _PLAIN_STATES})
+    _by_state: dict[State, list[JournalRow]] = field(factory=lambda: {state: [] for state in PLAIN_STATES})
     _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY))
     _packed: bytearray = field(factory=bytearray)
 
@@ -124,13 +152,13 @@ class _Gathered:
         for row in rows:
             self.tally.add(row)
             kept = self._by_state.get(row.state)
-            if kept is not None and len(kept) < _PLAIN_ROWS:
+            if kept is not None and len(kept) < PLAIN_ROWS:
                 kept.append(row)
         self.pack(block_line(rows, prompts=prompts))
 
     def plain(self) -> list[JournalRow]:
         """Return the rows that are shown without scripts."""
-        return [row for rows in self._by_state.values() for row in rows][:_PLAIN_ROWS]
+        return [row for rows in self._by_state.values() for row in rows][:PLAIN_ROWS]
 
     def data(self) -> str:
         """Return the document of the page, as text that is inert in HTML."""

@@ -1,8 +1,13 @@
+import shlex
+import signal
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession, web
 
 from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.report.serving import running
+from tests.cli.stage import Child
 from tests.docs.samples import blocks, run_page, shell
 
 
@@ -23,3 +28,30 @@ async def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "Document it" not in page
+
+
+async def test_live_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line serves the page until Ctrl-C, and prints what the page shows."""
+    monkeypatch.chdir(tmp_path)
+    async with Journal.open("run.db") as journal:
+        await journal.add([BatchItem("page-7", "Document it", "docs")])
+    (line,) = blocks("reports", "bash")
+    words, address = blocks("reports", "console")[0].splitlines()
+    with Child(*shlex.split(line)[1:], "--port", "0") as child:
+        child.until("\n").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert child.stdout.startswith(address.partition("8765")[0])
+    assert "#token=" in child.stdout
+    assert words in child.stderr.replace(f"{tmp_path}/", "")
+
+
+async def test_mounted_board(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample mounts the page under a path."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem("page-7", "Document it", "docs")])
+    app = web.Application()
+    async with Journal.open(tmp_path / "run.db", read_only=True) as journal, ClientSession() as client:
+        run_page("reports")["mount"](app, journal)
+        async with running(app, "127.0.0.1", 0) as port, client.get(f"http://127.0.0.1:{port}/board/rows") as response:
+            assert "page-7" in await response.text()
+    assert "/board/#token=" in capsys.readouterr().out

@@ -1,9 +1,10 @@
 """What differs between the databases that hold journals."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Executable
+from sqlalchemy import Executable, Row
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -11,7 +12,23 @@ from agentjobs_async import JournalError
 from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import Moment
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "Read", "Stamp"]
+
+Read = Callable[[Executable], Awaitable[Sequence[Row[Any]]]]
+"""Returns the rows of a query."""
+
+
+@frozen
+class Stamp:
+    """What changes with each commit.
+
+    Attributes:
+        value: Equal to that of an earlier stamp if nothing was committed in between.
+        is_settled: Whether a later commit is sure to change it; otherwise one may have come in the same moment.
+    """
+
+    value: object
+    is_settled: bool = True
 
 
 @frozen
@@ -26,6 +43,7 @@ class Backend:
         fault: Returns an error of the database as a `JournalError`.
         is_gone: Returns whether an error means that the connection broke, and a new one may help.
         patience: Seconds for which a database that is gone is waited for.
+        stamp: Returns the stamp of all that is committed by now; what it asks the database, it asks by `Read`.
         cut: Breaks all connections, so that each call that waits for an answer fails at once; `None` where threads
             wait, which can't be interrupted.
     """
@@ -37,4 +55,5 @@ class Backend:
     fault: Callable[[BaseException], JournalError]
     is_gone: Callable[[DBAPIError], bool]
     patience: float
+    stamp: Callable[[Read], Awaitable[Stamp]]
     cut: Callable[[], None] | None = None

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any, Final
 from weakref import WeakSet
 
-from sqlalchemy import ColumnElement, Double, event, func, inspect, text
+from sqlalchemy import ColumnElement, Double, Text, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -15,7 +15,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.backend import Backend, Read, Stamp
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.limits import update_version, version
 from agentjobs_async.batch._store.schema import ENTRIES, METADATA
@@ -73,8 +73,15 @@ def server_backend(
         fault=lambda error: _fault(name, error),
         is_gone=_is_gone,
         patience=patience,
+        stamp=_stamp,
         cut=lambda: shut_down(connections),
     )
+
+
+async def _stamp(read: Read) -> Stamp:
+    """Return which transactions are visible: those of other databases of the server, too, and of heartbeats."""
+    found = await read(select(func.pg_current_snapshot().cast(Text)))
+    return Stamp(found[0][0])
 
 
 async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> None:

@@ -1,10 +1,11 @@
 """The queries of a journal: they change no row."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from agentjobs_async.batch._store import retries, shared, statements, times
+from agentjobs_async.batch._store.backend import Stamp
 from agentjobs_async.batch._store.limits import limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
@@ -57,6 +58,23 @@ class Reader:
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys without a row are left out."""
         return {row.key: row for row in rows_of(await self._database.read(statements.get_many(keys)))}
+
+    async def stamp(self) -> Stamp:
+        """Return what changes when anything is written."""
+        return await self._database.backend.stamp(self._database.read)
+
+    async def changed(self, after: int, since: float) -> list[JournalRow]:
+        """Return the next rows above the number `after` that have changed since, in seconds since the epoch.
+
+        Earlier tries are among them. A row whose job was seen once more, or that was tried again, counts as it was.
+        """
+        met = [statements.changed_since(since)]
+        return rows_of(await self._database.read(statements.page(after, _PAGE_ROWS, where=met)))
+
+    async def numbered(self, numbers: Collection[int]) -> list[JournalRow]:
+        """Return the rows of some hundred numbers, in their order; numbers without a row are left out."""
+        met = [statements.has_number(numbers)]
+        return rows_of(await self._database.read(statements.page(0, len(numbers), where=met)))
 
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""

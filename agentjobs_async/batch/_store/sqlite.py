@@ -1,5 +1,6 @@
 """A journal in a file of SQLite, through SQLAlchemy and aiosqlite."""
 
+import asyncio
 import logging
 import sqlite3
 import threading
@@ -14,11 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.backend import Backend, Read, Stamp
 from agentjobs_async.batch._store.format import EARLIER, VERSION
 from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
 from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA, PAUSES
-from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading
+from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
 from agentjobs_async.batch._store.upgrading import earlier_pauses, earlier_rows, upgrading
 from agentjobs_async.batch.limits import FleetLimits
 
@@ -52,6 +53,11 @@ def _first_limits() -> str:
 
 def file_backend(path: Path, *, read_only: bool) -> Backend:
     """Return SQLite on a file."""
+
+    async def stamp(_: Read) -> Stamp:
+        # Not by PRAGMA data_version: its values compare on one connection only, and reads have several.
+        return await asyncio.to_thread(stamp_of, path)
+
     return Backend(
         engine=_engine(path, read_only=read_only),
         insert=sqlite.insert(ENTRIES),
@@ -60,6 +66,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
         fault=lambda error: faults(path, error),
         is_gone=lambda error: error.connection_invalidated,
         patience=0.0,
+        stamp=stamp,
     )
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Final
 from urllib.parse import urlencode
 
 from agentjobs_async import JournalError
+from agentjobs_async.batch._store.backend import Stamp
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 
-__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "upgrade"]
+__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "stamp_of", "upgrade"]
 
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
+_SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
 _WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
 _REASONS: Final = {
     sqlite3.SQLITE_FULL: "full",
@@ -51,6 +54,17 @@ def faults(path: Path, error: BaseException) -> JournalError:
 def log_of(path: Path) -> Path:
     """Return where SQLite keeps the write-ahead log of a journal."""
     return path.with_name(f"{path.name}-wal")
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a journal, by times and sizes of its file and its log: each commit writes one of them."""
+    found = []
+    for file in (path, log_of(path)):
+        with suppress(FileNotFoundError):
+            told = file.stat()
+            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+    newest = max((changed for _, _, changed in found), default=0) / 1e9
+    return Stamp(tuple(found), is_settled=time.time() - newest > _SETTLED_SECONDS)
 
 
 def check(path: Path, *, writing: bool) -> None:

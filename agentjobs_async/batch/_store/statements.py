@@ -30,10 +30,12 @@ from agentjobs_async.batch.where import Where
 
 __all__ = [
     "RESOLVED",
+    "changed_since",
     "claim",
     "conditions",
     "counts",
     "get_many",
+    "has_number",
     "last_number",
     "mark_interrupted",
     "move",
@@ -210,6 +212,16 @@ def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
         moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
         found.append(_ROW.updated_at < moment - where.older_than)
     return found
+
+
+def changed_since(moment: float) -> ColumnElement[bool]:
+    """Return whether a row was changed at `moment`, in seconds since the epoch, or later."""
+    return _ROW.updated_at >= moment
+
+
+def has_number(numbers: Collection[int]) -> ColumnElement[bool]:
+    """Return whether a row has one of these numbers."""
+    return _ROW.number.in_(numbers)
 
 
 def newest_try() -> ColumnElement[bool]:

@@ -1,6 +1,6 @@
-"""The command of reports.
+"""The commands of reports: `report` and `serve`.
 
-What it does is imported when it runs: it loads SQLAlchemy, which no other command waits for.
+What they do is imported when they run: it loads SQLAlchemy, which no other command waits for.
 """
 
 import sys
@@ -14,7 +14,7 @@ from agentjobs_async.cli._commands.journals import existing
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 from agentjobs_async.cli.process import run_action
 
-__all__ = ["report"]
+__all__ = ["report", "serve"]
 
 _FORMATS: Final = ("html", "csv", "joblog", "trace", "junit", "markdown")
 _EPILOG: Final = EXIT_CODES.format(success="the report is written")
@@ -48,3 +48,39 @@ def report(place: str | None, journal: str | None, out: str | None, form: str | 
     if form in {None, "html"} and sys.stdout.isatty():
         raise InvalidInputError("a page is not for a terminal: give --out report.html, or --format markdown")
     return run_action(lambda context: report_file.write_to_screen(context, found, form or "html", prompts=prompts))
+
+
+@command(
+    "serve",
+    short_help="Show a journal as a page that is live, until Ctrl-C.",
+    epilog=EXIT_CODES.format(success="never: it ends by a signal"),
+)
+@click.argument("place", metavar="[FILE|URL]", required=False)
+@journal_option("The journal; a run or workers may be using it.", required=False)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
+)
+@click.option(
+    "--host",
+    type=TEXT,
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Any but a loopback one shows nothing without the token of the printed address.",
+)
+@click.option(
+    "--allow-actions",
+    is_flag=True,
+    help="Let the page retry, resolve and abandon items, with the token of the printed address.",
+)
+def serve(place: str | None, journal: str | None, port: int, host: str, *, allow_actions: bool) -> int:
+    """Show what the journal FILE holds as a page that follows it: changes are there within a second.
+
+    It is the page of agentjobs report. Actions are written to standard error. Other machines are better served by an
+    SSH tunnel or a proxy with TLS than by --host: plain HTTP crosses the network readable.
+    """
+    from agentjobs_async.cli import serving  # noqa: PLC0415 - see above
+
+    if (named := place or journal) is None:
+        raise InvalidInputError("give the journal: agentjobs serve FILE")
+    found = existing(named)
+    return run_action(lambda context: serving.serve(context, found, host, port, allow_actions=allow_actions))

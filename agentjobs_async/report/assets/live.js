@@ -1,0 +1,216 @@
+/* The live page: the rows come from the server that serves it, and then, as server-sent events, what changes. */
+
+const PAUSES = [500, 1000, 2000, 5000, 10_000]; // ms between tries to reach the server, the last one for ever
+const SILENT = 35_000; // ms; the server sends something every 15 s, so that a longer silence is a broken connection
+const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawing takes at most a quarter of the time
+
+class Live {
+  constructor(shown) {
+    this.report = shown;
+    this.token = tokenOf(location);
+    this.position = null; // the id of the last event; null before there is a document
+    this.skew = 0; // ms by which the server's clock is ahead of this one
+    this.workers = null;
+    this.badge = element('span', { id: 'live', role: 'status' }, 'loading');
+    byId('theme').before(this.badge);
+    this.crew = element('section', { className: 'card workers', id: 'workers', 'aria-label': 'Workers', hidden: true });
+    document.querySelector('.items').before(this.crew);
+    this.keepPanel();
+    addEventListener('online', () => this.wake());
+    document.addEventListener('visibilitychange', () => {
+      if (document.hidden) return;
+      this.check();
+      if (this.isStale) this.redraw();
+    });
+    setInterval(() => this.tick(), 1000);
+    this.run();
+  }
+
+  /* Follow the server for as long as the page is open. */
+  async run() {
+    for (let failures = 0; ; failures += 1) {
+      try {
+        if (this.position === null) await this.load();
+        await this.listen(() => { failures = 0; });
+      } catch (error) {
+        if (error instanceof Refused) {
+          this.show('refused', error.message);
+          return;
+        }
+      }
+      this.show('lost', 'reconnecting …');
+      await this.pause(PAUSES[Math.min(failures, PAUSES.length - 1)]);
+    }
+  }
+
+  async ask(address, options = {}) {
+    this.stop = new AbortController();
+    this.heard = Date.now();
+    const headers = { ...options.headers };
+    if (this.token !== null) headers.Authorization = `Bearer ${this.token}`;
+    const response = await fetch(address, { ...options, headers, cache: 'no-store', signal: this.stop.signal });
+    if (response.status === 401 || response.status === 403) throw new Refused(await response.text());
+    if (!response.ok) throw new Error(await response.text());
+    return response;
+  }
+
+  /* Get all rows. What the page has and the server has not is gone: an earlier try of an item. */
+  async load() {
+    const response = await this.ask('rows');
+    const skew = Date.parse(response.headers.get('Date')) - Date.now();
+    this.skew = Math.abs(skew) > 2000 ? skew : 0; // the header has whole seconds
+    const lines = (await response.text()).split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+    const numbers = new Set(lines.flatMap((part) => ('number' in part ? sums(part.number) : [])));
+    for (const part of lines) this.report.apply(part);
+    const removed = [...this.report.store.places.keys()].filter((number) => !numbers.has(number));
+    if (removed.length) this.report.apply({ removed });
+    this.position = this.report.store.head.position;
+    const { journal } = this.report.store.head;
+    document.title = `${journal} · agentjobs`;
+    document.querySelector('h1').textContent = journal;
+    this.redraw();
+    document.documentElement.dataset.ready = 'true';
+    setTimeout(() => this.report.store.prepareSearch?.(), 300);
+  }
+
+  /* Read the stream to its end. It is read by `fetch`, which can send a token where EventSource can't. */
+  async listen(opened) {
+    const response = await this.ask('events', { headers: { 'Last-Event-ID': this.position } });
+    opened();
+    this.show('on', 'live');
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let pending = ''; ;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      this.heard = Date.now();
+      const events = (pending + value).split('\r\n\r\n');
+      pending = events.pop();
+      for (const event of events) this.take(event);
+    }
+  }
+
+  take(event) {
+    const fields = {};
+    for (const line of event.split('\r\n')) {
+      const found = /^(id|event|data): (.*)$/.exec(line);
+      if (found) fields[found[1]] = found[2];
+    }
+    if (fields.event === 'stale') this.position = null;
+    else if (fields.event === 'status') this.takeStatus(JSON.parse(fields.data));
+    else if (fields.data) {
+      this.report.apply(JSON.parse(fields.data));
+      this.position = fields.id;
+      this.redrawSoon();
+    }
+  }
+
+  takeStatus({ workers, pauses, trouble }) {
+    if (trouble === null) this.show('on', 'live');
+    else this.show('lost', visible(trouble));
+    this.workers = workers;
+    this.showWorkers();
+    if (pauses.join() === this.report.store.head.pauses.join()) return;
+    this.report.apply({ pauses });
+    this.redrawSoon();
+  }
+
+  redrawSoon() {
+    this.drawing ??= setTimeout(() => this.redraw(), Math.max(SLOWEST, 3 * (this.took ?? 0)) - (performance.now() - (this.drawn ?? -1e9)));
+  }
+
+  redraw() {
+    clearTimeout(this.drawing);
+    this.drawing = null;
+    this.isStale = document.hidden && document.documentElement.dataset.ready === 'true';
+    if (this.isStale) return; // nobody sees it
+    const started = performance.now();
+    this.report.apply({ made: Date.now() + this.skew });
+    this.followRetry();
+    this.report.refresh();
+    this.drawn = performance.now();
+    this.took = this.drawn - started;
+  }
+
+  /* A panel shows the newest try of its item. */
+  followRetry() {
+    const { store, panel } = this.report;
+    if (!panel.isOpen || store.state[panel.place] !== null) return;
+    const next = store.key.lastIndexOf(store.key[panel.place]);
+    if (store.state[next] === null) panel.close();
+    else this.report.open(next);
+  }
+
+  /* A redraw leaves a panel alone whose row is as it was: somebody may be typing in it. */
+  keepPanel() {
+    const { panel, store } = this.report;
+    const open = panel.open.bind(panel);
+    let last = '';
+    panel.open = (place) => {
+      const row = ['state', 'polls', ...TEXT_COLUMNS, ...TIME_COLUMNS].map((name) => store[name][place]);
+      const now = JSON.stringify([place, ...row]);
+      if (panel.isOpen && now === last) return;
+      last = now;
+      open(place);
+    };
+  }
+
+  /* Each second: the time runs on, and a connection that is silent is given up, as after the sleep of a laptop. */
+  tick() {
+    this.check();
+    if (document.hidden || document.documentElement.dataset.ready !== 'true') return;
+    byId('made').textContent = fullTime(Date.now() + this.skew);
+    this.showWorkers();
+  }
+
+  check() {
+    if (Date.now() - this.heard > SILENT) {
+      this.stop.abort();
+      this.wake();
+    }
+  }
+
+  async pause(milliseconds) {
+    await new Promise((done) => {
+      this.wake = done;
+      setTimeout(done, milliseconds);
+    });
+  }
+
+  wake() {} // until the first pause
+
+  show(state, words) {
+    this.badge.dataset.state = state;
+    this.badge.textContent = words;
+  }
+
+  showWorkers() {
+    const { workers } = this;
+    this.crew.hidden = workers === null;
+    if (workers === null) return;
+    const now = Date.now() + this.skew;
+    const lines = workers.map(({ name, active, heard, dead }) => element('li', { className: dead ? 'dead' : '' },
+      element('span', { className: 'name' }, visible(name)),
+      element('span', {}, `${grouped(active)} active`),
+      element('span', {}, `heartbeat ${spanText(Math.max(Math.round((now - heard) / 1000), 0))} ago${dead ? ', counts as dead' : ''}`)));
+    const title = workers.length ? `${workers.length} worker${workers.length === 1 ? '' : 's'}` : 'No worker has the journal open';
+    this.crew.replaceChildren(element('h2', {}, title), element('ul', {}, ...lines));
+  }
+}
+
+class Refused extends Error {}
+
+/* The token comes behind the #, which no browser sends; it stays in this tab, and leaves the address. */
+function tokenOf(address) {
+  const found = /^#token=(.+)$/.exec(address.hash);
+  try {
+    if (found) {
+      sessionStorage.setItem('agentjobs-token', decodeURIComponent(found[1]));
+      history.replaceState(null, '', address.pathname + address.search);
+    }
+    return sessionStorage.getItem('agentjobs-token');
+  } catch {
+    return found ? decodeURIComponent(found[1]) : null; // a browser that stores nothing
+  }
+}
+
+const live = new Live(report);

@@ -1,0 +1,184 @@
+"""A journal that others write, followed once for all pages."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from agentjobs_async import JournalError
+from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line
+from agentjobs_async.report.live.document import Document
+from agentjobs_async.report.live.known import KnownRows
+from agentjobs_async.report.live.log import Log
+from agentjobs_async.report.live.workers import workers_of
+from agentjobs_async.report.source import Source
+
+__all__ = ["Feed"]
+
+_LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its row included
+_REST_PER_LOOK: Final = 10.0  # looking takes at most a tenth of the database's time
+_OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it bears
+_RELOAD_SECONDS: Final = 60.0
+_REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
+_FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
+_RETRY_SECONDS: Final = 2.0  # after a fault of the database
+
+
+class Feed:
+    """The document of all rows, and the log of what has changed since. While no page is open, it rests.
+
+    Args:
+        journal: The journal, which has to be open from `run` on.
+
+    Attributes:
+        log: What has changed since the document was made.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.log = Log()
+        self._status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None}
+        self._journal = journal
+        self._known = KnownRows()
+        self._document: Document | None = None
+        self._pages = 0
+        self._watched = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._looked_at = -_LOOK_SECONDS  # monotonic, as the next two
+        self._loaded_at = 0.0
+        self._load_seconds = 0.0
+        self._stamp: object = None
+        self._is_settled = False
+        self._changed_rows = 0  # in the log since the document was made
+        self._has_unseen = False  # something was written that no row's time tells of
+
+    @property
+    def status(self) -> str:
+        """What pages show besides the rows, as JSON: `workers`, `pauses`, and the `trouble` in reading the rows."""
+        return json.dumps(self._status)
+
+    async def document(self) -> Document:
+        """Return the document, which is as new as a second ago together with the log.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        await self.look(at_most_old=_LOOK_SECONDS)
+        assert self._document is not None  # noqa: S101 - the look has loaded it
+        return self._document
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Follow the journal while the block runs."""
+        self._pages += 1
+        self._watched.set()
+        try:
+            yield
+        finally:
+            self._pages -= 1
+            if not self._pages:
+                self._watched.clear()
+
+    async def run(self) -> None:
+        """Read the rows once, then follow the journal while it is watched. Only a cancellation ends it."""
+        while True:
+            started = time.monotonic()
+            rest = _LOOK_SECONDS
+            try:
+                await self.look()
+                self._tell(trouble=None)
+            except JournalError as error:
+                self._tell(trouble=str(error))
+                rest = _RETRY_SECONDS
+            took = time.monotonic() - started
+            # From start to start: a look that is quick does not put the next one off.
+            await asyncio.sleep(max(rest - took, _REST_PER_LOOK * took if self._document else 0))
+            await self._watched.wait()
+
+    async def look(self, at_most_old: float = 0.0) -> None:
+        """Log what has changed, unless the last look was at most `at_most_old` seconds ago.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        async with self._looking:
+            if self._document is not None and time.monotonic() - self._looked_at < at_most_old:
+                return
+            if self._document is None or self._needs_load():
+                await self._load()
+            else:
+                await self._log_changes()
+            self._looked_at = time.monotonic()
+
+    def _needs_load(self) -> bool:
+        rested = time.monotonic() - self._loaded_at >= max(_RELOAD_SECONDS, _REST_PER_LOAD * self._load_seconds)
+        is_long = self._changed_rows >= max(_FEWEST_CHANGED, len(self._known.hashes))
+        return is_long or (self._has_unseen and rested)
+
+    async def _log_changes(self) -> None:
+        entries = entries_of(self._journal)
+        stamp = await entries.stamp()
+        if self._is_settled and stamp.value == self._stamp:
+            return
+        is_new = stamp.value != self._stamp
+        changed, after, since = 0, 0, self._known.newest - _OVERLAP_SECONDS
+        while found := await entries.changed(after, since):
+            changed += self._add(*self._known.take(found))
+            after = found[-1].number
+        # What a poll saw, and an item's retry, leave the time of its row as it is; so does a clock that was set back.
+        self._has_unseen |= is_new and not changed
+        # After the rows were read: if that failed, the next look has to read them.
+        self._stamp, self._is_settled = stamp.value, stamp.is_settled
+        await self._look_beside()
+
+    async def _load(self) -> None:
+        """Read all rows, log what has changed, and make a new document."""
+        started = time.monotonic()
+        stamp = await entries_of(self._journal).stamp()
+        document, numbers = Document(self.log.end), set[int]()
+        document.add_line(head_line(await Source.of(self._journal)))
+        async for rows in _blocks(self._journal):
+            changed, removed = self._known.take(rows)
+            numbers.update(row.number for row in rows)
+            await document.add(rows)
+            if self._document is not None:
+                self._add(changed, removed)
+        self._add([], self._known.keep(numbers))
+        document.finish(self.log.mark(document.position))
+        # Pages that have the last document may still ask for what came after it.
+        self.log.forget(document.position if self._document is None else self._document.position)
+        self._document, self._stamp, self._is_settled = document, stamp.value, stamp.is_settled
+        self._changed_rows, self._has_unseen = 0, False
+        self._loaded_at, self._load_seconds = time.monotonic(), time.monotonic() - started
+        await self._look_beside()
+
+    def _add(self, changed: list[JournalRow], removed: list[int]) -> int:
+        for start in range(0, len(changed), BLOCK_ROWS):
+            self.log.add(block_line(changed[start : start + BLOCK_ROWS]))
+        if removed:
+            self.log.add(f'{{"removed":{removed}}}\n')
+        self._changed_rows += len(changed)
+        return len(changed) + len(removed)
+
+    async def _look_beside(self) -> None:
+        pauses = await entries_of(self._journal).pauses()
+        self._tell(workers=await workers_of(self._journal), pauses=pauses)
+
+    def _tell(self, **status: Any) -> None:
+        before, self._status = self._status, {**self._status, **status}
+        if self._status != before:
+            self.log.wake()
+
+
+async def _blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:
+    pending: list[JournalRow] = []
+    async for page in journal.rows().pages():
+        pending += page
+        if len(pending) >= BLOCK_ROWS:
+            yield pending
+            pending = []
+    if pending:
+        yield pending

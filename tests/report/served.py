@@ -1,0 +1,103 @@
+"""A live page on a real server, and what asks it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import ClientResponse, ClientSession
+from attrs import define
+
+from agentjobs_async.batch import Journal
+from agentjobs_async.report import board, board_token
+from agentjobs_async.report.serving import running
+
+
+@define
+class Served:
+    """A board that is served.
+
+    Attributes:
+        address: The address of the page, without the token.
+        token: The token.
+        client: Asks it.
+    """
+
+    address: str
+    token: str
+    client: ClientSession
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rstrip("/").rpartition(":")[2])
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    async def act(self, action: str, *numbers: int, headers: Any = None, **rest: Any) -> tuple[int, Any]:
+        """Send an action, with the token unless headers are given; return the status and what was answered."""
+        headers = self.bearer if headers is None else headers
+        body = {"action": action, "numbers": list(numbers), **rest}
+        async with self.client.post(f"{self.address}actions", json=body, headers=headers) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if response.ok else text
+
+    async def lines(self, headers: Any = None) -> list[dict[str, Any]]:
+        """Return the lines of the document."""
+        async with self.client.get(f"{self.address}rows", headers=headers) as response:
+            assert response.status == 200
+            return [json.loads(line) for line in (await response.text()).splitlines()]
+
+    async def position(self) -> str:
+        return str((await self.lines())[-1]["position"])
+
+    @asynccontextmanager
+    async def stream(self, position: str) -> "AsyncIterator[Stream]":
+        """Open the stream of what follows a position."""
+        headers = {"Last-Event-ID": position}
+        async with self.client.get(f"{self.address}events", headers=headers) as response:
+            assert response.status == 200
+            yield Stream(response)
+
+
+class Stream:
+    """The events of a stream, without its status."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, str]:
+        """Return the fields of the next event."""
+        while True:
+            event: dict[str, str] = {}
+            async for line in self._response.content:
+                if not line.strip():
+                    break
+                name, _, value = line.decode().strip("\r\n").partition(": ")
+                event[name] = value
+            else:
+                raise StopAsyncIteration
+            if event.get("event") != "status" and event.get("", "") != "ping":
+                return event
+
+    async def block(self) -> dict[str, Any]:
+        """Return the next rows that have changed."""
+        document: dict[str, Any] = json.loads((await anext(self))["data"])
+        return document
+
+
+@asynccontextmanager
+async def served(journal: Journal | Path, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Served]:
+    """Serve the page of an open journal, or of a file that is opened to be read."""
+    if isinstance(journal, Path):
+        async with Journal.open(journal, read_only=True) as opened, served(opened, host, **options) as found:
+            yield found
+        return
+    app = board(journal, **options)
+    async with running(app, host, 0) as port, ClientSession() as client:
+        yield Served(f"http://127.0.0.1:{port}/", board_token(app), client)

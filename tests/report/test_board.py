@@ -1,0 +1,337 @@
+"""The live page as its server answers: who may read and act, and what is streamed."""
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.report import board
+from agentjobs_async.report.live.feed import Feed
+from agentjobs_async.report.serving import running
+from tests.report.served import Served, Stream, served
+from tests.report.stage import OUTCOMES, rows_of, run_some
+
+pytestmark = pytest.mark.slow
+
+FAILED = OUTCOMES.index("failed") + 1
+UNKNOWN = OUTCOMES.index("unknown") + 1
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of a real run."""
+    path = tmp_path_factory.mktemp("board") / "run.db"
+    asyncio.run(run_some(path))
+    return path
+
+
+@pytest.fixture
+def run(template: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(template, tmp_path / "run.db"))
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal of one item."""
+    path = tmp_path_factory.mktemp("planned") / "run.db"
+    asyncio.run(add(path, "first"))
+    return path
+
+
+@pytest.fixture
+def first(planned: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(planned, tmp_path / "run.db"))
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """The statements that are executed."""
+    found: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        del connection, cursor, rest
+        found.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield found
+    event.remove(Engine, "before_cursor_execute", note)
+
+
+async def add(path: Path, *keys: str) -> None:
+    """Plan items, as another process does."""
+    async with Journal.open(path) as journal:
+        assert await journal.add([BatchItem(key, "Document it", "docs") for key in keys]) == []
+
+
+async def test_document_and_changes(run: Path) -> None:
+    """The document has all rows; the stream goes on with those that change, and only with these."""
+    async with served(run) as page:
+        head, block, end = await page.lines()
+        assert head["journal"] == str(run)
+        assert len(block["state"]) == len(OUTCOMES) + 1
+        async with page.stream(end["position"]) as stream:
+            await add(run, "late")
+            changed = await stream.block()
+    assert changed["number"] == [len(OUTCOMES) + 2]
+    assert changed["key"]["text"] == ["late"]
+
+
+async def test_retry_replaces_the_row(run: Path) -> None:
+    """An item that is tried again is one row: the earlier try is removed."""
+    async with served(run) as page, page.stream(await page.position()) as stream:
+        async with Journal.open(run) as journal:
+            await journal.retry(f"page-{FAILED}")
+        assert (await stream.block())["state"] == ["planned"]
+        assert await stream.block() == {"removed": [FAILED]}
+        _, block, _ = await page.lines()
+    assert len(block["state"]) == len(OUTCOMES) + 1
+
+
+async def test_many_pages_cost_one_look(first: Path, statements: list[str]) -> None:
+    """Fifty pages get a change for as many queries as one page costs."""
+
+    async def until(stream: Stream, key: str) -> None:
+        while (await stream.block())["key"]["text"] != [key]:
+            pass
+
+    async def cost(page: Served, pages: int) -> int:
+        async with AsyncExitStack() as stack:
+            position = await page.position()
+            streams = [await stack.enter_async_context(page.stream(position)) for _ in range(pages)]
+            del statements[:]
+            await add(first, f"late-{pages}")
+            await asyncio.gather(*(until(stream, f"late-{pages}") for stream in streams))
+        return sum("updated_at >=" in statement for statement in statements)
+
+    async with served(first) as page:
+        one = await cost(page, 1)
+        assert await cost(page, 50) <= one + 2  # a look or two more may fall into it
+
+
+async def test_stream_goes_on_where_it_broke(first: Path) -> None:
+    """A page that comes back gets what it missed; one of another server is told to start anew."""
+    async with served(first) as page:
+        position = await page.position()
+        async with page.stream(position) as stream:
+            await add(first, "second")
+            await stream.block()
+        await add(first, "third", "fourth")
+        await page.lines()
+        async with page.stream(position) as stream:
+            keys = [*(await stream.block())["key"]["text"], *(await stream.block())["key"]["text"]]
+        assert keys == ["second", "third", "fourth"]
+        for foreign in ("abc.0", "", position + "9", "x"):
+            async with page.stream(foreign) as stream:
+                assert (await anext(stream))["event"] == "stale"
+
+
+async def test_end_of_the_server_ends_streams(first: Path) -> None:
+    """A server that stops does not wait for its streams."""
+    async with Journal.open(first, read_only=True) as journal, ClientSession() as client:
+        async with running(board(journal), "127.0.0.1", 0) as port:
+            page = Served(f"http://127.0.0.1:{port}/", "", client)
+            stack = AsyncExitStack()
+            stream = await stack.enter_async_context(page.stream(await page.position()))
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        await stack.aclose()
+
+
+async def test_foreign_host(first: Path) -> None:
+    """A request to another name is refused: a name server may have led it here."""
+    async with served(first) as page:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]", "[x", "10.0.0.1"):
+            for address in ("", "rows", "events"):
+                async with page.client.get(page.address + address, headers={"Host": host}) as response:
+                    assert response.status in {400, 403}
+                    assert "page-1" not in await response.text()
+
+
+async def test_own_hosts(first: Path) -> None:
+    """The names of the loopback are its own, and those that are given."""
+    async with served(first, hosts=("board.example",)) as page:
+        assert (await page.client.get(page.address, headers={"Host": "board.example"})).status == 200
+        assert (await page.client.get(page.address)).status == 403
+    async with served(first) as page:
+        for host in ("localhost:1", "LOCALHOST", "[::1]:8765", "127.0.0.1"):
+            assert (await page.client.get(page.address, headers={"Host": host})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer \u00e4"}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_refused_actions(
+    headers: dict[str, str], status: int, run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No action without the token, from another origin or host, or by what a form can send; nothing is changed."""
+    before = await rows_of(run)
+    async with served(run, allow_actions=True) as page:
+        given = headers if status == 401 else page.bearer | headers
+        assert (await page.act("retry", FAILED, headers=given))[0] == status
+        assert page.token not in caplog.text
+    assert await rows_of(run) == before
+    assert "was refused" in caplog.text
+
+
+async def test_read_only_without_the_option(run: Path) -> None:
+    """Without the option there is no action, whatever the token."""
+    async with served(run) as page:
+        assert await page.act("retry", FAILED) == (403, "The board is read-only: serve it with --allow-actions.")
+
+
+async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Items are retried, resolved and abandoned; those that can't be are named, and the log tells of each action."""
+    caplog.set_level(logging.INFO, "agentjobs_async.report")
+    async with served(run, allow_actions=True) as page:
+        origin = {"Origin": page.address.rstrip("/")}
+        _, found = await page.act("retry", FAILED, 1, 999, headers=page.bearer | origin)
+        assert (found["done"], found["refused"]) == (1, 2)
+        assert any("page-1 is completed" in reason for reason in found["reasons"])
+        assert any("no row 999" in reason for reason in found["reasons"])
+        assert (await page.act("set_job", UNKNOWN, job="billing/job_x"))[1]["done"] == 1
+        assert (await page.act("abandon", UNKNOWN))[1]["done"] == 1
+        assert (await page.act("send_again", UNKNOWN))[1]["refused"] == 1
+    rows = {row.item_key: row for row in await rows_of(run)}
+    assert rows[f"page-{FAILED}"].tries == 2
+    assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.FAILED, "job_x")
+    assert "retry of 3 rows for 127.0.0.1: 1 done, 2 refused" in caplog.text
+    assert "set_job billing/job_x of row 4" in caplog.text
+
+
+async def test_retry_of_many(tmp_path: Path) -> None:
+    """All rows that a page shows are retried at once, each of them once."""
+    path = tmp_path / "run.db"
+    await add(path, *(f"page-{number}" for number in range(450)))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE agentjobs_entries SET state = 'rejected'")
+    async with served(path, allow_actions=True) as page:
+        numbers = [*range(1, 451)]
+        assert (await page.act("retry", *numbers, *numbers))[1] == {"done": 450, "refused": 0, "reasons": []}
+        assert (await page.act("retry", *numbers))[1]["refused"] == 450
+    assert {row.tries for row in await rows_of(path)} == {2}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("[", "[]", "{}", '{"action": "retry"}', '{"action": "drop", "numbers": [1]}', "[" * 100_000),
+        *('{"action": "retry", "numbers": ["1"]}', '{"action": "retry", "numbers": [true]}'),
+        *('{"action": "retry", "numbers": [1], "job": "x"}', '{"action": "set_job", "numbers": [4]}'),
+        '{"action": "set_job", "numbers": [4], "job": 7}',
+    ],
+)
+async def test_bodies_that_are_no_actions(body: str, first: Path) -> None:
+    """What is no action is refused with words, and changes nothing."""
+    async with served(first, allow_actions=True) as page:
+        headers = page.bearer | {"Content-Type": "application/json"}
+        async with page.client.post(f"{page.address}actions", data=body, headers=headers) as response:
+            assert response.status == 400
+
+
+async def test_file_in_use(run: Path) -> None:
+    """While another owner has the file, an action says so; the page goes on."""
+    async with served(run, allow_actions=True) as page:
+        async with Journal.open(run):
+            status, words = await page.act("retry", FAILED)
+            assert (status, words[:32]) == (409, "A batch is running on this file,")
+            assert len(await page.lines()) == 3
+        assert (await page.act("retry", FAILED))[1]["done"] == 1
+
+
+async def test_own_journal_is_changed_directly(run: Path) -> None:
+    """A board of a journal that its own process may write changes it, as beside a batch of the same program."""
+    async with Journal.open(run) as journal, served(journal, allow_actions=True) as page:
+        assert (await page.act("retry", FAILED))[1]["done"] == 1
+
+
+async def test_token_for_reading(first: Path) -> None:
+    """With a token of one's own, nothing of the journal is shown without it."""
+    async with served(first, token="t" * 16) as page:
+        async with page.client.get(page.address) as response:
+            text = await response.text()
+        assert response.status == 200
+        assert "run.db" not in text.replace("agentjobs resume run.db", "")
+        for address in ("rows", "events"):
+            assert (await page.client.get(page.address + address)).status == 401
+        assert len(await page.lines(page.bearer)) == 3
+    for token in ("short", "\u00e4" * 16, "new\nline" * 4):
+        with pytest.raises(InvalidInputError, match="token"):
+            board(Journal.open(first), token=token)
+
+
+async def test_headers(first: Path) -> None:
+    """Every answer keeps foreign pages and scripts out."""
+    async with served(first) as page:
+        for address in ("", "rows", "nothing"):
+            async with page.client.get(page.address + address) as response:
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+                assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+                assert response.headers["Cache-Control"] == "no-store"
+        policy = (await page.client.get(page.address)).headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+
+
+async def test_mounted(first: Path) -> None:
+    """It is mounted in one's own application, under its path."""
+    async with Journal.open(first, read_only=True) as journal, ClientSession() as client:
+        app = web.Application()
+        app.add_subapp("/board/", board(journal))
+        async with running(app, "127.0.0.1", 0) as port:
+            page = Served(f"http://127.0.0.1:{port}/board/", "", client)
+            assert len(await page.lines()) == 3
+            async with client.get(f"http://127.0.0.1:{port}/board") as response:
+                assert str(response.url) == page.address
+                assert "first" not in response.headers
+
+
+async def test_clock_that_is_set_back(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change whose time is before that of others is found by reading all rows again."""
+    async with Journal.open(first, read_only=True) as journal:
+        feed = Feed(journal)
+        await feed.look()
+        async with Journal.open(first, clock=lambda: 1e9) as behind:
+            await behind.add([BatchItem("late", "Document it", "docs")])
+        await feed.look()
+        assert feed.log.end == 0
+        monkeypatch.setattr("agentjobs_async.report.live.feed._RELOAD_SECONDS", 0)
+        monkeypatch.setattr("agentjobs_async.report.live.feed._REST_PER_LOAD", 0)
+        await feed.look()
+        assert '"late"' in feed.log.after(0)[0]
+
+
+async def test_journal_that_cannot_be_read(first: Path) -> None:
+    """While the journal can't be read, pages are told, and the rows stay as they are."""
+    async with served(first) as page:
+        position = await page.position()
+        async with page.stream(position):
+            with closing(sqlite3.connect(first)) as database, database:
+                database.execute("ALTER TABLE agentjobs_entries RENAME TO hidden")
+            async with page.client.get(f"{page.address}events", headers={"Last-Event-ID": position}) as response:
+                async for line in response.content:
+                    if b"trouble" in line and b'"trouble": null' not in line:
+                        break
+            assert b"broken" in line
