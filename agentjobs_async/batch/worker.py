@@ -108,7 +108,6 @@ class BatchWorker:
         if self._item_tasks is None:
             return
         opened_of(self.journal).stop_sharing_polls()
-        self._session.limit_polls(None)
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
         fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))

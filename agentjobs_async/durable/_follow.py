@@ -33,13 +33,13 @@ class Follow(Watch):
         ref: The job.
         context: The context as JSON; `None` without one.
         earlier_polls: How often the job was polled by earlier waits and processes.
-        told: The state with which `on_change` was called last; `None` before.
-        told_at: Loop time of that call.
-        telling: The task that calls `on_change`; `None` while there is nothing new.
+        shown: The state with which `on_change` was called last; `None` before.
+        shown_at: Loop time of that call.
+        showing: The task that calls `on_change`; `None` while there is nothing new.
         calling: Whether `on_change` is under way in that task, which otherwise waits for the gap to pass.
     """
 
-    __slots__ = ("_follower", "calling", "context", "earlier_polls", "key", "ref", "telling", "told", "told_at")
+    __slots__ = ("_follower", "calling", "context", "earlier_polls", "key", "ref", "showing", "shown", "shown_at")
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Follow(Watch):
         self.ref = ref
         self.context = context
         self.earlier_polls = earlier_polls
-        self.told: AgentJob | None = None
-        self.told_at = -inf
-        self.telling: asyncio.Task[None] | None = None
+        self.shown: AgentJob | None = None
+        self.shown_at = -inf
+        self.showing: asyncio.Task[None] | None = None
         self.calling = False
 
     @property

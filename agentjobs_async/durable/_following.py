@@ -89,7 +89,7 @@ class Following:
         self._end_in_task(row.key, self._tell(entry, error))
 
     def leave(self, key: str) -> None:
-        """Stop to follow a job, and to tell of its end. The task of a callback that calls this goes on."""
+        """Stop following a job, and calling `on_end` for it. The task of a callback that calls this goes on."""
         self._discard(key)
         ending = self._ending.pop(key, None)
         if ending is not None and ending is not asyncio.current_task():
@@ -117,12 +117,12 @@ class Following:
 
     def changed(self, follow: Follow, job: AgentJob) -> None:
         """Call `on_change` with the newest state, in a task that does so until it has told the newest one."""
-        if self.on_change is None or follow.telling is not None or job.is_terminal:
+        if self.on_change is None or follow.showing is not None or job.is_terminal:
             return
-        if follow.told == job:
-            follow.told = follow.job  # the newest one is kept anyway
+        if follow.shown == job:
+            follow.shown = follow.job  # the newest one is kept anyway
         elif not self._closing.is_set():
-            follow.telling = self._start(self._tell_changes(follow, job, self.on_change))
+            follow.showing = self._start(self._show_changes(follow, job, self.on_change))
 
     def ended(self, follow: Follow, result: AgentJob | BaseException) -> None:
         """Record and tell how a wait ended."""
@@ -157,25 +157,25 @@ class Following:
         follow = self._follows.pop(key, None)
         if follow is not None:
             follow.cancel()
-            if follow.telling is not None and follow.telling is not asyncio.current_task():
-                follow.telling.cancel()
+            if follow.showing is not None and follow.showing is not asyncio.current_task():
+                follow.showing.cancel()
 
-    async def _tell_changes(self, follow: Follow, job: AgentJob, on_change: Callback) -> None:
+    async def _show_changes(self, follow: Follow, job: AgentJob, on_change: Callback) -> None:
         clock = asyncio.get_running_loop().time
         try:
-            while follow.told != job:
-                if not await self._pause(follow.told_at + self.least_gap - clock()) or follow.tracked is None:
+            while follow.shown != job:
+                if not await self._pause(follow.shown_at + self.least_gap - clock()) or follow.tracked is None:
                     return  # left, or ended
                 if await self._is_lost(follow.key):
                     self.leave(follow.key)
                     return
-                follow.told_at, follow.calling = clock(), True
-                follow.told = job = follow.job or job
+                follow.shown_at, follow.calling = clock(), True
+                follow.shown = job = follow.job or job
                 await on_change(follow.entry(job), job)
                 follow.calling = False
                 job = follow.job or job
         finally:
-            follow.telling = None
+            follow.showing = None
 
     async def _end(self, follow: Follow, ended: AgentJob | Exception) -> None:
         outcome = await self._recorded(follow, ended)
@@ -186,7 +186,7 @@ class Following:
             if await self._pause(_UNREADABLE_SECONDS) and self._follows.get(follow.key) is follow:
                 self._watch(follow.ref, follow.key, follow.ref, follow.context, follow.polls)
         elif outcome is not None:
-            await self._end_changes(follow)
+            await self._end_showing(follow)
             self._follows.pop(follow.key, None)
             job, error = (ended, None) if isinstance(ended, AgentJob) else (None, str(ended))
             state = State(outcome.value)
@@ -212,12 +212,12 @@ class Following:
 
         return outcome if await self._until_done(record) else None
 
-    async def _end_changes(self, follow: Follow) -> None:
+    async def _end_showing(self, follow: Follow) -> None:
         """Wait until `on_change` is not under way: it must not show an older state after the end."""
-        if follow.telling is not None:
+        if follow.showing is not None:
             if not follow.calling:
-                follow.telling.cancel()
-            await asyncio.wait([follow.telling])
+                follow.showing.cancel()
+            await asyncio.wait([follow.showing])
 
     async def _tell_row(self, row: JournalRow) -> None:
         ref = ref_of_row(row, self.session.project_id)

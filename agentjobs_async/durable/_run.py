@@ -51,9 +51,9 @@ class Run:
         self._session = session
         self._shared = journal.is_shared
         self._entries = entries_of(journal)
-        self._heartbeat = opened_of(journal).heartbeat
-        patience = opened_of(journal).owner_timeout if self._shared else None
-        self._sweep_seconds = min(_SWEEP_SECONDS, opened_of(journal).owner_timeout / _SWEEPS)
+        self._opened = opened_of(journal)
+        patience = self._opened.owner_timeout if self._shared else None
+        self._sweep_seconds = min(_SWEEP_SECONDS, self._opened.owner_timeout / _SWEEPS)
         self._rows = DurableRows(self._entries, patience)
         self._following = Following(session, self._entries, self._rows, on_change, on_end, least_gap)
         self._submitting: set[asyncio.Task[DurableEntry]] = set()
@@ -85,6 +85,8 @@ class Run:
 
     async def start(self) -> None:
         """Go on with all rows that no living owner follows, and look for more from now on."""
+        limits = await self._entries.limits()
+        await self._opened.share_polls(limits.polls_per_second, self._session.limit_polls)
         await self._take_over(own=True)
         _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
@@ -131,6 +133,7 @@ class Run:
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
         self._following.stop()  # first: no job that is created meanwhile is waited for
+        self._opened.stop_sharing_polls()
         try:
             return await self._item_tasks.close(grace)
         finally:
@@ -224,4 +227,4 @@ class Run:
 
     def _life(self) -> int:
         """Return what changes when this owner may have been taken for dead."""
-        return 0 if self._heartbeat is None else self._heartbeat.life
+        return 0 if self._opened.heartbeat is None else self._opened.heartbeat.life

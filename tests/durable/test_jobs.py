@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
-from agentjobs_async.batch import BatchItem, Journal, Where, run_batch
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener
@@ -241,3 +241,13 @@ async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: J
         await listener.ends(2)
     assert listener.called == [("k", "failed"), (key, "completed")]
     assert listener.entries[1].context == {"chat": 1}
+
+
+async def test_limit_of_polls(session: AgentJobsSession, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The polls per second that the journal keeps hold while the block is open, and not after it."""
+    limits: list[float | None] = []
+    monkeypatch.setattr(session, "limit_polls", limits.append)
+    await journal.set_limits(FleetLimits(polls_per_second=12.0))
+    async with DurableJobs(session, journal):
+        assert limits[-1] == 12
+    assert limits[-1] is None

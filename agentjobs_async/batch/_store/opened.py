@@ -63,6 +63,7 @@ class Opened:
         self._moving = moving
         self._read_only = read_only
         self._clock = clock
+        self._limit_polls: Callable[[float | None], None] | None = None
         self.owner_timeout = owner_timeout
 
     @property
@@ -121,15 +122,19 @@ class Opened:
 
     async def share_polls(self, polls_per_second: float | None, limit: Callable[[float | None], None]) -> None:
         """Call `limit` with this owner's part of the journal's polls per second, now and at each change."""
+        self._limit_polls = limit
         if self.heartbeat is None:
             limit(polls_per_second)
         else:
             await self.heartbeat.share_polls(limit)
 
     def stop_sharing_polls(self) -> None:
-        """Call `limit` no more."""
+        """Call `limit` once more, with `None` for any number, and then no more."""
         if self.heartbeat is not None:
             self.heartbeat.on_polls = None
+        limit, self._limit_polls = self._limit_polls, None
+        if limit is not None:
+            limit(None)
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
