@@ -14,7 +14,7 @@ from rich.text import Text
 from agentjobs_async import AgentJob, JobPolled, JobRef
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.live import PollCounts, View, live_lines
-from agentjobs_async.cli.estimates import Estimate
+from agentjobs_async.cli.estimates import RunEstimate
 
 WIDTH, HEIGHT = 80, 18
 TITLE = "agentjobs run --file tasks.jsonl --journal run.db --create-rate 100/h"
@@ -38,7 +38,7 @@ def scene(polls: PollCounts) -> View:
         stats=stats,
         active=active,
         elapsed=20_400.0,
-        estimate=Estimate(3400 * 36 + 31.0, "100/h decides"),
+        estimate=RunEstimate(3400 * 36 + 31.0, "100/h decides"),
         job_seconds=1090.0,
         now=time.time(),
     )

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from agentjobs_async.batch import BatchItem, JournalRow, Rate
 from agentjobs_async.cli.limits import rate_text
 
-__all__ = ["Durations", "Estimate", "Smoothed", "estimate", "seconds_to_last_create", "time_left"]
+__all__ = ["RecentDurations", "RunEstimate", "Smoothed", "estimate", "seconds_to_last_create", "time_left"]
 
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
 _SMOOTHING_SECONDS: Final = 20.0  # in which an end that is shown comes nearly two thirds of the way to a new one
@@ -19,7 +19,7 @@ _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longe
 
 
 @frozen
-class Estimate:
+class RunEstimate:
     """How long a run takes if each job takes as long as expected.
 
     Attributes:
@@ -33,7 +33,7 @@ class Estimate:
     is_least: bool = False
 
 
-class Durations:
+class RecentDurations:
     """How long jobs took, of the newest ones."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Smoothed:
         self._end: float | None = None
         self._at = 0.0
 
-    def shown(self, found: Estimate, earliest: float, now: float) -> Estimate:
+    def shown(self, found: RunEstimate, earliest: float, now: float) -> RunEstimate:
         """Return the estimate to show at `now`, of which no less than `earliest` seconds are left."""
         end = now + found.seconds
         if self._end is not None:
@@ -76,7 +76,7 @@ def time_left(
     create_rate: Rate | None,
     next_create: float,
     job_seconds: float | None,
-) -> Estimate | None:
+) -> RunEstimate | None:
     """Return what is left of a run; `None` while neither a rate nor the time of a job is known.
 
     Args:
@@ -92,13 +92,13 @@ def time_left(
     if job_seconds is None:
         if create_rate is None or not last_create:
             return None
-        return Estimate(last_create, f"{rate_text(create_rate)} decides", is_least=True)
+        return RunEstimate(last_create, f"{rate_text(create_rate)} decides", is_least=True)
     active = [max(job_seconds - age, _LEAST_LEFT * job_seconds) for age in ages]
     by_slots = max((sum(active) + to_create * job_seconds) / max_active, *active, job_seconds * bool(to_create), 0.0)
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
-        return Estimate(by_rate, f"{rate_text(create_rate)} decides")
-    return Estimate(max(by_rate, by_slots), f"--max-active {max_active} decides")
+        return RunEstimate(by_rate, f"{rate_text(create_rate)} decides")
+    return RunEstimate(max(by_rate, by_slots), f"--max-active {max_active} decides")
 
 
 def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) -> float:
@@ -110,7 +110,7 @@ def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) ->
 
 def estimate(
     items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float
-) -> Estimate:
+) -> RunEstimate:
     """Return how long a run of `items` takes.
 
     Args:
@@ -122,8 +122,8 @@ def estimate(
     rounds = math.ceil(len(items) / max_active) * job_seconds
     creates = _seconds_of_creates(items, create_rate) + job_seconds * bool(items)
     if create_rate is not None and creates > rounds:
-        return Estimate(creates, f"the rate of {rate_text(create_rate)} decides")
-    return Estimate(rounds, f"--max-active {max_active} decides")
+        return RunEstimate(creates, f"the rate of {rate_text(create_rate)} decides")
+    return RunEstimate(rounds, f"--max-active {max_active} decides")
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:

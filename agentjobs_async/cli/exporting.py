@@ -116,10 +116,7 @@ def _joined(records: list[Entry], rows: Mapping[str, JournalRow]) -> Iterator[Li
         elif key in rows:
             yield fields, _told(rows[key])
         else:
-            yield (
-                fields,
-                _unsent(Outcome.NOT_SENT, "the journal has no such key: refused, or never planned"),
-            )
+            yield fields, _unsent(Outcome.NOT_SENT, "the journal has no such key: refused, or never planned")
         met.add(key)
 
 
@@ -173,8 +170,13 @@ def _write(out: str, text: str) -> None:
             target.write_text(text, encoding="utf-8", newline="")
             return
         with NamedTemporaryFile("w", encoding="utf-8", newline="", dir=target.parent, delete=False) as written:
-            written.write(text)
-        Path(written.name).replace(target)
+            try:
+                written.write(text)
+                written.flush()
+                Path(written.name).replace(target)
+            except BaseException:
+                Path(written.name).unlink(missing_ok=True)
+                raise
     except OSError as error:
         defect = f"--out: {out} can't be written: {error.strerror}"
     else:

@@ -27,7 +27,7 @@ def rate_of(text: str) -> Rate | None:
     with all of its creates at once.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: It can't be read.
     """
     if text == "none":
         return None
@@ -56,7 +56,7 @@ def duration_of(option: str, text: str) -> float:
     """Read a time such as `90s`, `5h` or `1.5d`, and return its seconds.
 
     Raises:
-        InvalidInputError: It is none, or it is 0.
+        InvalidInputError: It can't be read, or it is 0.
     """
     found = _DURATION.fullmatch(text)
     seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
@@ -69,7 +69,7 @@ def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int 
     """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
 
     Raises:
-        InvalidInputError: One is no limit.
+        InvalidInputError: One can't be read.
     """
     limits: dict[str, int | Rate | None] = {}
     if max_active is not None:

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.batch import Journal, Where
+from agentjobs_async.batch.states import RETRIED
 from agentjobs_async.cli._output.listing import table_lines
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context
 
 __all__ = ["retry_items", "retry_keys", "show_retries"]
-
-_RETRIED = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
 
 
 async def retry_keys(context: Context, journal: str, keys: Sequence[str]) -> int:
@@ -40,9 +39,9 @@ async def retry_items(context: Context, journal: str, where: Where, max_tries: i
 async def show_retries(context: Context, journal: str, where: Where, max_tries: int | None) -> int:
     """Show which items `retry_items` would plan again."""
     shown = 0
-    states = where.states or _RETRIED
+    states = where.states or RETRIED
     async with Journal.open(journal, read_only=True) as opened:
-        async for page in opened.rows(where=evolve(where, states=_RETRIED.intersection(states))).pages():
+        async for page in opened.rows(where=evolve(where, states=RETRIED.intersection(states))).pages():
             rows = [row for row in page if max_tries is None or row.tries < max_tries]
             context.screen.lines(table_lines(rows, context.screen.width, header=not shown))
             shown += len(rows)

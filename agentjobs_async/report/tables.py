@@ -7,12 +7,11 @@ from typing import Any, Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.texts import link_or_none, seconds_between, shown
+from agentjobs_async.report.texts import is_formula, link_or_none, seconds_between, shown
 
 __all__ = ["write_csv", "write_joblog"]
 
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet runs
 _MOST_COMMAND: Final = 1000  # characters of a line of the log
 _EXIT_CODES: Final = {State.COMPLETED: 0, State.FAILED: 1, State.ARCHIVED: 1, State.REJECTED: 1, State.UNKNOWN: 4}
 """The items that a log of ended jobs has, with the exit codes of the command line."""
@@ -54,7 +53,7 @@ def _inert(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = shown(value, _MOST_CELL)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if is_formula(text) else text
 
 
 async def write_joblog(source: Source, stream: TextIO) -> None:

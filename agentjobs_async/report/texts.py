@@ -5,7 +5,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-__all__ = ["ACTING", "decimal", "link_or_none", "milliseconds", "seconds_between", "shown", "span_text"]
+__all__ = ["ACTING", "decimal", "is_formula", "link_or_none", "milliseconds", "seconds_between", "shown", "span_text"]
 
 ACTING: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff"
@@ -13,6 +13,7 @@ ACTING: Final = re.compile(
 )
 """Control characters but for tab and line feed, direction marks, invisible characters, and what is no character."""
 _LINK: Final = re.compile(r"https?://[^\s\"'<>`\\]+", re.IGNORECASE)
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a cell begins with that a spreadsheet runs
 _ELLIPSIS: Final = "…"
 _TEN_SECONDS: Final = 10
 _MINUTE_SECONDS: Final = 60
@@ -37,6 +38,11 @@ def link_or_none(text: str | None) -> str | None:
     return text if text is not None and _LINK.fullmatch(text) and not ACTING.search(text) else None
 
 
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet may run a cell of this text as a formula."""
+    return text.startswith(_FORMULAS)
+
+
 def milliseconds(time: datetime | None) -> int | None:
     """Return a time in whole milliseconds since the epoch."""
     return None if time is None else round(time.timestamp() * 1000)
@@ -49,7 +55,7 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def decimal(value: float, digits: int) -> str:
-    """Return a number with so many decimal places, a half rounded up: as the page's script does it."""
+    """Return a number with `digits` decimal places, a half rounded up: as the page's script does it."""
     return f"{math.floor(value * 10**digits + 0.5) / 10**digits:,.{digits}f}"
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.estimates import Estimate, Smoothed, estimate, seconds_to_last_create, time_left
+from agentjobs_async.cli.estimates import RunEstimate, Smoothed, estimate, seconds_to_last_create, time_left
 
 ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for number in range(250)]
 
@@ -11,16 +11,16 @@ ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for numb
 @pytest.mark.parametrize(
     ("rate", "max_active", "job_seconds", "expected"),
     [
-        (None, 20, 180, Estimate(13 * 180, "--max-active 20 decides")),
-        (None, 20, 0, Estimate(0, "--max-active 20 decides")),
-        (Rate(100, per=3600), 1000, 180, Estimate(3600 + 180, "the rate of 100/h/burst decides")),
-        (Rate(100, per=3600, scope="all"), 1000, 180, Estimate(7200 + 180, "the rate of 100/h/all/burst decides")),
-        (Rate(100, per=3600, spread=True), 1000, 180, Estimate(199 * 36 + 180, "the rate of 100/h decides")),
-        (Rate(100, per=3600), 2, 180, Estimate(125 * 180, "--max-active 2 decides")),
-        (Rate(100, per=3600), 20, 0, Estimate(3600, "the rate of 100/h/burst decides")),
+        (None, 20, 180, RunEstimate(13 * 180, "--max-active 20 decides")),
+        (None, 20, 0, RunEstimate(0, "--max-active 20 decides")),
+        (Rate(100, per=3600), 1000, 180, RunEstimate(3600 + 180, "the rate of 100/h/burst decides")),
+        (Rate(100, per=3600, scope="all"), 1000, 180, RunEstimate(7200 + 180, "the rate of 100/h/all/burst decides")),
+        (Rate(100, per=3600, spread=True), 1000, 180, RunEstimate(199 * 36 + 180, "the rate of 100/h decides")),
+        (Rate(100, per=3600), 2, 180, RunEstimate(125 * 180, "--max-active 2 decides")),
+        (Rate(100, per=3600), 20, 0, RunEstimate(3600, "the rate of 100/h/burst decides")),
     ],
 )
-def test_estimate(rate: Rate | None, max_active: int, job_seconds: float, expected: Estimate) -> None:
+def test_estimate(rate: Rate | None, max_active: int, job_seconds: float, expected: RunEstimate) -> None:
     """A run lasts as long as its slots or the rate of its largest project make it, whichever is longer."""
     assert estimate(ITEMS, max_active=max_active, create_rate=rate, job_seconds=job_seconds) == expected
 
@@ -49,16 +49,19 @@ def test_last_create(rate: Rate | None, queue: int, next_create: float, seconds:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"job_seconds": None}, Estimate(1000 + 3600, "100/h/burst decides", is_least=True)),
+        ({"job_seconds": None}, RunEstimate(1000 + 3600, "100/h/burst decides", is_least=True)),
         ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
-        ({"job_seconds": 60.0}, Estimate(1000 + 3600 + 60, "100/h/burst decides")),
-        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, Estimate((900 + 150 * 600) / 4, "--max-active 4 decides")),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, Estimate(40.0, "--max-active 4 decides")),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, Estimate(6.0, "--max-active 4 decides")),
-        ({"to_create": 1, "job_seconds": 60.0}, Estimate(1060.0, "100/h/burst decides")),
+        ({"job_seconds": 60.0}, RunEstimate(1000 + 3600 + 60, "100/h/burst decides")),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, RunEstimate((900 + 150 * 600) / 4, "--max-active 4 decides")),
+        (
+            {"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]},
+            RunEstimate(40.0, "--max-active 4 decides"),
+        ),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, RunEstimate(6.0, "--max-active 4 decides")),
+        ({"to_create": 1, "job_seconds": 60.0}, RunEstimate(1060.0, "100/h/burst decides")),
     ],
 )
-def test_time_left(settings: dict[str, Any], expected: Estimate | None) -> None:
+def test_time_left(settings: dict[str, Any], expected: RunEstimate | None) -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
     given = {"to_create": 150, "queue": 150, "ages": [], "max_active": 4, "next_create": 1000.0, **settings}
     assert time_left(**{"create_rate": Rate(100, per=3600), **given}) == expected
@@ -67,7 +70,7 @@ def test_time_left(settings: dict[str, Any], expected: Estimate | None) -> None:
 def test_an_end_that_moves_slowly() -> None:
     """The end that is shown moves to a new estimate within about a minute, and is never before the last create."""
     smoothed = Smoothed()
-    assert smoothed.shown(Estimate(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
-    assert smoothed.shown(Estimate(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
-    assert smoothed.shown(Estimate(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
-    assert smoothed.shown(Estimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
+    assert smoothed.shown(RunEstimate(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
+    assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
+    assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
+    assert smoothed.shown(RunEstimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600

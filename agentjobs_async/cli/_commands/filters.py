@@ -1,14 +1,11 @@
 """The options that name items of a journal."""
 
 import functools
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from agentjobs_async import InvalidInputError
-from agentjobs_async._text import one_line
 from agentjobs_async.cli._commands.options import TEXT
 
 if TYPE_CHECKING:
@@ -19,8 +16,6 @@ __all__ = ["filter_options"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STATES: Final = ("planned", "sending", "created", "completed", "failed", "archived", "rejected", "unknown")
-_AGE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])", re.ASCII)
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _OPTIONS: Final = (
     click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="In this state; repeatable."),
     click.option("--grep", "text", metavar="TEXT", type=TEXT, help="With this text in key, prompt or reason."),
@@ -44,15 +39,9 @@ def filter_options(command: Command) -> Command:
 
 
 def _where(states: tuple[str, ...], text: str | None, project: str | None, older_than: str | None) -> "Where":
-    from agentjobs_async.batch import Where  # noqa: PLC0415 - it loads SQLAlchemy, which no other command waits for
+    # They load SQLAlchemy, which no other command waits for.
+    from agentjobs_async.batch import Where  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.limits import duration_of  # noqa: PLC0415 - see above
 
-    age = None if older_than is None else _age(older_than)
+    age = None if older_than is None else duration_of("--older-than", older_than)
     return Where(states=states or None, text=text, project=project, older_than=age)
-
-
-def _age(text: str) -> float:
-    """Return the seconds of an age such as `6h`."""
-    found = _AGE.fullmatch(text)
-    if found is None:
-        raise InvalidInputError(f"--older-than: {one_line(text, 60)} is not like 90s, 30m, 6h or 2d")
-    return float(found["number"]) * _UNITS[found["unit"]]

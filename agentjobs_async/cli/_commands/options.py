@@ -130,7 +130,7 @@ def given_limits(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the limits that were given, and remove all limits from `settings`.
 
     Raises:
-        InvalidInputError: The rate is none.
+        InvalidInputError: The rate can't be read.
     """
     from agentjobs_async.cli.limits import rate_of  # noqa: PLC0415 - it loads SQLAlchemy
 
@@ -155,18 +155,8 @@ def _seconds(text: str, *, endless: bool) -> float | None:
 
 
 _BATCH_SETTINGS: Final = (
-    *(
-        "max_active",
-        "create_rate",
-        "max_sending",
-        "max_failures",
-        "limit",
-        "run_for",
-        "max_tries",
-        "out",
-        "report",
-        "learn",
-    ),
+    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries"),
+    *("out", "report", "learn"),
 )
 MAX_ACTIVE: Final = click.option(
     "--max-active",

@@ -3,12 +3,10 @@
 import csv
 import io
 from collections.abc import Iterable
-from typing import Final
+
+from agentjobs_async.report.texts import is_formula
 
 __all__ = ["csv_line"]
-
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell begins with that a spreadsheet executes."""
 
 
 def csv_line(cells: Iterable[object]) -> str:
@@ -23,7 +21,7 @@ def csv_line(cells: Iterable[object]) -> str:
 
 def _inert(cell: object) -> str:
     text = "" if cell is None else str(cell)
-    return f"'{text}" if text.startswith(_FORMULAS) and not _is_number(text) else text
+    return f"'{text}" if is_formula(text) and not _is_number(text) else text
 
 
 def _is_number(text: str) -> bool:

@@ -98,7 +98,7 @@ def _plain(line: tuple[Styled, ...]) -> str:
 
 
 async def _worst_rows(journal: Journal, most: int) -> list[JournalRow]:
-    """Return up to `most` rows, those first that need somebody's attention."""
+    """Return up to `most` rows, those that need a person first."""
     rows: list[JournalRow] = []
     for state in _ORDER:
         async for row in journal.rows(state):

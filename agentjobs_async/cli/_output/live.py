@@ -8,9 +8,9 @@ from attrs import frozen
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.columns import cut_at_a_word, cut_in_the_middle, padded, shortened
-from agentjobs_async.cli._output.moments import clock, span, time_left
+from agentjobs_async.cli._output.moments import clock, estimate_text, span
 from agentjobs_async.cli._output.screen import Styled, styled_status
-from agentjobs_async.cli.estimates import Estimate
+from agentjobs_async.cli.estimates import RunEstimate
 from agentjobs_async.cli.outcomes import described
 
 __all__ = ["PollCounts", "View", "in_one_line", "live_lines"]
@@ -74,7 +74,7 @@ class View:
     stats: BatchStats
     active: Sequence[ActiveItem]
     elapsed: float
-    estimate: Estimate | None
+    estimate: RunEstimate | None
     job_seconds: float | None
     now: float
 
@@ -95,10 +95,10 @@ class View:
 
 def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterator[Line]:
     """Return at most `height` lines of at most `width` columns; the oldest items come first."""
-    yield from (_share(view, width), (_fitting(_outlook(view), width),), _counts(view, width))
+    yield from (_share(view, width), (_fitting(_end_in_words(view), width),), _counts(view, width))
     room = height - _HEADER_LINES
     if view.stats.left is not None and room > 1:
-        yield (shortened(f"an active job ends in {time_left(view.stats.left)}", width),)
+        yield (shortened(f"an active job ends in {estimate_text(view.stats.left)}", width),)
         room -= 1
     active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
     shown = sorted(active, key=lambda item: -item.age)
@@ -116,7 +116,7 @@ def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterat
 def in_one_line(view: View) -> str:
     """Return the view as one line of a log."""
     ended = f"{view.done:,} of {view.total:,} ended, {view.number(*_ACTIVE):,} active"
-    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join(_outlook(view))}"
+    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join(_end_in_words(view))}"
 
 
 def _percent(view: View) -> str:
@@ -148,7 +148,7 @@ def _bar(view: View, columns: int) -> Iterator[Styled]:
     yield "." * (columns - at), "dim"
 
 
-def _outlook(view: View) -> list[str]:
+def _end_in_words(view: View) -> list[str]:
     """Return the end, then what decides it and when the next create may go; the last ones are left out first."""
     found, due, left = view.estimate, view.stats.next_create, view.number(State.PLANNED)
     words = ["no estimate of the end yet"]

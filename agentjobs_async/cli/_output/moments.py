@@ -6,7 +6,7 @@ from typing import Final
 
 from agentjobs_async import Estimate
 
-__all__ = ["clock", "span", "time_left"]
+__all__ = ["clock", "estimate_text", "span"]
 
 _MINUTE, _HOUR = 60, 3600  # seconds
 _SOON_SECONDS: Final = 12 * _HOUR  # a time further away needs its day
@@ -18,7 +18,7 @@ def clock(moment: float) -> str:
     return f"{local:%H:%M:%S}" if moment - time.time() < _SOON_SECONDS else f"{local:%a %H:%M}"
 
 
-def time_left(estimate: Estimate) -> str:
+def estimate_text(estimate: Estimate) -> str:
     """Return how long a job has left: "about 2 min, 9 of 10 within 5 min"."""
     return f"about {span(estimate.p50)}, 9 of 10 within {span(estimate.p90)}"
 

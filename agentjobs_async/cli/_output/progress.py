@@ -14,7 +14,7 @@ from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live
 from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.documents import result_document
-from agentjobs_async.cli.estimates import Durations, Estimate, Smoothed, seconds_to_last_create, time_left
+from agentjobs_async.cli.estimates import RecentDurations, RunEstimate, Smoothed, seconds_to_last_create, time_left
 from agentjobs_async.cli.item_changes import ItemChanges
 from agentjobs_async.cli.item_results import run_result
 from agentjobs_async.cli.options import DEFAULT_ACTIVE
@@ -69,7 +69,7 @@ class RunDisplay:
         self._queue = 0
         self._limit = limit
         self._planned_at_first: int | None = None
-        self._durations = Durations()
+        self._durations = RecentDurations()
         self._end = Smoothed()
         self._started = self._said = time.monotonic()
 
@@ -150,7 +150,7 @@ class RunDisplay:
         found = self._estimate(stats, active, now)
         return View(self._counts, stats, active, now - self._started, found, self._durations.median, time.time())
 
-    def _estimate(self, stats: BatchStats, active: Sequence[ActiveItem], now: float) -> Estimate | None:
+    def _estimate(self, stats: BatchStats, active: Sequence[ActiveItem], now: float) -> RunEstimate | None:
         limits, to_create, next_create = self._limits, self._to_create, stats.next_create or 0.0
         ages = [item.age for item in active if item.state is not State.PLANNED]
         found = time_left(

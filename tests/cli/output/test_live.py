@@ -5,7 +5,7 @@ import agentjobs_async
 from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
-from agentjobs_async.cli.estimates import Estimate
+from agentjobs_async.cli.estimates import RunEstimate
 
 REF = JobRef("docs", "job_1")
 SENDING = ActiveItem("a-very-long-key-of-number-17", State.SENDING, 5.0, None, "Fix the broken links")
@@ -17,7 +17,7 @@ def view(
     planned: int = 0,
     due: float | None = 0.0,
     stopped: bool = False,
-    left: Estimate | None = None,
+    left: RunEstimate | None = None,
 ) -> View:
     counts = dict.fromkeys(State, 0) | {State.PLANNED: planned, State.COMPLETED: 100, State.FAILED: 5, State.UNKNOWN: 2}
     counts[State.CREATED] = len(active)
@@ -35,7 +35,7 @@ def test_it_fits(size: tuple[int, int]) -> None:
     """Four thousand items under way fit the terminal."""
     width, height = size
     active = [ActiveItem(f"{'a' * 60}{number}", State.CREATED, number, REF, "x " * 60) for number in range(4000)]
-    lines = shown(view(active, planned=4000, left=Estimate(9_000, "100/h decides")), width, height)
+    lines = shown(view(active, planned=4000, left=RunEstimate(9_000, "100/h decides")), width, height)
     assert len(lines) <= max(height, 3)
     assert max(map(len, lines)) <= width
     if height > 3:
@@ -49,7 +49,7 @@ def test_what_it_tells() -> None:
     polls(JobPolled(AgentJob("job_1", "docs", "active", pr_link=link), 12))
     active = [ActiveItem("old\x1b", State.CREATED, 90.0, REF, "Document the v2 endpoints of the service"), SENDING]
     active.append(ActiveItem("waits", State.PLANNED, 9.0, None))
-    lines = shown(view(active, planned=350, due=120.0, left=Estimate(10_800, "100/h decides")), polls=polls)
+    lines = shown(view(active, planned=350, due=120.0, left=RunEstimate(10_800, "100/h decides")), polls=polls)
     assert lines[0].startswith("22 % in 5.7 h [##########")
     assert lines[0].endswith("....] 105 of 460")
     assert len(lines[0]) == 80
@@ -79,7 +79,7 @@ def test_ended_rows_leave_at_once() -> None:
 )
 def test_narrow(width: int, first: str, second: str) -> None:
     """The share and the time stand on top at any width; of the second line the end of the run is cut last."""
-    lines = shown(view([SENDING], planned=350, due=120.0, left=Estimate(10_800, "100/h decides")), width=width)
+    lines = shown(view([SENDING], planned=350, due=120.0, left=RunEstimate(10_800, "100/h decides")), width=width)
     assert lines[0].startswith("22 % in 5.7 h")
     assert lines[1].startswith(first)
     assert second in lines[1]
@@ -88,7 +88,7 @@ def test_narrow(width: int, first: str, second: str) -> None:
 
 def test_a_line_of_a_log() -> None:
     """A log gets the same in one line."""
-    line = in_one_line(view([SENDING], planned=350, left=Estimate(10_800, "100/h decides", is_least=True)))
+    line = in_one_line(view([SENDING], planned=350, left=RunEstimate(10_800, "100/h decides", is_least=True)))
     assert line.startswith("22 % in 5.7 h: 105 of 458 ended, 1 active; ends after ")
     assert line.endswith(", in 3.0 h; 100/h decides")
 
@@ -102,7 +102,7 @@ def test_what_holds_creates_back() -> None:
     assert ": nothing was sent to api.example.com: no such name; check --base-url" in line
 
 
-def test_other_outlooks() -> None:
+def test_other_ends() -> None:
     """It says so when the end is not known, and when too many items have failed."""
     assert shown(view([]))[1] == "no estimate of the end yet"
     assert shown(view([], stopped=True))[1] == "no estimate of the end yet; too many failures: nothing more is begun"
