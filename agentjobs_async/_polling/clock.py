@@ -3,6 +3,7 @@
 from typing import Final, Literal
 
 from agentjobs_async._polling.adaptive import AdaptiveRate
+from agentjobs_async._validation import checked_seconds
 
 __all__ = ["ROUNDING_SECONDS", "PollClock"]
 
@@ -52,7 +53,13 @@ class PollClock:
         return bool(self._interval) or (self.adaptive is not None and self.adaptive.in_force)
 
     def limit(self, per_second: float | None) -> None:
-        """Start at most `per_second` polls per second beside the budget's own limit; `None` for that alone."""
+        """Start at most `per_second` polls per second beside the budget's own limit; `None` for that alone.
+
+        Raises:
+            InvalidInputError: `per_second` is not a finite number above 0.
+        """
+        if per_second is not None:
+            checked_seconds("per_second", per_second, unit="polls per second")
         self._interval = max(self._budget_interval, 0.0 if per_second is None else 1 / per_second)
         self.free = not (self.stopped or self.limited)
 

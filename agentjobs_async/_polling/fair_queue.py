@@ -13,7 +13,10 @@ _FEW_STALE: Final = 64  # stale entries of a project that are not worth a sweep
 _MOST_TURNS: Final = 1.5  # times its turn in the order of arrival; with its own delay, a job waits for twice as long
 
 _Mark = tuple[int, float]
-"""The number of an arrival, and the number of the poll from which on the job goes before all others."""
+"""The number of an arrival, and the number of the poll from which on the job goes before all others.
+
+No two marks are equal: a heap of entries never compares jobs.
+"""
 
 _Entry = tuple[float, _Mark, Tracked]
 """The gain, the arrival and the job."""

@@ -161,7 +161,7 @@ class Waits(Generic[Given]):
         Raises:
             InvalidInputError: `per_second` is not a finite number above 0.
         """
-        self._clock.limit(None if per_second is None else checked_seconds("per_second", per_second))
+        self._clock.limit(per_second)
 
     def stats(self) -> TrackerStats:
         """Return the present figures of all waits and polls.

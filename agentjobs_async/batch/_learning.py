@@ -13,7 +13,7 @@ __all__ = ["begin_learning", "time_left"]
 
 _MOST_READ: Final = 2_000  # rows: 200 for each of ten projects
 _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else nobody polled the job for a part of the time
-_TOLERATED_SECONDS: Final = 60.0
+_TOLERATED_SECONDS: Final = 60.0  # beyond these gaps: a Retry-After, or the recording of an end, may take as long
 
 
 async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted: bool | None) -> None:

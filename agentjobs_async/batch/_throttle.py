@@ -46,10 +46,10 @@ class CreateThrottle:
         self._sent = deque(sorted(now - age for age in ages))
         self._gap = 0.0 if rate is None else rate.gap
         self._under_way = 0
-        self._allowed: deque[float] = deque()  # when those under way were allowed that have not begun
-        self._begun = deque(
-            list(self._sent)[-1:]
-        )  # when the creates of the last gap began; of an earlier run: its last
+        self._allowed: deque[float] = deque()
+        """When those under way were allowed that have not begun."""
+        self._begun = deque(list(self._sent)[-1:])
+        """When the creates of the last gap began; at first the last create of an earlier run."""
         self._paused_until = now
         self._reason: Exception | None = None
         self._held_until = now

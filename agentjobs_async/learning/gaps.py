@@ -23,7 +23,10 @@ _BISECTIONS: Final = 16
 
 
 def default_gap(age: float) -> float:
-    """Return the seconds from a poll at `age` seconds to the next one of the default wait, without its jitter."""
+    """Return the seconds from a poll at `age` seconds to the next one of the default wait, without its jitter.
+
+    The same formula as in `policy.DEFAULT_WAIT`, which does without this call, since it runs at each poll.
+    """
     return min(3.3 + 0.03 * age, 9.0)
 
 

@@ -67,8 +67,8 @@ def update_version(version: int) -> Update:
 
 
 def columns_of(limits: FleetLimits) -> dict[str, Any]:
-    rate = limits.create_rate
     """Return the columns that hold limits."""
+    rate = limits.create_rate
     return {
         "max_active": limits.max_active,
         "create_count": None if rate is None else rate.count,

@@ -8,7 +8,7 @@ from sqlalchemy import Column, Delete, Insert, Select, Table, Update, delete, fu
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, UNFOLLOWED
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWNER
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.states import ENDED
 
@@ -32,7 +32,7 @@ __all__ = [
 TO: Final = "to"
 FROM: Final = "from"
 _PAGE_ROWS: Final = 1_000  # in memory at once: a prompt may be long
-_FENCE: Final = """
+_REFUSE_WRITES: Final = """
 CREATE OR REPLACE FUNCTION agentjobs_moved() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the journal was moved' USING ERRCODE = 'read_only_sql_transaction';
@@ -89,7 +89,7 @@ async def begin_departure(connection: AsyncConnection, mark: str, place: str) ->
     """
     await connection.execute(insert(MOVES).values(direction=TO, mark=mark, place=place, ended=0))
     if connection.dialect.name == "postgresql":
-        await connection.exec_driver_sql(_FENCE)
+        await connection.exec_driver_sql(_REFUSE_WRITES)
 
 
 async def reopen(connection: AsyncConnection) -> None:
@@ -131,7 +131,7 @@ async def copy_rows(source: Database, target: AsyncConnection) -> None:
         after = None
         while page := await source.read(_page(table, after)):
             rows = [dict(row._mapping) for row in page]  # noqa: SLF001 - SQLAlchemy's public name
-            await target.execute(insert(table), [_unfollowed(table, row) for row in rows])
+            await target.execute(insert(table), [_without_owner(table, row) for row in rows])
             after = rows[-1][_key(table).name]
         await _count_on(target, table)
 
@@ -150,8 +150,8 @@ def _page(table: Table, after: Any) -> Select[Any]:
     return rows if after is None else rows.where(_key(table) > after)
 
 
-def _unfollowed(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "owner": UNFOLLOWED} if table is ENTRIES and row["state"] not in ENDED else row
+def _without_owner(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "owner": NO_OWNER} if table is ENTRIES and row["state"] not in ENDED else row
 
 
 async def _count_on(connection: AsyncConnection, table: Table) -> None:

@@ -48,17 +48,17 @@ async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike
         raise InvalidInputError("the journal can't be moved to where it is")
     if isinstance(old.place, Path) and not old.place.exists():
         raise InvalidInputError(f"there is no journal {old.place}")
-    async with _opened(old) as held:
-        rows = await _rows(held)
+    async with _opened(old) as journal:
+        rows = await _rows(journal)
         if not rows:
             raise InvalidInputError("the journal holds no rows: there is nothing to move")
         async with _opened(new) as empty:
-            await _Moving(held, empty).move()
+            await _Moving(journal, empty).move()
     return rows
 
 
 @frozen
-class _Held:
+class _OpenJournal:
     """One of the two journals, open."""
 
     opened: Opened
@@ -89,8 +89,8 @@ class _Moving:
     done; without it, that could be done twice, over rows that have moved on since.
     """
 
-    old: _Held
-    new: _Held
+    old: _OpenJournal
+    new: _OpenJournal
 
     async def move(self) -> None:
         departure = self.old.opened.moves.get(TO)
@@ -167,15 +167,15 @@ def _unopened(place: str | os.PathLike[str]) -> Opened:
 
 
 @asynccontextmanager
-async def _opened(journal: Opened) -> AsyncIterator[_Held]:
+async def _opened(journal: Opened) -> AsyncIterator[_OpenJournal]:
     try:
         await journal.open()
         assert journal.database is not None  # noqa: S101 - it is open
         assert journal.entries is not None  # noqa: S101 - the same
-        yield _Held(journal, journal.database, journal.entries)
+        yield _OpenJournal(journal, journal.database, journal.entries)
     finally:
         await journal.close(_CLOSING_SECONDS)
 
 
-async def _rows(held: _Held) -> int:
-    return int((await held.database.read(moves.row_count()))[0][0])
+async def _rows(journal: _OpenJournal) -> int:
+    return int((await journal.database.read(moves.row_count()))[0][0])

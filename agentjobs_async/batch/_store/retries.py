@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Update, case, exists, func, literal, select, update
 
 from agentjobs_async.batch._store.plan import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, UNFOLLOWED, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment
 from agentjobs_async.batch.states import RETRIED, State
 
 __all__ = ["fewer_tries", "mark_retried", "plan_retries"]
@@ -29,7 +29,7 @@ def plan_retries(insert: Insert, keys: Mapping[str, str], now: Moment) -> Insert
     values: dict[str, ColumnElement[Any]] = {name: _ROW[name] for name in _COPIED} | {
         "key": _new_key(keys),
         "state": literal(State.PLANNED.value),
-        "owner": literal(UNFOLLOWED),  # the chunk of the first try is over: no task of a queue has this key
+        "owner": literal(NO_OWNER),  # the chunk of the first try is over: no task of a queue has this key
         "tries": func.coalesce(_ROW.tries, 1) + 1,
         "told": case((_ROW.told.is_not(None), "")),  # a durable job is followed again
         "item_key": func.coalesce(_ROW.item_key, _ROW.key),

@@ -38,11 +38,11 @@ __all__ = [
     "LIMITS",
     "METADATA",
     "MOVES",
+    "NO_OWNER",
     "PAUSES",
     "RETRIED_INDEX",
     "SENDS",
     "SHOWN",
-    "UNFOLLOWED",
     "AnyText",
     "Moment",
 ]
@@ -158,7 +158,7 @@ SHOWN: Final = tuple(
     )
 )
 """The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
-UNFOLLOWED: Final = ""
+NO_OWNER: Final = ""
 """The owner of a row that any worker is to take up: no owner has this name, so that it counts as dead."""
 SENDS: Final = Table(
     "agentjobs_sends",
