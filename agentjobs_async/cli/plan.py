@@ -66,7 +66,7 @@ async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int
 
 
 def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: Sequence[BatchItem]) -> None:
-    """Show the hours as far as they are known, and the cost."""
+    """Show the duration as far as it is known, and the cost."""
     found = estimate(
         items,
         max_active=limits.max_active,
@@ -74,9 +74,9 @@ def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: 
         job_seconds=60 * (options.minutes or 0.0),
     )
     if found.seconds:
-        how = "at least" if options.minutes is None else "about"
+        how, when = ("at least", "at the earliest on") if options.minutes is None else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
-        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {how} {end}.")
+        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {when} {end}.")
     if options.price is not None:
         screen.line(f"This costs {len(items) * options.price:,.2f}: {options.price:,.2f} for each.")
 
