@@ -40,7 +40,9 @@ def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
     assert main(arguments) == 0
     assert "takes" not in capsys.readouterr().out
     assert main([*arguments, "--create-rate", "100/h"]) == 0
-    assert "This takes at least 1.0 h: the rate of 100/h decides." in capsys.readouterr().out
+    assert "This takes at least 1.0 h: the rate of 100/h decides. Begun now, it ends at the earliest on" in (
+        " ".join(capsys.readouterr().out.split())
+    )
 
 
 def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
