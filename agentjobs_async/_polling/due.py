@@ -21,38 +21,26 @@ class DueJobs:
         clock: The loop's clock.
 
     Attributes:
-        ready: In the order of arrival for a single project without a limit: that is cheaper. A fair queue has no stale
-            entries.
+        ready: In the order of arrival until a limit is in force: then each job waits for its turn among all, and the
+            order costs least. A fair queue has no stale entries.
         stale: The number of entries whose job has moved on. The code that skips such an entry must subtract it.
     """
 
-    __slots__ = ("_clock", "_project_id", "ready", "set_aside", "stale", "urgent")
+    __slots__ = ("_clock", "ready", "set_aside", "stale", "urgent")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._project_id: str | None = None
-        """The project of all jobs so far; `None` before the first."""
         self.ready: Queue = deque()
         self.urgent: deque[Tracked] = deque()
         self.set_aside: deque[Tracked] = deque()
         self.stale = 0
 
-    def add_project(self, project_id: str) -> None:
-        """Make the projects take turns from now on, if this is the second."""
-        if project_id == self._project_id or isinstance(self.ready, FairQueue):
-            return
-        if self._project_id is not None:
-            self._make_fair(by_gain=False)
-        self._project_id = project_id
-
     def order_by_gain(self) -> None:
-        """Order the ready jobs by what a poll gains, since a limit is in force from now on."""
-        if not (isinstance(self.ready, FairQueue) and self.ready.by_gain):
-            self._make_fair(by_gain=True)
-
-    def _make_fair(self, *, by_gain: bool) -> None:
+        """Order the ready jobs by projects and by what a poll gains, since a limit is in force from now on."""
+        if isinstance(self.ready, FairQueue):
+            return
         ready = self.take_ready()
-        self.ready = FairQueue(self._clock, by_gain=by_gain)
+        self.ready = FairQueue(self._clock)
         for tracked in ready:
             self.ready.append(tracked)
 

@@ -1,4 +1,4 @@
-"""Due jobs of several projects, or under a limit: projects take turns, and jobs go by what a poll of them gains."""
+"""Due jobs under a limit: projects take turns, and jobs go by what a poll of them gains."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -41,20 +41,18 @@ class _Project:
 class FairQueue:
     """Due jobs. The projects take turns: one with ten jobs does not wait for another one's ten thousand.
 
-    Under a limit, a project polls the job with the most to gain in its turn. The gain grows with the time since the job
-    was last seen, in multiples of the delay that the policy wished: so all delays are stretched alike. As in
-    self-clocked fair queueing, a job is placed by the project's virtual time plus its own delay.
+    A project polls the job with the most to gain in its turn. The gain grows with the time since the job was last seen,
+    in multiples of the delay that the policy wished: so all delays are stretched alike. As in self-clocked fair
+    queueing, a job is placed by the project's virtual time plus its own delay.
 
-    A job that has waited for 1.5 times as many polls as it would in the order of arrival goes before all others.
-
-    Attributes:
-        by_gain: Whether a limit is in force. Otherwise a project polls in the order of arrival.
+    A job that has waited for 1.5 times as many polls as it would in the order of arrival goes before all others. One
+    whose last poll failed has no part in its project's turns, and keeps its place in the order of arrival: the turns
+    would bring many small projects that fail close together, and two refusals in a row hold back the polls of all.
     """
 
-    __slots__ = ("_arrived", "_clock", "_number", "_projects", "_taken", "_turns", "by_gain")
+    __slots__ = ("_arrived", "_clock", "_number", "_projects", "_taken", "_turns")
 
-    def __init__(self, clock: Callable[[], float], *, by_gain: bool) -> None:
-        self.by_gain = by_gain
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._arrived: OrderedDict[Tracked, _Mark] = OrderedDict()
         self._number = 0
@@ -70,15 +68,16 @@ class FairQueue:
 
     def append(self, tracked: Tracked) -> None:
         """Add a job that has just come due: the time since it was last seen is the delay that the policy wished."""
+        self._number += 1
+        mark = self._arrived[tracked] = self._number, self._taken + _MOST_TURNS * len(self._arrived)
+        if tracked.error is not None:
+            return
         name = tracked.ref.project_id
         project = self._projects.get(name)
         if project is None:
             project = self._projects[name] = _Project(name)
             self._turns.append(project)
-        self._number += 1
-        mark = self._arrived[tracked] = self._number, self._taken + _MOST_TURNS * len(self._arrived)
-        gain = project.virtual + self._clock() - tracked.seen if self.by_gain else 0.0
-        heappush(project.jobs, (gain, mark, tracked))
+        heappush(project.jobs, (project.virtual + self._clock() - tracked.seen, mark, tracked))
         if len(project.jobs) > 2 * len(self._arrived) + _FEW_STALE:
             project.jobs = [entry for entry in project.jobs if self._is_current(entry)]
             heapify(project.jobs)
@@ -100,18 +99,26 @@ class FairQueue:
             del self._arrived[tracked]
             return tracked
         # Every second turn is of the project whose job is due for longest: were all turns of one project after the
-        # other, many small projects that are refused would come in a row, and hold back the polls of all.
-        best = self._best_of(self._projects[tracked.ref.project_id]) if self._taken % 2 else None
-        return best or self._next_project()
+        # other, many small projects that begin to be refused would come in a row, and hold back the polls of all.
+        best = self._best_of_arrival(tracked) if self._taken % 2 else self._next_project()
+        if best is not None:
+            return best
+        del self._arrived[tracked]
+        return tracked
 
-    def _next_project(self) -> Tracked:
-        while True:
+    def _best_of_arrival(self, tracked: Tracked) -> Tracked | None:
+        project = None if tracked.error is not None else self._projects.get(tracked.ref.project_id)
+        return None if project is None else self._best_of(project)
+
+    def _next_project(self) -> Tracked | None:
+        while self._turns:
             project = self._turns.popleft()
             best = self._best_of(project)
             if best is not None:
                 self._turns.append(project)
                 return best
             del self._projects[project.name]
+        return None
 
     def _best_of(self, project: _Project) -> Tracked | None:
         while project.jobs:

@@ -59,7 +59,6 @@ class PollQueue:
         """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
         self._due = DueJobs(loop.time)
-        self.add_project = self._due.add_project
         self.refused = self._clock.refuse
         self.no_slow = False
         self._waiting_since = -inf

@@ -120,7 +120,6 @@ class Scheduler:
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
-        self._queue.add_project(ref.project_id)
         return tracked
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:

@@ -16,8 +16,8 @@ def _time_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest
         return
     real = Connector.run
 
-    async def run(self: Connector, work: Callable[[], Coroutine[Any, Any, Any]], *rest: Any) -> Any:
-        return await real(self, lambda: _awake(work), *rest)
+    async def run(self: Connector, work: Callable[[], Coroutine[Any, Any, Any]], *rest: Any, **settings: Any) -> Any:
+        return await real(self, lambda: _awake(work), *rest, **settings)
 
     monkeypatch.setattr(Connector, "run", run)
 

@@ -186,7 +186,8 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     assert main(["run", "--yes", "a", "b", "c", "d", "e"]) == 4
     written = capsys.readouterr()
     table = written.out.split("\n\n")[1].splitlines()
-    assert [line.split()[-1] for line in table] == ["PROMPT", "a", "b", "c", "d", "e"]
+    assert [line.split()[3] for line in table] == ["REQUEST", "a", "b", "c", "d", "e"]
+    assert table[2].endswith("  the agent failed")
     assert [line.split()[1] for line in table[1:]] == ["completed", "failed", "unknown", "rejected", "completed"]
     assert "\n2 completed, 1 failed, 1 rejected, 1 unknown\n" in written.out
     assert "prompt 3 unknown: an agent may have been started" in written.out

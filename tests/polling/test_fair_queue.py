@@ -1,7 +1,7 @@
 """The queue in which projects take turns, and jobs go by what a poll gains."""
 
 from collections import Counter
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -15,9 +15,9 @@ def due(project: str, number: int, seen: float = 0.0) -> Tracked:
     return Tracked(JobRef(project, f"job_{number}"), None, seen, 0)
 
 
-def filled(jobs: list[Tracked], *, by_gain: bool = False) -> FairQueue:
+def filled(jobs: list[Tracked]) -> FairQueue:
     """Return a queue to which the jobs were added at the time 100."""
-    queue = FairQueue(lambda: 100.0, by_gain=by_gain)
+    queue = FairQueue(lambda: 100.0)
     for tracked in jobs:
         queue.append(tracked)
     return queue
@@ -51,6 +51,16 @@ def test_many_projects() -> None:
     assert len(queue._projects) <= 51
 
 
+def test_failing_jobs() -> None:
+    """Jobs whose last poll failed keep the order of arrival: those of many projects do not come close together."""
+    jobs = [due("docs" if number % 10 else f"broken_{number}", number) for number in range(100)]
+    for number in range(0, 100, 10):
+        jobs[number].in_trouble().error = ConnectionError("reset")
+    found = [tracked.error is not None for tracked in taken(filled(jobs))]
+    assert sum(found) == 10
+    assert not any(first and second for first, second in pairwise(found))
+
+
 def test_projects_are_forgotten() -> None:
     """A project without jobs takes no memory once its turn has come."""
     queue = filled([due(f"project_{number}", number) for number in range(100)])
@@ -76,13 +86,13 @@ def test_removed_jobs() -> None:
 def test_most_to_gain() -> None:
     """Under a limit, the job of the shortest delay comes first, unless another has missed its turn for long."""
     jobs = [due("docs", number, seen) for number, seen in enumerate((10.0, 20.0, 30.0, 90.0, 98.0))]
-    assert taken(filled(jobs, by_gain=True)) == [jobs[0], jobs[1], jobs[2], jobs[4], jobs[3]]
+    assert taken(filled(jobs)) == [jobs[0], jobs[1], jobs[2], jobs[4], jobs[3]]
 
 
 def test_delays_are_stretched_alike() -> None:
     """Under pressure jobs are polled the more often, the shorter their delays are; none waits for two turns."""
     now = 0.0
-    queue, jobs = FairQueue(lambda: now, by_gain=True), [due("docs", number) for number in range(100)]
+    queue, jobs = FairQueue(lambda: now), [due("docs", number) for number in range(100)]
     delays = {tracked: 2.0 if number < 50 else 8.0 for number, tracked in enumerate(jobs)}
     later, polls, gaps, last = dict.fromkeys(jobs, 0.0), Counter[Tracked](), Counter[Tracked](), dict.fromkeys(jobs, 0)
     for number in count():
