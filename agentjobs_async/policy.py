@@ -12,6 +12,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async, validator
 from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.models import AgentJob
 
 __all__ = [
     "DEFAULT_RETRY",
@@ -66,6 +67,10 @@ class PollHistory(Protocol):
     seen: float
     shown: int
     polls: int
+
+    @property
+    def job(self) -> AgentJob | None:
+        """The job as it was shown last, or given; `None` before."""
 
     @property
     def bad_answers(self) -> int:
@@ -153,6 +158,7 @@ class CallState(tenacity.RetryCallState):
 
     Attributes:
         held: What the outcome holds: a job that has not ended, or an error.
+        job: The job as it was shown last, or given; `None` before.
     """
 
     retry_object = tenacity.AsyncRetrying()
@@ -163,12 +169,14 @@ class CallState(tenacity.RetryCallState):
     upcoming_sleep = 0.0
     outcome_timestamp: float
     held: object
+    job: AgentJob | None
 
     def __init__(self, history: PollHistory, held: object, now: float) -> None:
         self.start_time = history.started
         self.attempt_number = history.polls
         self.outcome_timestamp = now
         self.held = held
+        self.job = history.job
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:

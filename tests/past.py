@@ -26,6 +26,7 @@ class Past:
     bad_answers: int = 0
     shown: int = 0
     refused_since: float | None = None
+    job: AgentJob | None = None
 
     def after(self, decision: Again) -> "Past":
         return Past(

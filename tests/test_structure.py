@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "_job_json": {"_validation", "errors"},
     "models": {"_job_json", "_text", "_validation", "errors"},
     "_documents": {"_validation", "errors", "models"},
-    "policy": {"_validation", "errors"},
+    "policy": {"_validation", "errors", "models"},
     "telemetry": {"_text", "_validation", "errors", "models"},
     "learning": {"_validation", "errors", "models", "policy", "telemetry"},
     # One exchange, and when to ask: neither imports the other.

@@ -85,7 +85,6 @@ class _Wait:
 
     __slots__ = (
         "_durations",
-        "_job",
         "_last_error",
         "_policy",
         "_polling",
@@ -94,6 +93,7 @@ class _Wait:
         "_warnings",
         "bad_answers",
         "deadline",
+        "job",
         "pause",
         "polls",
         "ref",
@@ -108,7 +108,7 @@ class _Wait:
     ) -> None:
         target = job_or_ref(job)
         self.ref = ref_of(target)
-        self._job = target if isinstance(target, AgentJob) else None
+        self.job = target if isinstance(target, AgentJob) else None
         self._durations = Durations(policy, _NO_HOOKS)
         self._last_error: Exception | None = None
         self._polling = False
@@ -126,11 +126,11 @@ class _Wait:
         """Start the wait at the loop time `now`; return the job if it is known to have ended."""
         self.started = self.seen = now
         self.deadline = None if self._timeout is None else now + self._timeout
-        if self._job is None:
+        if self.job is None:
             return None
         if self._update is not None:
-            self._update(self._job)
-        return self._job if self._job.is_terminal else None
+            self._update(self.job)
+        return self.job if self.job.is_terminal else None
 
     def poll(self) -> None:
         """Record that a poll starts."""
@@ -161,7 +161,7 @@ class _Wait:
         return None
 
     def _record(self, job: AgentJob) -> None:
-        previous, self._job, self._last_error = self._job, snapshot(job), None
+        previous, self.job, self._last_error = self.job, snapshot(job), None
         if type(job.status) is not JobStatus:
             self._warnings.check(job)
         if self._update is not None and previous != job:
@@ -169,4 +169,4 @@ class _Wait:
 
     def timed_out(self, now: float) -> WaitTimeoutError:
         """Return the error of a wait that has reached its deadline."""
-        return timed_out(self.ref, self._job, self._last_error, self.polls, now - self.started, cut=self._polling)
+        return timed_out(self.ref, self.job, self._last_error, self.polls, now - self.started, cut=self._polling)

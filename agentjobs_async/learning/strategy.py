@@ -34,7 +34,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     Polls come close together at the ages at which jobs have ended, and far apart where hardly any has: each gap is the
     least whose expected lateness reaches one figure, which is such that the expected polls per job are those of the
     default wait. The durations are those that the session or tracker whose policy this is has seen, in addition to what
-    `history` holds. With fewer than 20, and after a failed poll, it waits as the default does.
+    `history` holds. With fewer than 20, it waits as the default does; after a failed poll, never shorter than that.
 
     Two guards bound what a wrong history may do. First, each gap, jitter included, is between d/2 and 2 d, where d is
     the default's gap at the same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while
@@ -82,7 +82,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             return self(_as_ours(retry_state))
         job, now = retry_state.held, retry_state.outcome_timestamp
         if type(job) is not AgentJob:
-            return DEFAULT_WAIT(retry_state)  # after a failed poll: no fault makes the client faster
+            return self._after_fault(retry_state)
         if (job.model != self._model or job.project_id != self._project_id) and self._only is None:
             self._serve(job)
         learner = self._serving
@@ -97,6 +97,19 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         except IndexError:
             low, width = cells[-1]
         return low + width * random()  # noqa: S311 - no secret
+
+    def _after_fault(self, state: CallState) -> float:
+        """Return the longer of the default's delay and the learned one: no fault makes the client faster."""
+        if state.job is not None and self._only is None:
+            self._serve(state.job)
+        learner, delay = self._serving, DEFAULT_WAIT(state)
+        learner.renew(state.outcome_timestamp)
+        if not learner.cells:
+            return delay
+        age = int(state.outcome_timestamp - state.start_time)
+        place = age if age < FINE_CELLS else COARSE_FROM + (age >> COARSE_BITS)
+        low, width = learner.cells[min(place, len(learner.cells) - 1)]
+        return max(low + width * random(), delay)  # noqa: S311 - no secret
 
     def _serve(self, job: AgentJob) -> None:
         """Use the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
@@ -165,5 +178,6 @@ def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
     state.start_time = retry_state.start_time
     state.attempt_number = retry_state.attempt_number
     state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
+    state.job = None
     state.held = None if outcome is None or outcome.failed else outcome.result()
     return state

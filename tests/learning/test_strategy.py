@@ -1,3 +1,4 @@
+import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -45,9 +46,21 @@ def test_waits_as_the_default_before_it_knows_enough() -> None:
     assert not is_default(wait)
 
 
-def test_waits_as_the_default_after_a_failed_poll() -> None:
-    """A failure never makes the client faster."""
-    assert is_default(wait_learned(of_two_humps()), TransportError("reset"))
+@pytest.mark.parametrize("age", [20, 120])
+def test_never_waits_shorter_after_a_failed_poll(age: int) -> None:
+    """A failure never makes the client faster: neither than the default nor than the answers before it did."""
+    wait = wait_learned(of_two_humps())
+    healthy = max(wait(poll_at(age)) for _ in range(50))
+    assert wait(poll_at(age, TransportError("reset"))) >= max(0.8 * healthy, 0.9 * default_gap(age))
+
+
+def test_a_failed_poll_is_paced_by_its_own_kind() -> None:
+    """After a failed poll, the history of the job's own kind counts, whichever was polled before."""
+    wait = wait_learned({("docs", None): of_two_humps(), ("web", None): history_of([120.0] * 50)})
+    failed = poll_at(120, TransportError("reset"))
+    failed.job = AgentJob("job_1", "docs", "active")
+    assert wait(poll_at(120, AgentJob("job_2", "web", "active"))) < 0.6 * default_gap(120)
+    assert wait(failed) > 1.7 * default_gap(120)
 
 
 def test_waits_by_project_and_model() -> None:
@@ -64,7 +77,31 @@ def test_serves_tenacity_itself() -> None:
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.start_time, state.outcome_timestamp = 0.0, 120.0
     state.outcome = tenacity.Future.construct(1, "a result", has_exception=False)
-    assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(state) <= 1.1 * default_gap(120)
+    assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(state) <= 2 * default_gap(120)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("polls_per_job", [None, 5])
+async def test_an_outage_causes_no_more_polls(polls_per_job: float | None) -> None:
+    """Jobs that take long are polled rarely; while the server fails, they are polled no more often than that."""
+    polls = []
+    for answer in (AgentJob("job", "docs", "active"), TransportError("reset")):
+        made: list[JobRef] = []
+
+        async def get_job(ref: JobRef, answer: AgentJob | Exception = answer, made: list[JobRef] = made) -> AgentJob:
+            made.append(ref)
+            if isinstance(answer, Exception):
+                raise answer
+            return AgentJob(ref.job_id, ref.project_id, answer.status)
+
+        wait = wait_learned(history_of([600.0] * 50), polls_per_job=polls_per_job)
+        async with JobTracker(get_job, policy=PollPolicy(wait=wait)) as tracker:
+            jobs = [tracker.watch(JobRef("docs", f"job_{number}"), timeout=None) for number in range(50)]
+            await asyncio.sleep(300)
+            for job in jobs:
+                job.cancel()
+        polls.append(len(made))
+    assert polls[1] <= 1.1 * polls[0]
 
 
 async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> None:
