@@ -166,7 +166,7 @@ class Following:
             while follow.shown != job:
                 if not await self._pause(follow.shown_at + self.least_gap - clock()) or follow.tracked is None:
                     return  # left, or ended
-                if await self._is_lost(follow.key):
+                if await self._is_no_longer_followed(follow.key):
                     self.leave(follow.key)
                     return
                 follow.shown_at, follow.calling = clock(), True
@@ -234,19 +234,19 @@ class Following:
         on_end = self.on_end
 
         async def tell() -> bool:
-            return on_end is None or await self._is_lost(entry.key) or await on_end(entry, ended)
+            return on_end is None or await self._is_no_longer_followed(entry.key) or await on_end(entry, ended)
 
         async def mark() -> bool:
-            await self.rows.mark_told(entry.key, entry.state)  # does nothing for a row that was lost
+            await self.rows.mark_told(entry.key, entry.state)  # does nothing for a row that is no longer followed
             return True
 
         if await self._until_done(tell):
             await self._until_done(mark)
 
-    async def _is_lost(self, key: str) -> bool:
+    async def _is_no_longer_followed(self, key: str) -> bool:
         """Return whether another process follows a job by now, or has unfollowed it: then no callback is called."""
         with suppress(JournalError):  # an end that is told twice is better than one that is not
-            return key in await self.rows.lost([key])
+            return key in await self.rows.no_longer_followed([key])
         return False
 
     async def _regain(self, row: JournalRow, job: AgentJob) -> None:

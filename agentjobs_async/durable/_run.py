@@ -206,7 +206,7 @@ class Run:
             await asyncio.sleep(self._sweep_seconds)
             try:
                 if life != (now := self._life()):
-                    await self._leave_lost()
+                    await self._leave_no_longer_followed()
                     life = now
                 await self._take_over(own=False)
                 after = 0
@@ -218,11 +218,11 @@ class Run:
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
 
-    async def _leave_lost(self) -> None:
+    async def _leave_no_longer_followed(self) -> None:
         """Leave what other processes follow: this one gave no sign of life for so long that it was taken for dead."""
         keys = iter([follow.key for follow in self._following.under_way()])
         while page := list(islice(keys, _PAGE_KEYS)):
-            for key in await self._rows.lost(page):
+            for key in await self._rows.no_longer_followed(page):
                 self._following.leave(key)
 
     def _life(self) -> int:

@@ -95,7 +95,7 @@ class DurableRows:
         found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
-    async def lost(self, keys: Sequence[str]) -> set[str]:
+    async def no_longer_followed(self, keys: Sequence[str]) -> set[str]:
         """Return which of some hundred rows this owner follows no more, since another process did what ended that.
 
         It took them over, since this owner gave no sign of life for a time, or it was told to unfollow them.
