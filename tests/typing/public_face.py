@@ -4,10 +4,12 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any, assert_type
 
 import tenacity
+from aiohttp import web
 from tenacity.wait import wait_base
 
 from agentjobs_async import (
@@ -19,8 +21,10 @@ from agentjobs_async import (
     CreateOutcomeUnknownError,
     CreateRetried,
     CreateStarted,
+    Estimate,
     Event,
     GetJob,
+    History,
     HistoryDropped,
     Hook,
     HttpTimeouts,
@@ -50,6 +54,7 @@ from agentjobs_async import (
     WaitTimeoutError,
     __version__,
     wait_for_job,
+    wait_learned,
 )
 from agentjobs_async.batch import (
     BatchItem,
@@ -69,6 +74,7 @@ from agentjobs_async.batch import (
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.prometheus import PrometheusHook
+from agentjobs_async.report import board, board_token, write_report
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from agentjobs_async.web import HttpAnswer, SignedTokens, drain_on_signal, http_answer, job_events, sse_events
@@ -215,6 +221,25 @@ def policies() -> list[PollPolicy]:
     ]
 
 
+# Waits that learn, and limits of polls.
+
+
+async def learning(session: AgentJobsSession, tracker: JobTracker, ref: JobRef) -> list[PollPolicy]:
+    history = History()
+    history.add(60.0, 65.0)
+    assert_type(history.quantile(0.9, age=30.0), float)
+    histories: dict[tuple[str, str | None], History] = {("docs", None): history}
+    assert_type(await session.estimate("job_1"), Estimate | None)
+    if (left := await tracker.estimate(ref)) is not None:
+        assert_type((left.p50, left.p90), tuple[float, float])
+    assert_type(tracker.learn_from(histories), bool)
+    assert_type(session.history_of("docs", "fast"), History | None)
+    session.limit_polls(5)
+    tracker.limit_polls(None)
+    PollBudget(per_second="auto")
+    return [PollPolicy(wait=wait_learned(given, polls_per_job=20)) for given in (None, history, histories)]
+
+
 # Hooks: a function or an object; each event by its type.
 
 
@@ -320,6 +345,12 @@ async def batches(session: AgentJobsSession) -> None:
                 async for result in results:
                     assert_type((result.item, result.outcome), tuple[BatchItem, Outcome])
                     assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
+                assert_type(results.stats().left, Estimate | None)
+        await journal.set_limits(FleetLimits(create_rate=Rate(100, per=3600, spread=True), polls_per_second=50))
+        run_batch(session, [], journal=journal, max_active="kept", create_rate="kept", timeout="kept", learn=False)
+        await write_report(old, StringIO(), format="html", prompts=False)
+        live = assert_type(board(old, allow_actions=True, token="16 or more of it", hosts={"::"}), web.Application)
+        assert_type(board_token(live), str)
         assert_type(await journal.unknown(), list[JournalRow])
         assert_type([row async for row in old.rows(State.FAILED)], list[JournalRow])
         for row in await old.rows():
@@ -334,6 +365,8 @@ async def batches(session: AgentJobsSession) -> None:
         await journal.resolve("b", send_again=True)
         assert_type(await journal.retry("c"), str)
         assert_type(await journal.retry(where=Where(states={"failed"}, text="timed out")), tuple[str, ...])
+        assert_type(await journal.retry(where=Where(), max_tries=3), tuple[str, ...])
+        assert_type(await old.rows(all_tries=True), list[JournalRow])
         assert_type(await old.rows(where=Where(project="docs", older_than=3600)), list[JournalRow])
         assert_type(old.moved_to, str | None)
     assert_type(await move_journal(Path("run.db"), "postgresql+psycopg://me@db.example/agents"), int)
@@ -411,6 +444,7 @@ async def durable(session: AgentJobsSession) -> None:
         DurableJobs(session, journal, on_change=on_change, on_end=on_end) as jobs,
     ):
         assert_type(await jobs.submit("key", "prompt", context={"chat": 7}), DurableEntry)
+        assert_type(await jobs.submit("other", "prompt", wait_for_create=False), DurableEntry)
         assert_type(await jobs.get("key"), DurableEntry | None)
         assert_type(await jobs.active(Where(text="chat-7/")), list[DurableEntry])
         assert_type(await jobs.unfollow("key"), bool)
