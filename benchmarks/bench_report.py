@@ -69,7 +69,7 @@ async def written(folder: Path) -> dict[str, float]:
         pass
     with closing(sqlite3.connect(folder / "run.db")) as database:
         marks = ",".join("?" * len(COLUMNS.split(",")))
-        database.executemany(f"INSERT INTO agentjobs_entries ({COLUMNS}) VALUES ({marks})", rows())  # noqa: S608 - our own
+        database.executemany(f"INSERT INTO agentjobs_entries ({COLUMNS}) VALUES ({marks})", rows())  # noqa: S608 - our own names
         database.commit()
     started, page = time.perf_counter(), folder / "report.html"
     async with Journal.open(folder / "run.db", read_only=True) as journal:

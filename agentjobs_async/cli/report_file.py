@@ -54,7 +54,7 @@ class ReportFile:
             JournalError: The journal can't be read.
         """
         try:
-            with open(self.file, "w", encoding="utf-8", newline="\n") as stream:  # noqa: ASYNC230, PTH123 - some MB
+            with open(self.file, "w", encoding="utf-8", newline="\n") as stream:  # noqa: ASYNC230, PTH123 - some MB, no wait
                 await write_report(journal, stream, format=self.form, prompts=self.prompts)
         except OSError as error:
             defect = f"{one_line(self.file, 200)} can't be written: {error.strerror}"

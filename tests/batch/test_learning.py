@@ -121,4 +121,4 @@ async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, sessio
 async def test_learn_is_checked(virtual_journal: Journal, session: LearningSession) -> None:
     """`learn` is a bool or `None`."""
     with pytest.raises(InvalidInputError, match="learn must be True or False"):
-        run_batch(session.session, (), journal=virtual_journal, learn="yes")  # type: ignore[arg-type]
+        run_batch(session.session, (), journal=virtual_journal, learn="yes")  # type: ignore[arg-type]  # on purpose

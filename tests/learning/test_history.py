@@ -50,7 +50,7 @@ def test_pickles() -> None:
     """A history that was pickled has the same durations and quantiles."""
     history = history_of([10.0, 20.0, 30.0])
     history.add(50, inf)
-    copy = pickle.loads(pickle.dumps(history))  # noqa: S301 - our own
+    copy = pickle.loads(pickle.dumps(history))  # noqa: S301 - our own object
     assert copy == history
     assert copy.quantile(0.5, 5) == history.quantile(0.5, 5)
 

@@ -90,6 +90,7 @@ async def test_a_refused_prompt(bot: ModuleType, service: Emulator, tmp_path: Pa
         async with following(bot, service, tmp_path / "bot.db"):
             await alice.slash(channel, "job", prompt="Fix the links")
             await until(lambda: channel.last_message.content == "This did not work, sorry.")
+    assert service.agents_started == {}
 
 
 def a_channel(discord: simcord.Env) -> tuple[Any, Any]:

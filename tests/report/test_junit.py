@@ -7,7 +7,7 @@ from tests.report.stage import fail_hostile, report_of, run_some
 async def test_cases(tmp_path: Path) -> None:
     """Each item is a case: failed, an error where it is unknown, skipped where it has not ended."""
     await run_some(tmp_path / "run.db")
-    root = ET.fromstring(await report_of(tmp_path / "run.db", format="junit"))  # noqa: S314 - our own
+    root = ET.fromstring(await report_of(tmp_path / "run.db", format="junit"))  # noqa: S314 - our own document
     assert {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "9",
         "failures": "3",
@@ -25,6 +25,6 @@ async def test_cases(tmp_path: Path) -> None:
 async def test_hostile_items(tmp_path: Path) -> None:
     """What XML forbids is escaped, and markup is text."""
     await fail_hostile(tmp_path / "run.db")
-    root = ET.fromstring(await report_of(tmp_path / "run.db", format="junit"))  # noqa: S314 - our own
+    root = ET.fromstring(await report_of(tmp_path / "run.db", format="junit"))  # noqa: S314 - our own document
     assert {child.tag for case in root.iter("testcase") for child in case} == {"failure", "system-out"}
     assert "</template><script>alert(1)</script>" in [found.text for found in root.iter("system-out")]

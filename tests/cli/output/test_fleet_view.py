@@ -12,7 +12,7 @@ def view(ends_per_second: float | None = 0.01, rate: Rate | None = None, workers
 
 
 def text(lines: object) -> list[str]:
-    return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]  # type: ignore[attr-defined]  # lines
+    return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]  # type: ignore[attr-defined]  # lines of parts
 
 
 def test_on_a_terminal() -> None:
