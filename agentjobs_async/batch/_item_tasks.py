@@ -209,4 +209,6 @@ class ItemTasks:
 
     def _next_create_of(self, project: str | None) -> float | None:
         at = self.context.throttles.next_at(project)
-        return None if at is None else max(at, self.context.slots.next_free_at(project) or at)
+        if at is None or any(item.slot.taken for item in self._under_way()):
+            return at  # an item that has a slot may free it before an unknown item's slot is free
+        return max(at, self.context.slots.next_free_at(project) or at)

@@ -171,6 +171,17 @@ async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
         assert wall() - before == pytest.approx(200, abs=2)
 
 
+async def test_the_next_create_beside_an_unknown_item(file_journal: Journal) -> None:
+    """While a job is at work, the next create is not said to wait for the slot that an unknown item keeps."""
+    service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0, duration=100.0)
+    async with run_batch(service.session, items(3), journal=file_journal, max_active=2) as batch:
+        assert (await anext(batch)).item.key == "k0"
+        await service.creates(2)
+        await asyncio.sleep(10)
+        assert batch.stats().next_create == 0.0
+        assert [result.item.key for result in await taken(batch)] == ["k1", "k2"]
+
+
 async def taken(batch: Batch) -> list[BatchResult]:
     return [result async for result in batch]
 
