@@ -39,6 +39,15 @@ class Unrecorded:
         """Return how many ids could not be recorded; those that are being recorded now are not among them."""
         return len(self._logged)
 
+    def ref_of(self, key: str) -> JobRef | None:
+        """Return the job of an item whose id could not be recorded; `None` if there is none."""
+        return self._refs[key] if key in self._logged else None
+
+    def forget(self, key: str) -> None:
+        """Discard an item whose id was recorded after all."""
+        del self._refs[key]
+        self._logged.discard(key)
+
     def error(self, fault: JournalError | None) -> JournalError:
         """Return an error that names all ids that could not be recorded, after the message of `fault`."""
         message = "journal: the run was left before it had these jobs" if fault is None else fault.message

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
-from agentjobs_async import AgentJobsError, SessionClosedError
+from agentjobs_async import AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._item_create import Created, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
@@ -18,6 +18,7 @@ from agentjobs_async.durable.entry import DurableEntry
 __all__ = ["Creates"]
 
 _HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
+_UNRECORDED: Final = AgentJobsError("the journal could not record its outcome")
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -91,16 +92,38 @@ class Creates:
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
             row = (await entries.get_many([item.key]))[item.key]
+            # This owner alone could be sending it, and does not: the journal did not take the outcome.
+            if row.state is State.SENDING and await entries.mark_unknown(item.key, _UNRECORDED):
+                row = (await entries.get_many([item.key]))[item.key]  # the next sweep tells of it
         except SessionClosedError as error:
             create.answer(error)
             return True
         except AgentJobsError as error:  # of the journal; or no connection that can be trusted, or the proxy refuses
+            unrecorded = self._item_tasks.context.unrecorded
+            if isinstance(error, JournalError) and (ref := unrecorded.ref_of(item.key)) is not None:
+                create.answer(unrecorded.error(error))
+                await self._record_late(item, create, ref)
+                return True
             create.answer(error)
             _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
             item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
             return item.phase >= Phase.NO_CREATES
         create.answer(self._following.entry(row))
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
+
+    async def _record_late(self, item: ItemRun, create: _Create, ref: JobRef) -> None:
+        """Record a job that the journal could not take, as soon as it can, and follow it then."""
+        item.set_state(State.CREATED)  # leaving cancels this at once, and raises an error that names the job
+        while True:
+            await asyncio.sleep(_HELD_SECONDS)
+            try:
+                recorded = await self._item_tasks.context.entries.mark_created(item.key, ref)
+                break
+            except JournalError as error:
+                _logger.warning("the job of %r is recorded later: %s", item.key, error)
+        self._item_tasks.context.unrecorded.forget(item.key)
+        if recorded and create.followed:  # else it was settled by other means, and is followed as that
+            self._following.start(item.row, ref)
 
     async def _send(self, item: ItemRun, create: _Create) -> None:
         sending = ItemCreate(item)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, SessionClosedError
+from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
@@ -88,3 +89,38 @@ async def test_closed_session(emulator: Emulator, session: AgentJobsSession, pat
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]
     assert emulator.agents_started == {"Hello": 1}
+
+
+@pytest.mark.parametrize(
+    ("move", "fault", "end"),
+    [("mark_created", "ok", "completed"), ("mark_unknown", "reset", "CreateOutcomeUnknownError")],
+)
+async def test_journal_that_was_full(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    move: str,
+    fault: str,
+    end: str,
+) -> None:
+    """What the journal could not take of a create is recorded once it has room: no job is left without an end."""
+    calls: list[str] = []
+    work = getattr(Entries, move)
+
+    async def full_at_first(entries: Entries, key: str, *arguments: object, **settings: object) -> object:
+        calls.append(key)
+        if len(calls) == 1:
+            raise JournalError("no space left", "full")
+        return await work(entries, key, *arguments, **settings)
+
+    monkeypatch.setattr(Entries, move, full_at_first)
+    monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
+    await emulator.inject(f"{fault} on=create")
+    listener = Listener()
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        with pytest.raises(JournalError, match="no space left"):
+            await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", end)]
+    assert max(emulator.agents_started.values(), default=0) <= 1
