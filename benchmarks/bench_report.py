@@ -103,4 +103,5 @@ async def main() -> None:
         print(f"{figure:10.2f}  {name} (goal: at most {GOALS.get(name, 0)})")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

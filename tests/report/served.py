@@ -72,18 +72,27 @@ class Stream:
         return self
 
     async def __anext__(self) -> dict[str, str]:
-        """Return the fields of the next event."""
-        while True:
-            event: dict[str, str] = {}
-            async for line in self._response.content:
-                if not line.strip():
-                    break
-                name, _, value = line.decode().strip("\r\n").partition(": ")
-                event[name] = value
-            else:
-                raise StopAsyncIteration
-            if event.get("event") != "status" and event.get("", "") != "ping":
+        """Return the fields of the next event that is no status."""
+        while (event := await self._event()).get("event") == "status":
+            pass
+        return event
+
+    async def _event(self) -> dict[str, str]:
+        event: dict[str, str] = {}
+        async for line in self._response.content:
+            if not line.strip() and event:
                 return event
+            name, _, value = line.decode().strip("\r\n").partition(": ")
+            if name:  # else a ping
+                event[name] = value
+        raise StopAsyncIteration
+
+    async def status(self) -> dict[str, Any]:
+        """Return the next status."""
+        while (event := await self._event()).get("event") != "status":
+            pass
+        document: dict[str, Any] = json.loads(event["data"])
+        return document
 
     async def block(self) -> dict[str, Any]:
         """Return the next rows that have changed."""

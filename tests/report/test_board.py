@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -16,6 +18,7 @@ from sqlalchemy.engine import Engine
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report import board
 from agentjobs_async.report.live.feed import Feed
 from agentjobs_async.report.serving import running
@@ -335,3 +338,30 @@ async def test_journal_that_cannot_be_read(first: Path) -> None:
                     if b"trouble" in line and b'"trouble": null' not in line:
                         break
             assert b"broken" in line
+
+
+async def test_clock_that_was_ahead(first: Path) -> None:
+    """A row whose time lies ahead hides no later change."""
+    async with Journal.open(first, read_only=True) as journal:
+        async with Journal.open(first, clock=lambda: time.time() + 86_400) as ahead:
+            await ahead.add([BatchItem("ahead", "Document it", "docs")])
+        feed = Feed(journal)
+        await feed.look()
+        await add(first, "late")
+        await feed.look()
+        assert '"late"' in feed.log.after(0)[0]
+
+
+async def test_workers(database: str) -> None:
+    """On PostgreSQL the page shows who has the journal open, and each change, and acts beside them."""
+    async with Journal.open(database) as worker, Journal.open(database, read_only=True) as journal:
+        await worker.add([BatchItem("first", "Document it", "docs")])
+        async with served(journal, allow_actions=True) as page, page.stream(await page.position()) as stream:
+            status = await stream.status()
+            assert [(each["active"], each["dead"]) for each in status["workers"]] == [(0, False)]
+            assert status["workers"][0]["name"].endswith(f":{os.getpid()}")
+            await worker.add([BatchItem("late", "Document it", "docs")])
+            assert (await stream.block())["key"]["text"] == ["late"]
+            assert isinstance(await entries_of(worker).claim("late", "docs"), str)
+            assert await entries_of(worker).mark_unknown("late", OSError("no answer"))
+            assert (await page.act("send_again", 2))[1]["done"] == 1

@@ -214,9 +214,10 @@ def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
     return found
 
 
-def changed_since(moment: float) -> ColumnElement[bool]:
-    """Return whether a row was changed at `moment`, in seconds since the epoch, or later."""
-    return _ROW.updated_at >= moment
+def changed_since(moment: float, after: int, size: int) -> Select[Any]:
+    """Select number and time of up to `size` rows above the number `after` that were changed at `moment` or later."""
+    changed = select(_ROW.number, _ROW.updated_at).where(_ROW.updated_at >= moment, _ROW.number > after)
+    return changed.order_by(_ROW.number).limit(size)
 
 
 def has_number(numbers: Collection[int]) -> ColumnElement[bool]:

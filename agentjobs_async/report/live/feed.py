@@ -22,6 +22,7 @@ __all__ = ["Feed"]
 _LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its row included
 _REST_PER_LOOK: Final = 10.0  # looking takes at most a tenth of the database's time
 _OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it bears
+_ROWS_AT_ONCE: Final = 500  # what one query names
 _RELOAD_SECONDS: Final = 60.0
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
@@ -124,10 +125,14 @@ class Feed:
         if self._is_settled and stamp.value == self._stamp:
             return
         is_new = stamp.value != self._stamp
-        changed, after, since = 0, 0, self._known.newest - _OVERLAP_SECONDS
-        while found := await entries.changed(after, since):
-            changed += self._add(*self._known.take(found))
-            after = found[-1].number
+        # A time that lies ahead was recorded by a clock that was wrong: later changes bear earlier ones.
+        changed, after, since = 0, 0, min(self._known.newest, time.time()) - _OVERLAP_SECONDS
+        while found := await entries.changed(since, after):
+            numbers = self._known.unknown(found)
+            for start in range(0, len(numbers), _ROWS_AT_ONCE):
+                rows = await entries.numbered(numbers[start : start + _ROWS_AT_ONCE])
+                changed += self._add(*self._known.take(rows))
+            after = found[-1][0]
         # What a poll saw, and an item's retry, leave the time of its row as it is; so does a clock that was set back.
         self._has_unseen |= is_new and not changed
         # After the rows were read: if that failed, the next look has to read them.

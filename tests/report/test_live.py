@@ -1,0 +1,190 @@
+"""The live page in a real browser."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession
+from playwright.async_api import Browser, Page, expect
+
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.report import board
+from agentjobs_async.report.serving import running
+from tests.browser import Visit, visit
+from tests.report.served import Served, served
+from tests.report.stage import OUTCOMES, fail_hostile, run_some
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of a real run."""
+    path = tmp_path_factory.mktemp("live") / "run.db"
+    await run_some(path)
+    return path
+
+
+@pytest.fixture
+def run(template: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(template, tmp_path / "run.db"))
+
+
+@asynccontextmanager
+async def opened(browser: Browser, page: Served, *, token: bool = False, **options: Any) -> AsyncIterator[Visit]:
+    """Open a page, with its token or without, and wait until it is live."""
+    address = f"{page.address}#token={page.token}" if token else page.address
+    async with visit(browser, address, **options) as visited:
+        await expect(visited.page.locator("#live")).to_have_text("live")
+        yield visited
+
+
+async def plan(path: Path) -> None:
+    """Plan one more item, as another process does."""
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem("late-1", "Document it", "docs")])
+
+
+def row(page: Page, text: str) -> Any:
+    return page.locator("#rows .row", has_text=text)
+
+
+async def test_live_update(browser: Browser, run: Path) -> None:
+    """A change of another process is shown in the table, the figures and the filter, and nothing is fetched for it."""
+    async with served(run) as page, opened(browser, page) as visited:
+        await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
+        await expect(visited.page.locator("h1")).to_have_text(str(run))
+        await visited.page.fill("#search", "late")
+        await expect(visited.page.locator("#rows .row")).to_have_count(0)
+        await plan(run)
+        await expect(row(visited.page, "late-1")).to_have_count(1)
+        assert await visited.texts("#count") == [f"1 of {len(OUTCOMES) + 2}"]
+        assert await visited.texts('[data-tile="planned"] .value') == ["2"]
+        assert [url.removeprefix(page.address) for url in visited.requests] == ["", "rows", "events"]
+        assert await visited.page.locator("#actions button").count() == 0
+
+
+async def test_action_with_the_token(browser: Browser, run: Path) -> None:
+    """With the token, a click tries an item again, and its panel shows the new try; the token leaves the address."""
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        assert visited.page.url == page.address
+        await row(visited.page, f"page-{OUTCOMES.index('failed') + 1}").click(position={"x": 20, "y": 10})
+        await visited.page.click("#panel [data-action=retry]")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
+        await expect(visited.page.locator("#notice")).to_have_text("1 item planned again.")
+        assert await visited.texts("#panel [data-action]") == []
+
+
+async def test_action_on_all_shown(browser: Browser, run: Path) -> None:
+    """What the filter leaves is changed at the second click, and nothing else."""
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        button = visited.page.locator("#actions [data-action=retry]")
+        await expect(button).to_have_text("Try again (3)")
+        await visited.page.select_option("#state", "rejected")
+        await expect(button).to_have_text("Try again (1)")
+        await button.click()
+        await expect(button).to_have_text("Try again (1): sure?")
+        await button.click()
+        await expect(visited.page.locator("#rows .row")).to_have_count(0)
+        await visited.page.click("#clear")
+        await expect(button).to_have_text("Try again (2)")
+
+
+async def test_resolve(browser: Browser, run: Path) -> None:
+    """An unknown item is given the job that was found; typing is not disturbed by changes of other items."""
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        await visited.page.locator(".found input").press_sequentially("job_")
+        await plan(run)
+        await expect(row(visited.page, "late-1")).to_have_count(1)
+        await visited.page.keyboard.type("found")
+        await visited.page.keyboard.press("Enter")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("created")
+        await expect(visited.page.locator("#panel dl")).to_contain_text("job_found")
+
+
+async def test_action_without_the_token(browser: Browser, run: Path) -> None:
+    """Without the token, the page shows everything, and an action says what it needs."""
+    async with served(run, allow_actions=True) as page, opened(browser, page) as visited:
+        await row(visited.page, "failed").first.click(position={"x": 20, "y": 10})
+        await visited.page.click("#panel [data-action=retry]")
+        await expect(visited.page.locator("#notice")).to_contain_text("This needs the token of the address")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("failed")
+        visited.errors.clear()  # the browser's own line on the 401
+
+
+async def test_page_that_slept(browser: Browser, run: Path) -> None:
+    """A page whose server was gone is whole again when there is one: also of another process, whose log is another."""
+    async with AsyncExitStack() as stack, ClientSession() as client:
+        async with Journal.open(run, read_only=True) as journal, running(board(journal), "127.0.0.1", 0) as port:
+            page = Served(f"http://127.0.0.1:{port}/", "", client)
+            visited = await stack.enter_async_context(opened(browser, page))
+            await visited.page.fill("#search", "page-")
+        await expect(visited.page.locator("#live")).to_have_text("reconnecting …")
+        async with Journal.open(run) as journal:
+            await journal.retry(f"page-{OUTCOMES.index('failed') + 1}")
+            await journal.add([BatchItem("page-late", "Document it", "docs")])
+        async with Journal.open(run, read_only=True) as journal, running(board(journal), "127.0.0.1", port):
+            await expect(row(visited.page, "page-late")).to_have_count(1, timeout=20_000)
+            await expect(row(visited.page, "failed")).to_have_count(0)
+            await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 2)
+            visited.errors.clear()  # the browser's own lines on the server that was gone
+
+
+async def test_silent_connection(browser: Browser, run: Path) -> None:
+    """A connection that is silent for long is given up, as after the sleep of a laptop, and a new one goes on."""
+    async with served(run) as page, opened(browser, page) as visited:
+        async with visited.page.expect_request("**/events"):
+            await visited.page.evaluate("live.heard = 0; live.check()")  # as if it had slept for years
+        await plan(run)
+        await expect(row(visited.page, "late-1")).to_have_count(1)
+
+
+async def test_hostile_rows(browser: Browser, tmp_path: Path) -> None:
+    """Rows that would do harm are text, in the table as in the panel; no script but the page's own runs."""
+    await fail_hostile(tmp_path / "run.db")
+    async with (
+        served(tmp_path / "run.db", allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        for index in range(6):
+            await visited.page.locator("#rows .row").nth(index).click(position={"x": 20, "y": 10})
+            await expect(visited.page.locator("#panel h2")).not_to_be_empty()
+        assert {url.removeprefix(page.address) for url in visited.requests} <= {
+            "",
+            f"#token={page.token}",
+            "rows",
+            "events",
+        }
+
+
+async def test_token_for_reading(browser: Browser, run: Path) -> None:
+    """A board with a token of its own shows its rows with the printed address, and says so without."""
+    async with served(run, token="t" * 16) as page:
+        async with opened(browser, page, token=True) as visited:
+            await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
+        async with visit(browser, page.address) as visited:
+            await expect(visited.page.locator("#live")).to_contain_text("needs the token")
+            visited.errors.clear()
+
+
+async def test_without_scripts(browser: Browser, run: Path) -> None:
+    """Without scripts, the counts and the unknown and failed items can be read."""
+    async with served(run) as page:
+        async with visit(browser, page.address, java_script_enabled=False) as visited:
+            assert await visited.texts('[data-tile="failed"] .value') == ["1"]
+            await expect(visited.page.locator("#plain tbody tr")).to_have_count(2)
