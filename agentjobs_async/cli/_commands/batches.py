@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.cli._commands.help_pages import EXIT_CODES, RUN_EPILOG, command
+from agentjobs_async.cli._commands.help_pages import RUN_EPILOG, command, journal_exit_codes
 from agentjobs_async.cli._commands.journals import existing
 from agentjobs_async.cli._commands.options import (
     CREATE_RATE,
@@ -34,7 +34,7 @@ __all__ = ["plan", "resume", "run"]
 
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 
-_PLAN_EPILOG: Final = EXIT_CODES.format(success="nothing would be refused")
+_PLAN_EPILOG: Final = journal_exit_codes("nothing would be refused", "some would be refused")
 
 
 @command("run", short_help="Create jobs and wait for all of them.", epilog=RUN_EPILOG)

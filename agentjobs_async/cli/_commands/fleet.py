@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
+from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command, journal_exit_codes
 from agentjobs_async.cli._commands.options import (
     EMULATOR_OPTION,
     MAX_SENDING,
@@ -27,7 +27,7 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
 @command(
     "submit",
     short_help="Hand tasks to workers on many machines.",
-    epilog=EXIT_CODES.format(success="all were submitted"),
+    epilog=journal_exit_codes("all were submitted", "some were refused, the others submitted"),
 )
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @input_options
@@ -89,7 +89,7 @@ def worker(
 @command(
     "move",
     short_help="Move a journal to PostgreSQL, or elsewhere.",
-    epilog=EXIT_CODES.format(success="all rows were moved"),
+    epilog=journal_exit_codes("all rows were moved"),
 )
 @click.option("--from", "source", metavar="FILE|URL", type=TEXT, required=True, help="The journal; nothing may use it.")
 @click.option(

@@ -9,7 +9,7 @@ import click
 
 from agentjobs_async.cli.wrapping import wrapped
 
-__all__ = ["ALL_COMPLETED", "EXIT_CODES", "RUN_EPILOG", "WAIT_EPILOG", "CommandGroup", "command"]
+__all__ = ["ALL_COMPLETED", "EXIT_CODES", "RUN_EPILOG", "WAIT_EPILOG", "CommandGroup", "command", "journal_exit_codes"]
 
 _WIDEST_HELP: Final = 80  # columns
 _NARROW: Final = 58  # columns below which an option's help does not fit beside it
@@ -26,6 +26,14 @@ Exit codes:
 If several apply: 3, then 4, then 1.
 """
 ALL_COMPLETED: Final = EXIT_CODES.format(success="all completed")
+_JOURNAL_EXIT_CODES: Final = """\b
+Exit codes:
+  0    {success}
+{refused}  2    wrong usage, nothing was changed
+  4    the journal can't be read or written
+  130  stopped by Ctrl-C; 143 by SIGTERM
+  141  the reader of the output has left, as after | head
+"""
 _JSON_LINES: Final = """\b
 With --json each line of output is one JSON object:
 {created}  status   number key job status           when first seen, and on each change
@@ -46,6 +54,16 @@ RUN_EPILOG: Final = "\n".join(
     (_JSON_LINES.format(created="  created  number key job status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
 )
 WAIT_EPILOG: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
+
+
+def journal_exit_codes(success: str, refused: str | None = None) -> str:
+    """Return what the help of a command that asks nothing of the service says of its exit codes.
+
+    Args:
+        success: When it is 0.
+        refused: When it is 1; `None` for never.
+    """
+    return _JOURNAL_EXIT_CODES.format(success=success, refused="" if refused is None else f"  1    {refused}\n")
 
 
 class _Formatter(click.HelpFormatter):

@@ -11,7 +11,7 @@ import click
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._commands.filters import filter_options
-from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command
+from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command, journal_exit_codes
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 from agentjobs_async.cli.process import run_action
 from agentjobs_async.cli.records import FORMATS
@@ -71,7 +71,11 @@ def status(place: str | None, journal: str | None, form: str, where: "Where", *,
     return run_action(lambda context: status.show_status(context, found, options))
 
 
-@command("retry", short_help="Plan failed items again.", epilog=ALL_COMPLETED)
+@command(
+    "retry",
+    short_help="Plan failed items again.",
+    epilog=journal_exit_codes("all of them are planned again", "some keys were refused"),
+)
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @journal_option("The journal; no run may be using a file.")
 @filter_options
@@ -95,7 +99,11 @@ def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | 
     return run_action(lambda context: retrying.retry_items(context, found, where, max_tries))
 
 
-@command("export", short_help="Write the outcome of each item.", epilog=ALL_COMPLETED)
+@command(
+    "export",
+    short_help="Write the outcome of each item.",
+    epilog=journal_exit_codes("the outcomes are written, whatever they are"),
+)
 @click.argument("place", metavar="[FILE|URL]", required=False)
 @journal_option("The journal; a run may be using it.", required=False)
 @click.option("--join", "file", metavar="FILE", type=TEXT, help="The input of run: its columns come first.")
@@ -121,7 +129,11 @@ def export(place: str | None, journal: str | None, file: str | None, **options: 
     return run_action(lambda context: exporting.export(context, chosen))
 
 
-@command("resolve", short_help="Settle an item whose create is unknown.", epilog=ALL_COMPLETED)
+@command(
+    "resolve",
+    short_help="Settle an item whose create is unknown.",
+    epilog=journal_exit_codes("all were settled", "some lines of --from were refused"),
+)
 @click.argument("key", required=False)
 @journal_option("The journal; no run may be using a file.")
 @click.option(

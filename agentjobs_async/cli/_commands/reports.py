@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command
+from agentjobs_async.cli._commands.help_pages import command, journal_exit_codes
 from agentjobs_async.cli._commands.journals import existing
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 from agentjobs_async.cli.process import run_action
@@ -17,7 +17,7 @@ from agentjobs_async.cli.process import run_action
 __all__ = ["report", "serve"]
 
 _FORMATS: Final = ("html", "csv", "joblog", "trace", "junit", "markdown")
-_EPILOG: Final = EXIT_CODES.format(success="the report is written")
+_EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
 
 
 @command("report", short_help="Write a page, or a file for other programs.", epilog=_EPILOG)
@@ -53,7 +53,7 @@ def report(place: str | None, journal: str | None, out: str | None, form: str | 
 @command(
     "serve",
     short_help="Show a journal as a page that is live, until Ctrl-C.",
-    epilog=EXIT_CODES.format(success="never: it ends by a signal"),
+    epilog=journal_exit_codes("never: a signal ends it"),
 )
 @click.argument("place", metavar="[FILE|URL]", required=False)
 @journal_option("The journal; a run or workers may be using it.", required=False)
