@@ -71,10 +71,12 @@ class Answers:
         """
         try:
             self._counters.count_poll(now)
-            if isinstance(answer, BaseException):
-                self._on_error(tracked, answer, now - began)
+            if isinstance(answer, AgentJob):  # first: nearly every answer is one
+                self._on_job(tracked, answer, now, began)
+            elif isinstance(answer, JobWithRetryAfter):
+                self._on_job(tracked, answer.job, now, began)
             else:
-                self._on_job(tracked, answer.job if isinstance(answer, JobWithRetryAfter) else answer, now, began)
+                self._on_error(tracked, answer, now - began)
             if tracked.waiters is not None:  # else the last waiter left in its own callback
                 self._act(tracked, answer, now, began)
         except BaseException as error:
@@ -114,7 +116,11 @@ class Answers:
             self._finish(tracked, answer)
             return
         decision = decide(self.policy, tracked, answer, now)
-        if is_refusal(answer) and self._end_some(tracked, answer, now, others=isinstance(decision, Failed)):
+        if (
+            isinstance(answer, Exception)
+            and is_refusal(answer)
+            and self._end_some(tracked, answer, now, others=isinstance(decision, Failed))
+        ):
             # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
             # now that of the oldest wait left, for which the same answer may mean another poll.
             decision = decide(self.policy, tracked, answer, now)
