@@ -36,6 +36,20 @@ class Ends:
 
     def add(self, tracked: Tracked, result: Result) -> None:
         """End all waiters of `tracked` with `result`: the first ones within this call."""
+        if tracked.is_shared or self._left:
+            self._end_in_turns(tracked, result)
+        else:
+            self._end_lone(tracked, result)
+
+    def _end_lone(self, tracked: Tracked, result: Result) -> None:
+        """End the only waiter of `tracked`: nearly all jobs have one, which needs no turns."""
+        self.jobs.add(tracked)
+        try:
+            self._end(tracked.waiters, result)
+        finally:
+            self.jobs.discard(tracked)
+
+    def _end_in_turns(self, tracked: Tracked, result: Result) -> None:
         self._left.append((tracked, zip(tracked.snapshot(), _one_for_each(result), strict=False)))
         self.jobs.add(tracked)
         if len(self._left) == 1:  # else the turns are under way, or this call comes from within one
