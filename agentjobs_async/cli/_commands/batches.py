@@ -58,7 +58,7 @@ def run(
 ) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
-    A line of the file is a prompt, or a JSON object with prompt, and key and project where wanted. --prompt makes the
+    A line of the file is a prompt, or a JSON object with prompt, and maybe key and project. --prompt makes the
     prompts from the columns of a table, or from the fields of JSON objects.
 
     What was sent and how it ended is recorded in a journal, which survives any end of this command. Without --journal

@@ -26,7 +26,7 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
 
 @command(
     "submit",
-    short_help="Hand tasks to workers on many machines.",
+    short_help="Hand items to workers on many machines.",
     epilog=journal_exit_codes("all were submitted", "some were refused, the others submitted"),
 )
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
@@ -41,11 +41,17 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
     type=TEXT,
     help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
 )
-@click.option("--chunk", type=click.IntRange(1, 1000), default=100, show_default=True, help="Items a worker takes.")
+@click.option(
+    "--chunk",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Items in a chunk, which one worker takes.",
+)
 def submit(
     prompts: tuple[str, ...], journal: str, source: dict[str, str | None], chunk: int, **limits: str | None
 ) -> int:
-    """Plan a task for each PROMPT, and hand them to the workers that use the same journal.
+    """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
     Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
     """
@@ -64,7 +70,13 @@ def submit(
     epilog=EXIT_CODES.format(success="with --until-done, all completed"),
 )
 @journal_option(_JOURNAL)
-@click.option("--chunks", type=click.IntRange(min=1), default=100, show_default=True, help="Tasks taken at once.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Chunks taken at once: see submit --chunk.",
+)
 @MAX_SENDING
 @click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
@@ -77,8 +89,9 @@ def worker(
 
     With --until-done it ends when all items have ended, those of the other workers too, with the code of them all.
 
-    Ctrl-C and SIGTERM start nothing more, wait up to 10 s for responses, give the rest back, and end within 30 s.
-    What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs resolve.
+    At Ctrl-C or SIGTERM it starts nothing more, waits up to 10 s for responses, returns the rest to the queue, and
+    ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs
+    resolve.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
 

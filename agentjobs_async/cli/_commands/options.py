@@ -200,13 +200,13 @@ _BATCH_OPTIONS: Final = (
         "--report",
         metavar="FILE",
         type=TEXT,
-        help="Write a report at the end, in the format of the suffix; a page else.",
+        help="Write a report at the end, in the format of its suffix: see agentjobs report.",
     ),
     click.option(
         "--learn/--no-learn",
         "learn",
         default=None,
-        help="Poll when earlier jobs of the journal have ended.  [default: from 20 ended jobs of a project on]",
+        help="Poll at the ages at which earlier jobs ended.  [default: from 20 ended jobs of a project on]",
     ),
 )
 
