@@ -16,7 +16,8 @@ _HEADER: Final = "| key | state | job | pull request | error | sent | created | 
 _TABLE_HEAD: Final = (_HEADER, f"|{' --- |' * (_HEADER.count('|') - 1)}")
 _MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
 _MOST_TEXT: Final = 1000  # characters of a cell
-_LINK: Final = re.compile(r"""(https?://[^\s<>]*[^\s<>.,;:!?'")\]])""")
+_BRACKETS: Final = r"\([^\s<>()]*\)"  # round ones belong to a link if both are there
+_LINK: Final = re.compile(rf"""(https?://(?:[^\s<>()]|{_BRACKETS})*(?:[^\s<>.,;:!?'"()\]]|{_BRACKETS}))""")
 _MARKUP: Final = "\\|`*_<>[]~&$"
 _MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read as markup
 
@@ -109,7 +110,8 @@ def _cell(text: str) -> str:
 
 def _plain(text: str) -> str:
     escaped = "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in text)
-    return escaped.replace("\n", " ")
+    # GitHub makes links of these by itself, and reads no escapes in them.
+    return escaped.replace("\n", " ").replace("www.", "www\\.").replace("://", ":\\/\\/")
 
 
 def _link(address: str) -> str:

@@ -47,6 +47,18 @@ def test_links_in_markdown() -> None:
     assert lines[3] == f"| c | rejected |  |  | see\\_also <{link}_1>, or\\_not |{NO_TIMES}"
 
 
+def test_what_github_makes_links_of() -> None:
+    """Brackets that belong to a link stay in it; no text becomes a link that shows its escapes."""
+    link = "https://code.example/a_b/_7_?x=(1)"
+    error = f"l1\n| a | <script>x</script> `z` ({link}) www.x.example/a_b_ https://( h"
+    row = JournalRow("k_1\n|", "x", None, State.REJECTED, None, link, error, datetime.now(UTC), 1)
+    (line,) = markdown_lines([row], header=False)  # as cmark-gfm shows it right
+    assert line == (
+        rf"| k\_1 \| | rejected |  | <{link}> | l1 \| a \| \<script\>x\</script\> \`z\` (<{link}>)"
+        rf" www\.x.example/a\_b\_ https:\/\/( h |{NO_TIMES}"
+    )
+
+
 async def test_summary(tmp_path: Path) -> None:
     """The figures and a chart come first, then the items that need a person."""
     await run_some(tmp_path / "run.db")
