@@ -20,7 +20,10 @@ async def move_rows(context: Context, source: str, target: str) -> int:
         screen.notice("If the old journal can't be opened any more, the same command goes on with the move.")
         raise
     async with Journal.open(target, read_only=True) as journal:
-        screen.notice(f"{rows} rows moved to {journal.name}: {tally(await journal.counts())}.")
+        counts = await journal.counts()
+        items = sum(counts.values())
+        tries = f", with {rows - items} earlier tries" if rows > items else ""
+        screen.notice(f"{items} items moved to {journal.name}{tries}: {tally(counts)}.")
     screen.notice("The old journal is closed for good; agentjobs status still shows it. Go on with:")
     screen.command(f"  {resume_command(journal.address, [])}")
     if journal.is_shared:

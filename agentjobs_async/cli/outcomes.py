@@ -61,6 +61,7 @@ _OPTIONS: Final = {
     "project_id": "--project",
     "api_key": "the API key",
     "JobRef.to_token() gives": "agentjobs create prints",
+    " (for a token, use JobRef.from_token)": "",
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Refusals, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
-from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.outcomes import ExitCode
@@ -58,11 +58,20 @@ async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int
         screen.notice(f"… and {len(refusals) - _MOST_REFUSALS:,} more are refused")
     show_repeats(screen, tasks)
     for item in items[:_MOST_PROMPTS]:
-        screen.line(f"{item.key} would be sent: {shortened(item.prompt, _PROMPT_COLUMNS)}")
+        _show_prompt(screen, item)
     screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
     if items:
         _show_estimate(screen, options, in_force(kept, options.given), items)
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
+
+
+def _show_prompt(screen: Screen, item: BatchItem) -> None:
+    """Show the beginning of a prompt; on a terminal it is one line."""
+    if screen.width is None:
+        screen.line(f"{item.key} would be sent: {cut_at_a_word(item.prompt, _PROMPT_COLUMNS)}")
+        return
+    words = f"{cut_in_the_middle(item.key, screen.width // 3)} would be sent: "
+    screen.line(words, cut_at_a_word(item.prompt, screen.width - columns_of(words)))
 
 
 def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: Sequence[BatchItem]) -> None:
@@ -78,7 +87,7 @@ def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: 
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
         screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {when} {end}.")
     if options.price is not None:
-        screen.line(f"This costs {len(items) * options.price:,.2f}: {options.price:,.2f} for each.")
+        screen.line(f"This costs {len(items) * options.price:,.2f}: {options.price:,.2f} for each job.")
 
 
 def _span(seconds: float) -> str:

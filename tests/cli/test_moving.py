@@ -25,7 +25,7 @@ def test_moving(
     capsys.readouterr()
     assert main(["move", "--from", file]) == 0
     told = capsys.readouterr().err
-    assert "3 rows moved to PostgreSQL/test_" in told
+    assert "3 items moved to PostgreSQL/test_" in told
     assert "2 planned, 1 completed" in told
     assert " resume 'postgresql+psycopg://postgres@" in told
     assert main(["resume", file]) == 4

@@ -1,3 +1,4 @@
+import json
 import os
 import pty
 import re
@@ -30,7 +31,7 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
         r"This takes about 30.0 h: the rate of 100/h decides. Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.",
         lines[4],
     )
-    assert lines[5:] == ["This costs 1,200.00: 0.40 for each."]
+    assert lines[5:] == ["This costs 1,200.00: 0.40 for each job."]
     assert service.emulator.requests == ()
 
 
@@ -73,3 +74,14 @@ def test_many_creates_at_a_terminal(
         assert child.ended() == code
     os.close(leader)
     assert sum(service.emulator.agents_started.values()) == agents
+
+
+def test_prompts_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+    """On a terminal the key and the beginning of each of the first prompts are one line, of whole words."""
+    words = "Fix the broken links in every page of the manual"
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"key": f"docs/{'x' * 60}/7", "prompt": words}), encoding="utf-8")
+    with Child("plan", "--file", str(tasks), terminal=True, env=service.environment) as child:
+        assert child.ended() == 0
+    (line,) = [line for line in child.stdout.splitlines() if "would be sent: " in line]
+    assert re.fullmatch(r"docs/x+…x+/7 would be sent: Fix the broken links in[ a-z]*…\s*", line)

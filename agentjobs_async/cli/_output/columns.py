@@ -60,7 +60,7 @@ def padded(text: str, columns: int) -> str:
 
 def _is_plain(text: str) -> bool:
     """Return whether each letter is one column; rich takes 20 times as long to find out how many others take."""
-    return text.isascii() and text.isprintable()
+    return (text.isascii() or text.replace(_ELLIPSIS, ".").isascii()) and text.isprintable()
 
 
 def _ellipsis(text: str) -> str:

@@ -7,7 +7,7 @@ from attrs import evolve, frozen
 
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of, cut_in_the_middle, padded, shortened
+from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of, cut_at_a_word, cut_in_the_middle, padded
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.report import markdown as report
@@ -86,10 +86,10 @@ class _Layout:
         """Return the lines of one row, in `style` if its cells are a text."""
         first: Line = ((cells, style),) if isinstance(cells, str) else cells
         if self.one_line:
-            yield (*first, (f"{padded(prompt, self.prompt)}{_GAP}{detail}".rstrip(), style))
+            yield (*first, (f"{padded(cut_at_a_word(prompt, self.prompt), self.prompt)}{_GAP}{detail}".rstrip(), style))
             return
-        yield (*first, (shortened(prompt, self.prompt), style)) if self.prompt else first
-        for text in ("" if self.prompt else shortened(prompt, self.beneath), detail):
+        yield (*first, (cut_at_a_word(prompt, self.prompt), style)) if self.prompt else first
+        for text in ("" if self.prompt else cut_at_a_word(prompt, self.beneath), detail):
             if text:
                 yield ((f"{_GAP}{text}", style),)
 

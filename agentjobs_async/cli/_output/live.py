@@ -7,7 +7,7 @@ from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
-from agentjobs_async.cli._output.columns import cut_at_a_word, cut_in_the_middle, padded, shortened
+from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.moments import clock, estimate_text, span
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.estimates import RunEstimate
@@ -22,7 +22,10 @@ _SHORTEST_KEY, _LONGEST_KEY = 3, 16  # columns
 _SHORTEST_PROMPT: Final = 12  # columns that a link leaves to the prompt
 _SHORTEST_CUT: Final = 30  # columns: less of a reason, or a time without its end, tells nothing
 _ALL_COLUMNS: Final = 60  # on a narrower terminal a row has its key, its age and its prompt
+_KEY_SHARE: Final = 4  # of the columns a key takes one in so many, on a terminal that is narrow
+_LEAST_KEY: Final = 10  # columns of a key that is cut
 _LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
+_LINK_HEAD: Final = ", PULL REQUEST"
 _HEADER_LINES: Final = 4
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _DONE: Final = (State.COMPLETED, State.ARCHIVED)
@@ -103,10 +106,11 @@ def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterat
     active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
     shown = sorted(active, key=lambda item: -item.age)
     cut = max(room - 1, 0) if len(shown) > room else room
-    key = max(_SHORTEST_KEY, *(len(cut_in_the_middle(item.key, _LONGEST_KEY)) for item in shown[:cut]), 0)
+    longest = min(max(width // _KEY_SHARE, _LEAST_KEY), _LONGEST_KEY)
+    key = max(_SHORTEST_KEY, *(min(columns_of(item.key), longest) for item in shown[:cut]), 0)
     if room > 0:
-        head = [*_columns(width, padded("KEY", key), f"{'STATE':<{_STATE}}", "AGE", "POLLS"), "PROMPT, PULL REQUEST"]
-        yield ((shortened("".join(map(str, head)), width), "bold"),)
+        head = [*_columns(width, padded("KEY", key), f"{'STATE':<{_STATE}}", "AGE", "POLLS"), f"PROMPT{_LINK_HEAD}"]
+        yield ((shortened("".join(map(str, head)).removesuffix(_LINK_HEAD * (width < _ALL_COLUMNS)), width), "bold"),)
     for item in shown[:cut]:
         yield _row(item, polls, key, width)
     if len(shown) > cut and room > 0:

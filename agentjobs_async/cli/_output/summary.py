@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.columns import cut_at_a_word
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.outcomes import Outcome, Result
 from agentjobs_async.cli.reasons import reason
@@ -92,7 +92,7 @@ class _Layout:
         word, style = styled_status(result.outcome)
         link = result.pr_link
         why = reason(result)
-        rest = _GAP.join(self._rest(link or _NONE, shortened(result.prompt or "", self.prompt)))
+        rest = _GAP.join(self._rest(link or _NONE, cut_at_a_word(result.prompt or "", self.prompt)))
         rest = f"{rest.ljust(self.link + len(_GAP) + self.prompt)}{_GAP}{why}" if why and not self.width else rest
         yield (
             _token(result).ljust(self.job),
@@ -101,7 +101,7 @@ class _Layout:
             f"{' ' * (self.status - len(word))}{_GAP}{rest}".rstrip(),
         )
         if self.beneath and result.prompt:
-            yield (f"{_GAP}{shortened(result.prompt, self.beneath)}",)
+            yield (f"{_GAP}{cut_at_a_word(result.prompt, self.beneath)}",)
         if self.link == 0 and link:
             yield (f"{' ' * self._indent(link)}{link}",)
         if why and self.width:

@@ -30,7 +30,7 @@ def test_on_a_terminal() -> None:
 
 def test_on_a_narrow_terminal() -> None:
     """A narrow terminal shows a worker's whole name and heartbeat before that it counts as dead."""
-    assert text(fleet_lines(view(), 30, 24))[-1] == "host-b:7       0  2 min ago, …"
+    assert text(fleet_lines(view(), 30, 24))[-1] == "host-b:7       0  2 min ago,…"
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (40, 24), (20, 5), (80, 3), (80, 2)])

@@ -64,7 +64,7 @@ def test_table_on_a_narrow_terminal() -> None:
         "  PULL REQUEST, REASON OR JOB",
         "a    completed  x",
         f"  {LINK}",
-        "c    planned    word word word word word word w…",
+        "c    planned    word word word word word word…",
     ]
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 import shlex
 import signal
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs_async.__main__ import main
 from agentjobs_async.cli._output.screen import Screen, continued, styled_status
 from tests.cli.stage import Child, EmulatorThread
 
@@ -56,6 +58,20 @@ def test_live_view_and_colour_on_a_terminal() -> None:
     assert max(len(line) for line in re.split("[\r\n]+", plain)) <= 80
     assert "JOB              STATUS     PROMPT, PULL REQUEST" in plain
     assert "2 completed" in plain
+
+
+def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+    """A table has its colours, keeps a long key's end, ends a prompt with a whole word, and escapes what is no text."""
+    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    key = f"docs/{'x' * 60}/chapter-7"
+    tasks.write_text(json.dumps({"key": key, "prompt": "word \x1b[31m " + "word " * 30}), encoding="utf-8")
+    assert main(["run", "--file", str(tasks), "--journal", journal]) == 0
+    with Child("status", journal, terminal=True, env=service.environment) as child:
+        assert child.ended() == 0
+    assert re.search(r"docs/x+…x+/chapter-7  \x1b\[32mcompleted ", child.stdout)
+    assert "\x1b[31m" not in child.stdout
+    assert "word \\x1b[31m word" in child.stdout
+    assert " word…" in child.stdout
 
 
 def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
@@ -113,13 +129,11 @@ def test_help_and_errors_on_a_narrow_terminal(arguments: tuple[str, ...]) -> Non
 
 def test_a_run_on_a_narrow_terminal() -> None:
     """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
-    prompts = ("Document the v2 endpoints of the whole service", "Fix the broken links")
+    prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
     with Child("run", "--emulator", *prompts, terminal=True, columns=40) as child:
         assert child.until("2 active").ended() == 0
     plain = narrow(child)
-    assert re.search(
-        r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the w", plain
-    )
+    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the", plain)
     assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 

@@ -37,7 +37,7 @@ def test_narrow_terminal() -> None:
     """A terminal too narrow for a row gets the link below the prompt, whole."""
     assert shown([result("word " * 30), result("b", link=None)], 80)[1:-2] == [
         "JOB         STATUS     PROMPT, PULL REQUEST",
-        f"docs/job_1  completed  {'word ' * 11}w…",
+        f"docs/job_1  completed  {'word ' * 10}word…",
         f"                       {LINK}",
         "docs/job_1  completed  b",
     ]
@@ -47,7 +47,7 @@ def test_wide_terminal() -> None:
     """A wide terminal gets it all in one line, which fills it at the most."""
     lines = shown([result("word " * 30)], 100)
     assert lines[1].endswith("PULL REQUEST                           PROMPT")
-    assert len(lines[2]) == 100
+    assert len(lines[2]) == 97  # it ends with a whole word
 
 
 def test_link_that_fits_nowhere() -> None:
@@ -80,6 +80,6 @@ def test_very_narrow_terminal() -> None:
         "JOB         STATUS",
         "  PROMPT, PULL REQUEST",
         "docs/job_1  completed",
-        f"  {'word ' * 7}wo…",
+        f"  {'word ' * 6}word…",
         f"  {LINK}",
     ]
