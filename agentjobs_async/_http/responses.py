@@ -9,7 +9,7 @@ from time import time
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._http.api_key import MASK, ApiKey
@@ -59,7 +59,7 @@ class Headers(Protocol):
     def getall(self, key: str, default: Sequence[str], /) -> Sequence[str]: ...
 
 
-@frozen
+@define  # not frozen: two are made at each poll, and a frozen one takes longer to make
 class Response:
     """A response as received.
 
