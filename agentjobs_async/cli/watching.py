@@ -5,8 +5,9 @@ import time
 from typing import Final
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch.journal import entries_of, opened_of
-from agentjobs_async.cli._output.fleet_view import FleetView, WorkerView, fleet_line, fleet_lines
+from agentjobs_async.batch._workers import workers_of
+from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import exit_code
@@ -46,20 +47,7 @@ async def _timed_look(journal: Journal) -> tuple[FleetView, float]:
 async def _look(journal: Journal) -> FleetView:
     entries = entries_of(journal)
     ended, oldest = await entries.recent_ends(_RECENT_SECONDS)
-    workers = None
-    if journal.is_shared:
-        patience = opened_of(journal).owner_timeout
-        active = await entries.active_counts()
-        workers = [
-            WorkerView(_name(owner), active.get(owner, 0), age, is_dead=age >= patience)
-            for owner, age in await entries.owners()
-        ]
     counts = await journal.counts()
     limits = await journal.limits()
     rate = ended / max(oldest, _LOOK_SECONDS) if ended else None
-    return FleetView(counts, rate, limits.create_rate, workers, time.time())
-
-
-def _name(owner: str) -> str:
-    """Return host and process of an owner, without the part that makes its name unique."""
-    return owner.rpartition(":")[0] or owner
+    return FleetView(counts, rate, limits.create_rate, await workers_of(journal), time.time())

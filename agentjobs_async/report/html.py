@@ -4,7 +4,7 @@ import asyncio
 import base64
 import hashlib
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line
+from agentjobs_async.report.columns import block_line, head_line, row_blocks
 from agentjobs_async.report.commands import commands_of
 from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
@@ -168,18 +168,7 @@ class _Gathered:
 async def _gathered(source: Source) -> _Gathered:
     gathered = _Gathered()
     gathered.pack(head_line(source))
-    async for rows in _in_blocks(source.rows()):
+    async for rows in row_blocks(source.journal):
         # On a thread: the loop may be that of a batch, whose polls would stand still meanwhile.
         await asyncio.to_thread(gathered.take, rows, prompts=source.prompts)
     return gathered
-
-
-async def _in_blocks(rows: AsyncIterator[JournalRow]) -> AsyncIterator[list[JournalRow]]:
-    pending: list[JournalRow] = []
-    async for row in rows:
-        pending.append(row)
-        if len(pending) == BLOCK_ROWS:
-            yield pending
-            pending = []
-    if pending:
-        yield pending

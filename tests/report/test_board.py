@@ -20,7 +20,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report import board
-from agentjobs_async.report.live.feed import Feed
+from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
 from tests.report.served import Served, Stream, served
 from tests.report.stage import OUTCOMES, rows_of, run_some
@@ -314,7 +314,7 @@ async def test_mounted(first: Path) -> None:
 async def test_clock_that_is_set_back(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change whose time is before that of others is found by reading all rows again."""
     async with Journal.open(first, read_only=True) as journal:
-        feed = Feed(journal)
+        feed = ChangeFeed(journal)
         await feed.look()
         async with Journal.open(first, clock=lambda: 1e9) as behind:
             await behind.add([BatchItem("late", "Document it", "docs")])
@@ -345,7 +345,7 @@ async def test_clock_that_was_ahead(first: Path) -> None:
     async with Journal.open(first, read_only=True) as journal:
         async with Journal.open(first, clock=lambda: time.time() + 86_400) as ahead:
             await ahead.add([BatchItem("ahead", "Document it", "docs")])
-        feed = Feed(journal)
+        feed = ChangeFeed(journal)
         await feed.look()
         await add(first, "late")
         await feed.look()

@@ -6,34 +6,18 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async.batch import Rate, State
+from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.columns import padded, shortened
 from agentjobs_async.cli._output.moments import clock, span
 from agentjobs_async.cli._output.screen import Styled
 
-__all__ = ["FleetView", "WorkerView", "fleet_line", "fleet_lines"]
+__all__ = ["FleetView", "fleet_line", "fleet_lines"]
 
 _HOUR_SECONDS: Final = 3600.0
 _OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _WIDEST_NAME: Final = 40  # columns
 _BESIDE_THE_NAME: Final = 19  # columns of its active items, and of a heartbeat that is not cut on a narrow terminal
-
-
-@frozen
-class WorkerView:
-    """A worker, or any other process that has the journal open.
-
-    Attributes:
-        name: Its host and the number of its process.
-        active: How many items it is sending or waiting for.
-        silent_for: Seconds since its last heartbeat.
-        is_dead: Whether it counts as dead, so that others take over its items.
-    """
-
-    name: str
-    active: int
-    silent_for: float
-    is_dead: bool
 
 
 @frozen
@@ -51,7 +35,7 @@ class FleetView:
     counts: Mapping[State, int]
     ends_per_second: float | None
     rate: Rate | None
-    workers: Sequence[WorkerView] | None
+    workers: Sequence[WorkerState] | None
     now: float
 
     @property
@@ -106,7 +90,7 @@ def fleet_lines(view: FleetView, width: int, height: int) -> Iterator[tuple[Styl
         yield (f"… and {len(view.workers) - cut} more",)
 
 
-def _worker_line(worker: WorkerView, name: int, width: int) -> tuple[Styled, ...]:
+def _worker_line(worker: WorkerState, name: int, width: int) -> tuple[Styled, ...]:
     heard = f"{span(worker.silent_for)} ago{', counts as dead' if worker.is_dead else ''}"
     words = shortened(f" {worker.active:>6}  {heard}", max(width - name, 0))
     return padded(worker.name, name), (words, "yellow" if worker.is_dead else "")

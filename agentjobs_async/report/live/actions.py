@@ -15,7 +15,7 @@ from agentjobs_async.batch._retries import retry_found
 from agentjobs_async.batch.journal import entries_of, writable
 from agentjobs_async.batch.states import RETRIED
 
-__all__ = ["Action", "Outcome", "act"]
+__all__ = ["Action", "ActionResult", "act"]
 
 _LOGGER: Final = logging.getLogger("agentjobs_async.report")
 _AT_ONCE: Final = 400  # rows: what one query names
@@ -61,7 +61,7 @@ def _is_number(value: object) -> bool:
 
 
 @define
-class Outcome:
+class ActionResult:
     """What became of an action.
 
     Attributes:
@@ -81,7 +81,7 @@ class Outcome:
             self.reasons.append(reason)
 
 
-async def act(journal: Journal, action: Action, who: str) -> Outcome:
+async def act(journal: Journal, action: Action, who: str) -> ActionResult:
     """Do it, and log that with `who` asked for it.
 
     Args:
@@ -92,7 +92,7 @@ async def act(journal: Journal, action: Action, who: str) -> Outcome:
     Raises:
         JournalError: The journal can't be written; for a file, another process owns it (`locked`).
     """
-    outcome = Outcome()
+    outcome = ActionResult()
     async with AsyncExitStack() as stack:
         opened = journal if not journal.read_only else await stack.enter_async_context(writable(journal))
         try:
@@ -107,13 +107,13 @@ async def act(journal: Journal, action: Action, who: str) -> Outcome:
     return outcome
 
 
-def _log(action: Action, outcome: Outcome, who: str) -> None:
+def _log(action: Action, outcome: ActionResult, who: str) -> None:
     job = "" if action.job is None else f" {one_line(action.job, _MOST_TEXT)}"
     which = f"row {action.numbers[0]}" if len(action.numbers) == 1 else f"{len(action.numbers)} rows"
     _LOGGER.info("%s%s of %s for %s: %d done, %d refused", action.name, job, which, who, outcome.done, outcome.refused)
 
 
-async def _retry(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: Outcome) -> None:
+async def _retry(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
     del job
     open_rows = []
     for row in rows:
@@ -129,17 +129,17 @@ async def _retry(journal: Journal, rows: Sequence[JournalRow], job: str | None, 
         outcome.refuse("it was tried again meanwhile")
 
 
-async def _send_again(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: Outcome) -> None:
+async def _send_again(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
     del job
     await _each(rows, outcome, lambda row: journal.resolve(row.key, send_again=True))
 
 
-async def _abandon(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: Outcome) -> None:
+async def _abandon(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
     del job
     await _each(rows, outcome, lambda row: journal.abandon(row.key))
 
 
-async def _set_job(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: Outcome) -> None:
+async def _set_job(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
     text = job or ""
 
     async def resolve(row: JournalRow) -> None:
@@ -148,7 +148,9 @@ async def _set_job(journal: Journal, rows: Sequence[JournalRow], job: str | None
     await _each(rows, outcome, resolve)
 
 
-async def _each(rows: Sequence[JournalRow], outcome: Outcome, change: Callable[[JournalRow], Awaitable[None]]) -> None:
+async def _each(
+    rows: Sequence[JournalRow], outcome: ActionResult, change: Callable[[JournalRow], Awaitable[None]]
+) -> None:
     # At once, so that the writes share their commits.
     found = await asyncio.gather(*(change(row) for row in rows), return_exceptions=True)
     for error in found:

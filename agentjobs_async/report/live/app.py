@@ -20,7 +20,7 @@ from agentjobs_async.report.figures import Tally
 from agentjobs_async.report.html import PLAIN_ROWS, PLAIN_STATES, SCRIPTS, page_parts, rendered
 from agentjobs_async.report.live.access import Access
 from agentjobs_async.report.live.actions import Action, act
-from agentjobs_async.report.live.feed import Feed
+from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.source import Source
 
 __all__ = ["TOKEN", "application"]
@@ -63,11 +63,11 @@ class _Board:
 
     journal: Journal
     access: Access
-    _feed: Feed = field(default=None, init=False)
+    _feed: ChangeFeed = field(default=None, init=False)
     _acting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._feed = Feed(self.journal)
+        self._feed = ChangeFeed(self.journal)
 
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Follow the journal while the application runs."""

@@ -3,21 +3,21 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch._workers import workers_of
 from agentjobs_async.batch.journal import entries_of
-from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line
+from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line, row_blocks
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.live.known import KnownRows
 from agentjobs_async.report.live.log import Log
-from agentjobs_async.report.live.workers import workers_of
 from agentjobs_async.report.source import Source
 
-__all__ = ["Feed"]
+__all__ = ["ChangeFeed"]
 
 _LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its row included
 _REST_PER_LOOK: Final = 10.0  # looking takes at most a tenth of the database's time
@@ -29,7 +29,7 @@ _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more,
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
 
 
-class Feed:
+class ChangeFeed:
     """The document of all rows, and the log of what has changed since. While no page is open, it rests.
 
     Args:
@@ -145,7 +145,7 @@ class Feed:
         stamp = await entries_of(self._journal).stamp()
         document, numbers = Document(self.log.end), set[int]()
         document.add_line(head_line(await Source.of(self._journal)))
-        async for rows in _blocks(self._journal):
+        async for rows in row_blocks(self._journal):
             changed, removed = self._known.take(rows)
             numbers.update(row.number for row in rows)
             await document.add(rows)
@@ -170,7 +170,7 @@ class Feed:
 
     async def _look_beside(self) -> None:
         pauses = await entries_of(self._journal).pauses()
-        self._tell(workers=await workers_of(self._journal), pauses=pauses)
+        self._tell(workers=await _shown_workers(self._journal), pauses=pauses)
 
     def _tell(self, **status: Any) -> None:
         before, self._status = self._status, {**self._status, **status}
@@ -178,12 +178,17 @@ class Feed:
             self.log.wake()
 
 
-async def _blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:
-    pending: list[JournalRow] = []
-    async for page in journal.rows().pages():
-        pending += page
-        if len(pending) >= BLOCK_ROWS:
-            yield pending
-            pending = []
-    if pending:
-        yield pending
+async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
+    """Return the workers as pages show them, with the time of each one's last heartbeat in ms since the epoch."""
+    workers, now = await workers_of(journal), time.time()
+    if workers is None:
+        return None
+    return [
+        {
+            "name": worker.name,
+            "active": worker.active,
+            "heard": round((now - worker.silent_for) * 1000),
+            "dead": worker.is_dead,
+        }
+        for worker in workers
+    ]

@@ -1,10 +1,11 @@
 import pytest
 
 from agentjobs_async.batch import Rate, State
-from agentjobs_async.cli._output.fleet_view import FleetView, WorkerView, fleet_line, fleet_lines
+from agentjobs_async.batch._workers import WorkerState
+from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
 
 COUNTS = dict.fromkeys(State, 0) | {State.COMPLETED: 30, State.FAILED: 9, State.CREATED: 1, State.PLANNED: 60}
-WORKERS = [WorkerView("host-a:12", 1, 3.0, is_dead=False), WorkerView("host-b:7", 0, 95.0, is_dead=True)]
+WORKERS = [WorkerState("host-a:12", 1, 3.0, is_dead=False), WorkerState("host-b:7", 0, 95.0, is_dead=True)]
 
 
 def view(ends_per_second: float | None = 0.01, rate: Rate | None = None, workers: object = WORKERS) -> FleetView:
@@ -36,7 +37,7 @@ def test_on_a_narrow_terminal() -> None:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (40, 24), (20, 5), (80, 3), (80, 2)])
 def test_no_terminal_is_too_small(width: int, height: int) -> None:
     """No line is wider than the terminal, nor are there more lines than it has; workers left out are counted."""
-    many = [WorkerView(f"a-host-with-a-very-long-name-of-its-own:{n}", n, 3.0, is_dead=n % 2 == 0) for n in range(40)]
+    many = [WorkerState(f"a-host-with-a-very-long-name-of-its-own:{n}", n, 3.0, is_dead=n % 2 == 0) for n in range(40)]
     lines = text(fleet_lines(view(workers=many), width, height))
     assert max(map(len, lines)) <= width
     assert len(lines) <= max(height, 3)
