@@ -20,7 +20,8 @@ from agentjobs_async.report.source import Source
 __all__ = ["ChangeFeed"]
 
 _LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its row included
-_REST_PER_LOOK: Final = 10.0  # looking takes at most a tenth of the database's time
+_GLANCE_SECONDS: Final = 0.3  # the same for a file that did not change, of which the database was not asked
+_REST_PER_LOOK: Final = 4.0  # looking takes at most a fifth of the database's time
 _OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it bears
 _ROWS_AT_ONCE: Final = 500  # what one query names
 _RELOAD_SECONDS: Final = 60.0
@@ -89,41 +90,47 @@ class ChangeFeed:
             started = time.monotonic()
             rest = _LOOK_SECONDS
             try:
-                await self.look()
+                has_asked = await self.look()
+                rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
                 self._tell(trouble=None)
             except JournalError as error:
                 self._tell(trouble=str(error))
                 rest = _RETRY_SECONDS
             took = time.monotonic() - started
-            # From start to start: a look that is quick does not put the next one off.
-            await asyncio.sleep(max(rest - took, _REST_PER_LOOK * took if self._document else 0))
+            # From start to start: a quick look does not put the next one off. Reading all rows has a rest of its own.
+            has_loaded = self._loaded_at >= started
+            await asyncio.sleep(max(rest - took, 0.0 if has_loaded else _REST_PER_LOOK * took))
             await self._watched.wait()
 
-    async def look(self, at_most_old: float = 0.0) -> None:
+    async def look(self, at_most_old: float = 0.0) -> bool:
         """Log what has changed, unless the last look was at most `at_most_old` seconds ago.
+
+        Return whether rows were read: not where nothing was written.
 
         Raises:
             JournalError: The journal can't be read.
         """
         async with self._looking:
             if self._document is not None and time.monotonic() - self._looked_at < at_most_old:
-                return
+                return False
+            has_asked = True
             if self._document is None or self._needs_load():
                 await self._load()
             else:
-                await self._log_changes()
+                has_asked = await self._log_changes()
             self._looked_at = time.monotonic()
+            return has_asked
 
     def _needs_load(self) -> bool:
         rested = time.monotonic() - self._loaded_at >= max(_RELOAD_SECONDS, _REST_PER_LOAD * self._load_seconds)
         is_long = self._changed_rows >= max(_FEWEST_CHANGED, len(self._known.hashes))
         return is_long or (self._has_unseen and rested)
 
-    async def _log_changes(self) -> None:
+    async def _log_changes(self) -> bool:
         entries = entries_of(self._journal)
         stamp = await entries.stamp()
         if self._is_settled and stamp.value == self._stamp:
-            return
+            return False
         is_new = stamp.value != self._stamp
         # A time that lies ahead was recorded by a clock that was wrong: later changes bear earlier ones.
         changed, after, since = 0, 0, min(self._known.newest, time.time()) - _OVERLAP_SECONDS
@@ -138,6 +145,7 @@ class ChangeFeed:
         # After the rows were read: if that failed, the next look has to read them.
         self._stamp, self._is_settled = stamp.value, stamp.is_settled
         await self._look_beside()
+        return True
 
     async def _load(self) -> None:
         """Read all rows, log what has changed, and make a new document."""
