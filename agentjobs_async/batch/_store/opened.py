@@ -121,15 +121,23 @@ class Opened:
         return taken
 
     async def share_polls(self, polls_per_second: float | None, limit: Callable[[float | None], None]) -> None:
-        """Call `limit` with this owner's part of the journal's polls per second, now and at each change."""
-        self._limit_polls = limit
+        """Call `limit` with this owner's part of the journal's polls per second, now and at each change.
+
+        It is not called as long as the journal has no such limit: the session may have one of its own.
+        """
+
+        def limit_to(part: float | None) -> None:
+            if part is not None or self._limit_polls is not None:
+                self._limit_polls = None if part is None else limit
+                limit(part)
+
         if self.heartbeat is None:
-            limit(polls_per_second)
+            limit_to(polls_per_second)
         else:
-            await self.heartbeat.share_polls(limit)
+            await self.heartbeat.share_polls(limit_to)
 
     def stop_sharing_polls(self) -> None:
-        """Call `limit` once more, with `None` for any number, and then no more."""
+        """Call `limit` once more if a limit is in force, with `None` for any number, and then no more."""
         if self.heartbeat is not None:
             self.heartbeat.on_polls = None
         limit, self._limit_polls = self._limit_polls, None
