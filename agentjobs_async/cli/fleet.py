@@ -14,6 +14,7 @@ from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
 from agentjobs_async.cli.batches import item_report
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
+from agentjobs_async.cli.limits import rate_text
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode, exit_code
@@ -54,6 +55,7 @@ class WorkerOptions:
         max_sending: How many creates are in flight at once; `None` takes what the journal keeps.
         out: The file that gets each result as a line of JSON; `None` for none.
         until_done: Whether the worker ends once every item of the journal has ended.
+        seconds: After how many seconds it stops itself; `None` for never.
     """
 
     shared: Options
@@ -62,6 +64,7 @@ class WorkerOptions:
     max_sending: int | None
     out: str | None
     until_done: bool
+    seconds: float | None
 
 
 async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -> int:
@@ -96,7 +99,7 @@ async def work(context: Context, options: WorkerOptions) -> int:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
         return exit_code(outcomes_of(counts))
     context.screen.notice("Stopped; what has not ended was given back.")
-    return ExitCode.COMPLETED
+    return ExitCode.UNFINISHED if options.until_done else ExitCode.COMPLETED
 
 
 async def _work_off(
@@ -120,12 +123,14 @@ async def _work_off(
         showing = asyncio.create_task(_show_each(results, display, worker, journal))
         showing.add_done_callback(lambda _: stop.set())
         looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if options.until_done else None
+        ending = None if options.seconds is None else asyncio.get_running_loop().call_later(options.seconds, stop.set)
         try:
             working = work_off(worker, chunks=options.chunks, stop=stop)
             await context.interruption.run_until_stop(working, stopping)
         finally:
-            if looking is not None:
-                looking.cancel()
+            for timer in (looking, ending):
+                if timer is not None:
+                    timer.cancel()
             results.put_nowait(None)
             await asyncio.wait([showing])
         showing.result()
@@ -165,8 +170,7 @@ def _shared(address: str) -> Journal:
 
 
 def _words(limits: FleetLimits) -> str:
-    rate = limits.create_rate
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
-    over = " over all projects" if rate is not None and rate.scope == "all" else ""
-    creates = "no limit of creates" if rate is None else f"at most {rate.count} creates in {rate.per:g} s{over}"
-    return f"{active} active over all workers, {creates}"
+    creates = "no limit of creates" if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}"
+    polls = "" if limits.polls_per_second is None else f", at most {limits.polls_per_second:g} polls per second"
+    return f"{active} active over all workers, {creates}{polls}"

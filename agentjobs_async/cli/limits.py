@@ -1,8 +1,8 @@
 """Limits as they are typed and shown: rates, jobs at once, times; and those that a journal keeps."""
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -13,10 +13,14 @@ from agentjobs_async.cli._output.screen import Screen
 
 __all__ = ["duration_of", "kept_limits", "limits_of", "rate_of", "rate_text"]
 
+T = TypeVar("T")
+
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WORDS: Final = r"/all|/burst|/all/burst|/burst/all"
 _RATE: Final = re.compile(rf"(?P<count>0{{0,9}}[1-9][0-9]{{0,18}})/(?P<unit>[smhd])(?P<words>{_WORDS})?")
 _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[smhd])")
+_COUNT: Final = re.compile("[0-9]{1,18}")
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SHOWN: Final = 60  # characters of what was typed, in a message
 
 
@@ -65,21 +69,32 @@ def duration_of(option: str, text: str) -> float:
     return seconds
 
 
-def limits_of(max_active: str | None, create_rate: str | None) -> dict[str, int | Rate | None]:
+def limits_of(
+    max_active: str | None, create_rate: str | None, polls_per_second: str | None
+) -> dict[str, int | float | Rate | None]:
     """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
 
     Raises:
         InvalidInputError: One can't be read.
     """
-    limits: dict[str, int | Rate | None] = {}
+    limits: dict[str, int | float | Rate | None] = {}
     if max_active is not None:
-        if max_active != "none" and not (max_active.isascii() and max_active.isdecimal() and int(max_active)):
-            shown = one_line(max_active, _SHOWN)
-            raise InvalidInputError(f"--max-active: {shown} is neither a number of at least 1 nor none")
-        limits["max_active"] = None if max_active == "none" else int(max_active)
+        limits["max_active"] = _number("--max-active", max_active, _COUNT, int, "a number of at least 1")
     if create_rate is not None:
         limits["create_rate"] = rate_of(create_rate)
+    if polls_per_second is not None:
+        number = _number("--polls-per-second", polls_per_second, _DECIMAL, float, "a number above 0")
+        limits["polls_per_second"] = number
     return limits
+
+
+def _number(option: str, text: str, form: re.Pattern[str], kind: Callable[[str], T], words: str) -> T | None:
+    """Read a number above 0; `none` is `None`."""
+    if text == "none":
+        return None
+    if not form.fullmatch(text) or not kind(text):
+        raise InvalidInputError(f"{option}: {one_line(text, _SHOWN)} is neither {words} nor none")
+    return kind(text)
 
 
 async def kept_limits(screen: Screen, journal: Journal, given: Mapping[str, Any]) -> FleetLimits:

@@ -42,7 +42,7 @@ def test_submit_and_work(service: EmulatorThread, tasks: Path, url: str, capsys:
     """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
     assert submit(url, tasks, "--max-active", "2", "--create-rate", "100/s") == 0
     told = capsys.readouterr().err
-    assert told == "3 submitted, 0 refused; at most 2 active over all workers, at most 100 creates in 1 s.\n"
+    assert told == "3 submitted, 0 refused; at most 2 active over all workers, creates at 100/s.\n"
     with Child("worker", "--journal", url, env=service.environment) as worker:
         worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)
         assert worker.ended() == 143
@@ -74,9 +74,10 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixtur
     assert submit(url, tasks, "--create-rate", "10/m") == 1
     told = capsys.readouterr().err
     assert "k0 refused: the key 'k0' is that of another prompt" in told
-    assert "1 submitted, 2 refused; at most 5 active over all workers, at most 10 creates in 60 s." in told
-    assert submit(url, tasks, "--create-rate", "none", "--max-active", "none") == 1
-    assert "any number active over all workers, no limit of creates." in capsys.readouterr().err
+    assert "1 submitted, 2 refused; at most 5 active over all workers, creates at 10/m." in told
+    assert submit(url, tasks, "--create-rate", "none", "--max-active", "none", "--polls-per-second", "0.5") == 1
+    told = capsys.readouterr().err
+    assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in told
 
 
 def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +107,17 @@ def test_until_done(
     assert len(out.read_text().splitlines()) == 3
     assert main(["worker", "--until-done", "--journal", url]) == 1
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+
+
+def test_a_worker_for_a_time(
+    service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker stops itself when its time is up, and gives back what has not ended."""
+    service.live(duration=3600)
+    assert submit(url, tasks) == 0
+    assert main(["worker", "--for", "1s", "--until-done", "--journal", url]) == 4
+    assert main(["worker", "--for", "1s", "--journal", url]) == 0
+    assert capsys.readouterr().err.count("what has not ended was given back") == 2
 
 
 @pytest.mark.usefixtures("service")
@@ -178,6 +190,7 @@ def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, t
         (["status", "--journal", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
         (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "0"], "--max-active: 0 is neither"),
         (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "many"], "--max-active: many is neither"),
+        (["submit", "x", "--journal", "postgresql://h/d", "--polls-per-second", "0"], "--polls-per-second: 0 is"),
         (["submit", "x", "--journal", "postgresql://h/d", "--create-rate", "soon"], "--create-rate: soon is neither"),
     ],
 )

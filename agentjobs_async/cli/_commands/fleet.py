@@ -11,6 +11,7 @@ from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command, journa
 from agentjobs_async.cli._commands.options import (
     EMULATOR_OPTION,
     MAX_SENDING,
+    RUN_FOR,
     TEXT,
     input_options,
     journal_option,
@@ -40,6 +41,12 @@ _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host
     metavar="N/UNIT",
     type=TEXT,
     help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
+)
+@click.option(
+    "--polls-per-second",
+    metavar="N",
+    type=TEXT,
+    help="Polls over all workers, of which each takes an equal part, or none.  [default: as it is]",
 )
 @click.option(
     "--chunk",
@@ -80,22 +87,33 @@ def submit(
 @MAX_SENDING
 @click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
+@RUN_FOR
 @EMULATOR_OPTION
 @shared_options(None, "For each job, each time it is waited for; none waits for ever.", endless=True)
 def worker(
-    options: Options, journal: str, chunks: int, max_sending: int | None, out: str | None, *, until_done: bool
+    options: Options,
+    journal: str,
+    chunks: int,
+    max_sending: int | None,
+    out: str | None,
+    run_for: str | None,
+    *,
+    until_done: bool,
 ) -> int:
     """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
 
-    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all.
+    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all; if
+    the time of --for is up before, with 4.
 
     At Ctrl-C or SIGTERM it starts nothing more, waits up to 10 s for responses, returns the rest to the queue, and
     ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs
     resolve.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
+    from agentjobs_async.cli.limits import duration_of  # noqa: PLC0415 - see above
 
-    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out, until_done)
+    seconds = None if run_for is None else duration_of("--for", run_for)
+    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out, until_done, seconds)
     return run_action(lambda context: fleet.work(context, worker_options))
 
 

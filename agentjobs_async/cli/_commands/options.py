@@ -19,6 +19,7 @@ __all__ = [
     "ITEM_TIMEOUT",
     "MAX_ACTIVE",
     "MAX_SENDING",
+    "RUN_FOR",
     "SHARE",
     "TEXT",
     "YES_OPTION",
@@ -172,6 +173,9 @@ CREATE_RATE: Final = click.option(
     help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as they may go;"
     " 100/h/all for all projects together; none for any number.",
 )
+RUN_FOR: Final = click.option(
+    "--for", "run_for", metavar="TIME", type=TEXT, help="Stop after a time such as 90s, 30m, 5h or 1d."
+)
 MAX_SENDING: Final = click.option(
     "--max-sending", type=click.IntRange(min=1), show_default=kept_or(10), help="Creates in flight at once."
 )
@@ -181,7 +185,7 @@ _BATCH_OPTIONS: Final = (
     MAX_SENDING,
     click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
-    click.option("--for", "run_for", metavar="TIME", type=TEXT, help="Stop after a time such as 90s, 30m, 5h or 1d."),
+    RUN_FOR,
     click.option(
         "--retry-failed",
         "max_tries",
