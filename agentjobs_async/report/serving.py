@@ -12,11 +12,18 @@ from agentjobs_async.report.html import check_installed
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["LOOPBACK", "board", "board_token", "running"]
+__all__ = ["LOOPBACK", "board", "board_token", "check_live_page", "running"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _ENDING_SECONDS: Final = 0.5  # in which a request that is under way may end, once the server is stopped
 _SHORTEST_TOKEN: Final = 16  # characters: what nobody guesses
+
+
+def check_live_page() -> None:
+    """Raise a `MissingExtraError` if a library of the live page is missing."""
+    check_installed()
+    with extra_named("the live page"):
+        import agentjobs_async.report.live.app  # noqa: F401, PLC0415 - it is there; a web server, and of the extra
 
 
 def board(
@@ -47,9 +54,8 @@ def board(
     """
     if token is not None and (len(token) < _SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
         raise InvalidInputError(f"token must have at least {_SHORTEST_TOKEN} printable ASCII characters")
-    check_installed()
-    with extra_named("the live page"):
-        from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server, and of the extra
+    check_live_page()
+    from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server, and of the extra
 
     return application(journal, allow_actions=allow_actions, token=token, hosts=hosts)
 

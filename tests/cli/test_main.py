@@ -1,4 +1,5 @@
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,17 @@ def test_without_the_batch_extra() -> None:
     with Child("run", "--project", "x", "--base-url", "http://127.0.0.1:1", "Tidy up", command=("-c", code)) as child:
         assert child.ended() == 2
     assert child.stderr == "agentjobs needs the extra batch: pip install 'agentjobs-async[batch]'\n"
+
+
+@pytest.mark.parametrize("module", ["jinja2", "aiohttp_sse"])
+def test_without_the_report_extra(module: str, tmp_path: Path) -> None:
+    """Without a library of the live page, `serve` says what to install before it opens the journal."""
+    journal = tmp_path / "run.db"
+    journal.write_bytes(b"")
+    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
+    with Child("serve", str(journal), command=("-c", code)) as child:
+        assert child.ended() == 2
+    assert child.stderr == "agentjobs needs the extra report: pip install 'agentjobs-async[report]'\n"
 
 
 @pytest.mark.parametrize(

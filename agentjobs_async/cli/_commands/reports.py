@@ -79,7 +79,9 @@ def serve(place: str | None, journal: str | None, port: int, host: str, *, allow
     SSH tunnel or a proxy with TLS than by --host: plain HTTP crosses the network readable.
     """
     from agentjobs_async.cli import serving  # noqa: PLC0415 - see above
+    from agentjobs_async.report.serving import check_live_page  # noqa: PLC0415 - see above
 
+    check_live_page()
     if (named := place or journal) is None:
         raise InvalidInputError("give the journal: agentjobs serve FILE")
     found = existing(named)
