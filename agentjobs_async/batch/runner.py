@@ -147,7 +147,7 @@ class Batch(AsyncIterator[BatchResult]):
         entries_of(self._journal).mask(self._session.mask)
         kept = await self._journal.limits()
         self._limits = in_force(kept, self._settings)
-        await opened_of(self._journal).share_polls(kept.polls_per_second, self._session.limit_polls)
+        await opened_of(self._journal).share_polls(kept.polls_per_second, self._session)
         self._results = asyncio.Queue(self._limits.max_active)
         await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
         slots = Slots(self._limits.max_active)

@@ -68,7 +68,7 @@ class BatchWorker:
         entries_of(self.journal).mask(self._session.mask)
         kept = await self.journal.limits()
         limits = in_force(kept, self._settings)
-        await opened_of(self.journal).share_polls(kept.polls_per_second, self._session.limit_polls)
+        await opened_of(self.journal).share_polls(kept.polls_per_second, self._session)
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,

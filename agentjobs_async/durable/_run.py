@@ -86,7 +86,7 @@ class Run:
     async def start(self) -> None:
         """Go on with all rows that no living owner follows, and look for more from now on."""
         limits = await self._entries.limits()
-        await self._opened.share_polls(limits.polls_per_second, self._session.limit_polls)
+        await self._opened.share_polls(limits.polls_per_second, self._session)
         await self._take_over(own=True)
         _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)

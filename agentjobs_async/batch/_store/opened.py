@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from agentjobs_async import InvalidInputError
+from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
@@ -63,7 +63,7 @@ class Opened:
         self._moving = moving
         self._read_only = read_only
         self._clock = clock
-        self._limit_polls: Callable[[float | None], None] | None = None
+        self._limited: AgentJobsSession | None = None
         self.owner_timeout = owner_timeout
 
     @property
@@ -120,16 +120,16 @@ class Opened:
             taken, self.heartbeat.orphans = (*taken, *self.heartbeat.orphans), []
         return taken
 
-    async def share_polls(self, polls_per_second: float | None, limit: Callable[[float | None], None]) -> None:
-        """Call `limit` with this owner's part of the journal's polls per second, now and at each change.
+    async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
+        """Limit a session to this owner's part of the journal's polls per second, now and at each change.
 
-        It is not called as long as the journal has no such limit: the session may have one of its own.
+        As long as the journal has no such limit, the session is left alone: it may have one of its own.
         """
 
         def limit_to(part: float | None) -> None:
-            if part is not None or self._limit_polls is not None:
-                self._limit_polls = None if part is None else limit
-                limit(part)
+            if part is not None or self._limited is not None:
+                self._limited = None if part is None else session
+                session.limit_polls(part)
 
         if self.heartbeat is None:
             limit_to(polls_per_second)
@@ -137,12 +137,12 @@ class Opened:
             await self.heartbeat.share_polls(limit_to)
 
     def stop_sharing_polls(self) -> None:
-        """Call `limit` once more if a limit is in force, with `None` for any number, and then no more."""
+        """Lift the limit of the session if one is in force, and set none any more."""
         if self.heartbeat is not None:
             self.heartbeat.on_polls = None
-        limit, self._limit_polls = self._limit_polls, None
-        if limit is not None:
-            limit(None)
+        session, self._limited = self._limited, None
+        if session is not None:
+            session.limit_polls(None)
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
