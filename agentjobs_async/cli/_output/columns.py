@@ -32,6 +32,8 @@ def cut_at_a_word(text: str, columns: int) -> str:
 
     A long word is cut where the line would be left mostly empty without it.
     """
+    if _is_plain(text) and len(text) <= columns:
+        return text
     shown = shortened(text, max(columns, 0))
     kept = len(shown) - len(_ELLIPSIS)
     ends_with_a_word = one_line(text, LONGEST_LINE)[kept : kept + 1] == " "
