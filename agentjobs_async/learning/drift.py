@@ -27,11 +27,6 @@ class DriftTest:
         self._sorted = array("d")
         self._parts = [1.0 / len(_STAKES)] * len(_STAKES)
 
-    @property
-    def wealth(self) -> float:
-        """The gambler's wealth: 1.0 at first."""
-        return sum(self._parts)
-
     def know(self, duration: float) -> None:
         """Add a duration of the past, without a bet."""
         self._sorted.insert(bisect_left(self._sorted, duration), duration)
