@@ -43,7 +43,7 @@ async def make(path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as database:
         marks = ",".join("?" * len(COLUMNS.split(",")))
-        database.executemany(f"INSERT INTO agentjobs_entries ({COLUMNS}) VALUES ({marks})", rows())  # noqa: S608 - our own
+        database.executemany(f"INSERT INTO agentjobs_entries ({COLUMNS}) VALUES ({marks})", rows())  # noqa: S608 - the names of columns are those above
         # All in the past, as in a journal that has ended.
         database.execute("UPDATE agentjobs_entries SET updated_at = planned_at + number * 0.8")
         database.commit()

@@ -21,7 +21,7 @@ from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["Batch", "run_batch"]
+__all__ = ["Batch", "check_session_and_journal", "run_batch"]
 
 _FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
 
@@ -101,7 +101,8 @@ def run_batch(
     return Batch(session, items, journal, settings, learn=learn)
 
 
-def _check(session: object, items: object, journal: object) -> None:
+def check_session_and_journal(session: object, journal: object) -> None:
+    """Raise an `InvalidInputError` unless these are a session and a journal that is not read-only."""
     if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
         raise InvalidInputError(f"session must be an AgentJobsSession, not {type(session).__name__}")
     if not isinstance(journal, Journal):
@@ -110,6 +111,10 @@ def _check(session: object, items: object, journal: object) -> None:
         )
     if journal.read_only:
         raise InvalidInputError("journal is open read-only: open it without read_only=True")
+
+
+def _check(session: object, items: object, journal: object) -> None:
+    check_session_and_journal(session, journal)
     for item in items if isinstance(items, Sequence) else ():
         if not isinstance(item, BatchItem):
             checked_item(item)

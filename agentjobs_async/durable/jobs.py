@@ -12,6 +12,7 @@ from agentjobs_async.batch import BatchItem, Journal, Where
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS
 from agentjobs_async.batch.items import checked_item
 from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.runner import check_session_and_journal
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._run import Run
 from agentjobs_async.durable.entry import DurableEntry
@@ -61,12 +62,7 @@ class DurableJobs:
         on_end: OnEnd | None = None,
         least_gap: float = 1.0,
     ) -> None:
-        if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
-            raise InvalidInputError(f"session must be an AgentJobsSession, not {type(session).__name__}")
-        if not isinstance(journal, Journal):
-            raise InvalidInputError(f"journal must be an open Journal, not {type(journal).__name__}")
-        if journal.read_only:
-            raise InvalidInputError("journal is open read-only: open it without read_only=True")
+        check_session_and_journal(session, journal)
         self._session = session
         self._journal = journal
         self._on_change = None if on_change is None else Callback("on_change", on_change)

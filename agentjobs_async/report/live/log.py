@@ -2,8 +2,11 @@
 
 import asyncio
 from secrets import token_hex
+from typing import Final
 
 __all__ = ["Log"]
+
+_MOST_DIGITS: Final = 19  # of a position in an id: Python would read one of any length
 
 
 class Log:
@@ -55,7 +58,7 @@ class Log:
     def position(self, mark: str | None) -> int | None:
         """Return the position of an id; `None` if what follows it is not known any more, or it is of another log."""
         name, _, number = (mark or "").partition(".")
-        if name != self._name or not (number.isascii() and number.isdecimal() and len(number) < 20):  # noqa: PLR2004 - digits
+        if name != self._name or not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
             return None
         return int(number) if self._first <= int(number) <= self.end else None
 
