@@ -1,10 +1,12 @@
-"""Text from a server, made safe to show: one line, of bounded length, without terminal control characters."""
+"""Text that is shown: a server's, made safe to show, and spans of time in words."""
 
 from typing import Final
 
-__all__ = ["error_text", "one_line"]
+__all__ = ["error_text", "one_line", "span"]
 
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
+_MINUTE_SECONDS: Final = 60
+_HOUR_SECONDS: Final = 3600
 
 
 def one_line(text: str, max_bytes: int = 2048) -> str:
@@ -28,3 +30,12 @@ def error_text(error: BaseException | None, max_bytes: int = 2048) -> str:
     except Exception:  # noqa: BLE001 - a foreign exception's __str__ may fail in any way
         text = ""
     return one_line(text, max_bytes) or type(error).__name__
+
+
+def span(seconds: float) -> str:
+    """Return a number of seconds in the unit that fits it: `40 s`, `5 min`, `1.5 h`."""
+    if seconds < _MINUTE_SECONDS:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR_SECONDS:
+        return f"{seconds / _MINUTE_SECONDS:.0f} min"
+    return f"{seconds / _HOUR_SECONDS:.1f} h"

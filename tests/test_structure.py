@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "_documents": {"_validation", "errors", "models"},
     "policy": {"_validation", "errors", "models"},
     "telemetry": {"_text", "_validation", "errors", "models"},
-    "learning": {"_validation", "errors", "models", "policy", "telemetry"},
+    "learning": {"_text", "_validation", "errors", "models", "policy", "telemetry"},
     # One exchange, and when to ask: neither imports the other.
     "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
     "_polling": {"_documents", "_loop", "_validation", "errors", "learning", "models", "policy", "telemetry"},
@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "testing": {""},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_start", "_text", "_validation", "batch", "engines", "report", "testing"},
+    "cli": {"", "_start", "_text", "_validation", "batch", "engines", "learning", "report", "testing"},
     "__main__": {"_extras", "_start", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""

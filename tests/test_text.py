@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import error_text, one_line
+from agentjobs_async._text import error_text, one_line, span
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,9 @@ class Speechless(Exception):  # noqa: N818 - stands for a foreign exception of a
 def test_words_of(error: Exception, words: str) -> None:
     """A foreign exception is told in one line, by its type when it has no words or can't say them."""
     assert error_text(error) == words
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (59.0, "59 s"), (61.0, "1 min"), (5400.0, "1.5 h")])
+def test_span(seconds: float, words: str) -> None:
+    """A span of time is told in the unit that fits it."""
+    assert span(seconds) == words

@@ -9,7 +9,7 @@ from agentjobs_async.learning.estimate import estimate_many
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
-__all__ = ["begin_learning", "time_left"]
+__all__ = ["begin_learning", "histories_of", "time_left"]
 
 _MOST_READ: Final = 2_000  # rows: 200 for each of ten projects
 _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else nobody polled the job for a part of the time
@@ -27,14 +27,20 @@ async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted:
     learn_from: Any = getattr(session, "learn_from", None)
     if wanted is False or learn_from is None:
         return
-    histories: dict[tuple[str, str | None], History] = {}
+    known = await histories_of(entries, session.project_id)
+    if wanted or any(len(history) >= LEAST_DURATIONS for history in known.values()):
+        learn_from({(project_id, None): history for project_id, history in known.items()})
+
+
+async def histories_of(entries: Entries, default_project: str | None) -> dict[str, History]:
+    """Return the durations of each project's last jobs; rows without a project are of `default_project`."""
+    histories: dict[str, History] = {}
     for project, seconds, polls in reversed(await entries.durations(_MOST_READ)):
-        project_id = project or session.project_id
+        project_id = project or default_project
         if project_id is not None and _was_polled(seconds, polls):
-            history = histories.setdefault((project_id, None), History())
+            history = histories.setdefault(project_id, History())
             history.add(max(seconds - default_gap(seconds), 0.0), seconds)
-    if wanted or any(len(history) >= LEAST_DURATIONS for history in histories.values()):
-        learn_from(histories)
+    return histories
 
 
 def _was_polled(seconds: float, polls: int) -> bool:

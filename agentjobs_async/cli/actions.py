@@ -21,9 +21,11 @@ from agentjobs_async import (
 )
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_jobs
+from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.documents import Change, job_document
 from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
+from agentjobs_async.cli.job_estimates import JobEstimates, learn
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
 from agentjobs_async.cli.process import Context
@@ -31,13 +33,15 @@ from agentjobs_async.cli.process import Context
 __all__ = ["create_job", "get_job", "wait_for_jobs"]
 
 
-async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str]) -> int:
-    """Wait for all jobs; one named twice is waited for once."""
+async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str], journal: str | None = None) -> int:
+    """Wait for all jobs; one named twice is waited for once. Its durations tell how long they have left."""
     refs = list(dict.fromkeys(map(options.service.ref, jobs)))
     waits = _Waits(context, options, refs)
     service, screen = options.service, context.screen
-    async with service.session(screen.notice, hooks=[waits.changes]) as session, screen.live_view(waits.lines):
-        await context.interruption.run_until_stop(waits.run(session), session.aclose)
+    async with service.session(screen.notice, hooks=[waits.changes]) as session:
+        await learn(session, journal, screen)
+        async with screen.live_view(waits.lines):
+            await context.interruption.run_until_stop(waits.run(session), session.aclose)
     return waits.summed_up()
 
 
@@ -52,18 +56,21 @@ class _Waits:
         self._results: dict[JobRef, Result] = {}
         self._errors: dict[JobRef, Exception] = {}
         self._started = time.monotonic()
+        self._estimates: JobEstimates | None = None
         self.changes = JobChanges(self._change)
 
     async def run(self, session: AgentJobsSession) -> None:
         """Wait for all jobs at once."""
+        self._estimates = JobEstimates(session)
         await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
 
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-        """Return the live view: one line."""
-        del height
+        """Return the live view: how many have ended, and if it is known, when the others will."""
         seconds = int(time.monotonic() - self._started)
         ended = f"{len(self._results)} of {len(self._numbers)} ended"
         yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
+        if height > 1 and (left := self._time_left()) is not None:
+            yield (shortened(left, width),)
 
     def summed_up(self) -> int:
         """Show all results and the jobs that continue, and return the exit code."""
@@ -79,8 +86,17 @@ class _Waits:
         show_jobs(screen, [ref for ref in self._numbers if self._continues(ref)], self._options.wait_options())
         return code
 
+    def _time_left(self) -> str | None:
+        """Return when the jobs end that were seen and have not ended, in words; `None` if that is not known."""
+        active = [job for ref in self._numbers if ref not in self._results and (job := self.changes.last_job(ref))]
+        left = None if self._estimates is None else self._estimates.of(active)
+        return None if left is None else ends_in(left, len(active))
+
     def _change(self, change: Change) -> None:
-        self._report.change(evolve(change, number=self._numbers[change.ref]))
+        left = (
+            self._estimates.of([change.job]) if self._estimates and change.job and not change.job.is_terminal else None
+        )
+        self._report.change(evolve(change, number=self._numbers[change.ref], left=left))
 
     async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
         error: Exception | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentjobs_async import AgentJob, JobRef
+from agentjobs_async import AgentJob, Estimate, JobRef
 from agentjobs_async.cli.outcomes import Outcome, Result
 
 __all__ = ["Change", "Document", "change_document", "identity", "job_document", "result_document", "summary_document"]
@@ -25,6 +25,7 @@ class Change:
         number: Its place among the prompts, tasks or jobs, from 1.
         key: The key of its item; `None` for a job that is only waited for.
         prompt: Its prompt; `None` for a job that is only waited for.
+        left: How long it has left; `None` while that is not known.
     """
 
     event: str
@@ -34,6 +35,7 @@ class Change:
     number: int | None = None
     key: str | None = None
     prompt: str | None = None
+    left: Estimate | None = None
 
 
 def change_document(change: Change) -> Document:

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
+from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli.batch_options import BatchOptions
@@ -100,6 +103,7 @@ class Ending:
         if not opened_of(self.journal).is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
+            await self._show_time_left()
             self._show_way_on(counts)
         is_for_people = not self.options.shared.as_json
         await show_on_github(self.context.screen, self.journal, counts, tally(counts), is_for_people=is_for_people)
@@ -112,6 +116,16 @@ class Ending:
         timed_out = self.display.timed_out
         results = [timed_out.get(row.key) or row_result(row) async for row in self.journal.rows()]
         self.report.all_results(results)
+
+    async def _show_time_left(self) -> None:
+        """Show when the jobs end that continue without the run; those of an emulator end with it."""
+        if self.options.shared.service.emulated:
+            return
+        with suppress(JournalError, TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                left = await ActiveJobs(self.journal).time_left()
+            if left is not None:
+                self.context.screen.notice(ends_in(left))
 
     def _show_way_on(self, counts: Mapping[State, int]) -> None:
         if self.options.shared.service.emulated and counts[State.CREATED]:

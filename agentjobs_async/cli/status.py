@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.listing import markdown_lines, table_lines
+from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import exit_code
@@ -35,6 +37,9 @@ async def show_status(context: Context, journal: str, options: StatusOptions) ->
     async with Journal.open(journal, read_only=True) as opened:
         counts = await opened.counts()
         _show_counts(context, options, counts)
+        if options.form == "table" and counts[State.CREATED]:
+            left = await ActiveJobs(opened).time_left()
+            context.screen.lines([] if left is None else [(ends_in(left),)])
         if not options.is_summary:
             await _show_rows(context, options, opened)
         words = tally(counts)

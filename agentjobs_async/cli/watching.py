@@ -4,7 +4,8 @@ import asyncio
 import time
 from typing import Final
 
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch._workers import workers_of
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
@@ -25,7 +26,8 @@ async def watch_status(context: Context, journal: str) -> int:
     """Show a journal until all items have ended; return the exit code of all items."""
     screen = context.screen
     async with Journal.open(journal, read_only=True) as opened:
-        view, took = await _timed_look(opened)
+        jobs = ActiveJobs(opened)
+        view, took = await _timed_look(opened, jobs)
         line_at = -_LINE_SECONDS
         async with screen.live_view(lambda width, height: fleet_lines(view, width, height)):
             while view.left:
@@ -33,21 +35,22 @@ async def watch_status(context: Context, journal: str) -> int:
                     screen.line(fleet_line(view))
                     line_at = time.monotonic()
                 await asyncio.sleep(max(_LOOK_SECONDS, _REST_PER_LOOK * took))
-                view, took = await _timed_look(opened)
+                view, took = await _timed_look(opened, jobs)
     screen.line(tally(view.counts))
     return exit_code(outcomes_of(view.counts))
 
 
-async def _timed_look(journal: Journal) -> tuple[FleetView, float]:
+async def _timed_look(journal: Journal, jobs: ActiveJobs) -> tuple[FleetView, float]:
     started = time.monotonic()
-    view = await _look(journal)
+    view = await _look(journal, jobs)
     return view, time.monotonic() - started
 
 
-async def _look(journal: Journal) -> FleetView:
+async def _look(journal: Journal, jobs: ActiveJobs) -> FleetView:
     entries = entries_of(journal)
     ended, oldest = await entries.recent_ends(_RECENT_SECONDS)
     counts = await journal.counts()
     limits = await journal.limits()
     rate = ended / max(oldest, _LOOK_SECONDS) if ended else None
-    return FleetView(counts, rate, limits.create_rate, await workers_of(journal), time.time())
+    left = await jobs.time_left() if counts[State.CREATED] else None
+    return FleetView(counts, rate, limits.create_rate, await workers_of(journal), time.time(), left)

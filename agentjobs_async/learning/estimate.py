@@ -7,19 +7,21 @@ from typing import Final
 
 from attrs import frozen
 
+from agentjobs_async._text import span
 from agentjobs_async.learning.history import History
 from agentjobs_async.learning.survival import AGES, Survival
 from agentjobs_async.models import AgentJob
 
-__all__ = ["Estimate", "estimate_job", "estimate_many"]
+__all__ = ["Estimate", "age_of", "estimate_job", "estimate_many"]
 
 _MOST_SAMPLED: Final = 32  # jobs: more change the figures by less than they are worth
 _BISECTIONS: Final = 20
+_SOONEST_SECONDS: Final = 1.0  # as told to people: nothing is known more exactly, since polls are seconds apart
 
 
 @frozen
 class Estimate:
-    """How long a job, or one of several, has left.
+    """How long a job, or one of several, has left; `str` says it: "about 2 min, 9 of 10 within 5 min".
 
     Attributes:
         p50: Half of the jobs end within this many seconds from now.
@@ -28,6 +30,22 @@ class Estimate:
 
     p50: float
     p90: float
+
+    def __str__(self) -> str:
+        half, most = (span(max(seconds, _SOONEST_SECONDS)) for seconds in (self.p50, self.p90))
+        return f"about {half}, 9 of 10 within {most}"
+
+
+def age_of(job: AgentJob, waited: float | None) -> float | None:
+    """Return the seconds since a job's start, by the local clock; `None` if nothing tells.
+
+    Args:
+        job: The job.
+        waited: Seconds since the wait for it began; `None` if there is none.
+    """
+    if job.created_at is None:
+        return waited
+    return max(time() - job.created_at.timestamp(), waited or 0.0)
 
 
 def estimate_job(history: History | None, job: AgentJob, waited: float | None) -> Estimate | None:
@@ -40,9 +58,7 @@ def estimate_job(history: History | None, job: AgentJob, waited: float | None) -
     """
     if job.is_terminal:
         return Estimate(0.0, 0.0)
-    age = waited
-    if job.created_at is not None:
-        age = max(time() - job.created_at.timestamp(), waited or 0.0)
+    age = age_of(job, waited)
     if history is None or age is None:
         return None
     found = Estimate(history.quantile(0.5, age), history.quantile(0.9, age))

@@ -20,7 +20,7 @@ async def test_session_learns(capsys: pytest.CaptureFixture[str]) -> None:
             await names["document"](session, "Document the v2 endpoints")
     nothing, found = capsys.readouterr().out.splitlines()
     assert nothing == "None"
-    assert found.startswith("Estimate(p50=1")
+    assert found == "about 2 min, 9 of 10 within 2 min"
 
 
 def test_history_in_a_file(tmp_path: Path) -> None:

@@ -150,6 +150,11 @@ class Reader:
         found = await self._database.read(times.durations(most))
         return legible(lambda: [(text_or_none(row.project_id), float(row.seconds), int(row.polls)) for row in found])
 
+    async def active_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+        """Return project and age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
+        found = await self._database.read(times.active_ages(self._clock(), seconds, most))
+        return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
+
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))

@@ -24,6 +24,7 @@ from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
 from agentjobs_async.batch.states import State
 
 __all__ = [
+    "active_ages",
     "delete_old_sends",
     "durations",
     "keep_send",
@@ -70,6 +71,14 @@ def durations(most: int) -> Select[Any]:
     known = and_(ended, _ROW.created_at.is_not(None), _ROW.ended_at >= _ROW.created_at)
     rows = select(_ROW.project_id, seconds, func.coalesce(_ROW.polls, 0).label("polls"))
     return rows.where(known).order_by(_ROW.number.desc()).limit(most)
+
+
+def active_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
+    """Select the project and the age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
+    moment = _seconds(now)
+    age = (moment - _ROW.created_at).label("age")
+    seen = and_(_ROW.state == State.CREATED, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds)
+    return select(_ROW.project_id, age).where(seen).order_by(_ROW.number).limit(most)
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:

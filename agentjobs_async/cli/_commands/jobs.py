@@ -4,7 +4,7 @@ import click
 
 from agentjobs_async.cli import actions
 from agentjobs_async.cli._commands.help_pages import EXIT_CODES, WAIT_EPILOG, command
-from agentjobs_async.cli._commands.options import SHARE, TEXT, FiniteNumber, shared_options
+from agentjobs_async.cli._commands.options import SHARE, TEXT, FiniteNumber, journal_option, shared_options
 from agentjobs_async.cli.emulation import emulate
 from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
 from agentjobs_async.cli.process import run_action
@@ -39,10 +39,14 @@ def get(options: Options, job: str) -> int:
 
 @command("wait", short_help="Wait until jobs have ended.", epilog=WAIT_EPILOG)
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@journal_option("Whose jobs tell by their durations when each JOB will end, and when to poll it.", required=False)
 @shared_options(DEFAULT_TIMEOUT, "For each job; none waits for ever.", endless=True)
-def wait(options: Options, jobs: tuple[str, ...]) -> int:
-    """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project."""
-    return run_action(lambda context: actions.wait_for_jobs(context, options, jobs))
+def wait(options: Options, jobs: tuple[str, ...], journal: str | None) -> int:
+    """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project.
+
+    Once 20 jobs have ended, in the journal or here, it shows when the others will.
+    """
+    return run_action(lambda context: actions.wait_for_jobs(context, options, jobs, journal))
 
 
 @command("emulator", short_help="Run an emulator of the service until Ctrl-C.")

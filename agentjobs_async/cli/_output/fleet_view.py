@@ -5,10 +5,12 @@ from typing import Final
 
 from attrs import frozen
 
+from agentjobs_async import Estimate
+from agentjobs_async._text import span
 from agentjobs_async.batch import Rate, State
 from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.columns import padded, shortened
-from agentjobs_async.cli._output.moments import clock, span
+from agentjobs_async.cli._output.moments import clock, ends_in
 from agentjobs_async.cli._output.screen import Styled
 
 __all__ = ["FleetView", "fleet_line", "fleet_lines"]
@@ -17,6 +19,7 @@ _HOUR_SECONDS: Final = 3600.0
 _OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _WIDEST_NAME: Final = 40  # columns
+_LEAST_HEIGHT: Final = 3  # lines: the counts, the pace and the head of the workers
 _BESIDE_THE_NAME: Final = 19  # columns of its active items, and of a heartbeat that is not cut on a narrow terminal
 
 
@@ -30,6 +33,7 @@ class FleetView:
         rate: The limit of creates; `None` without one.
         workers: Those that have it open; `None` for a file, which has one owner at most.
         now: Seconds since the epoch.
+        active_left: How long the active jobs have left; `None` while that is not known.
     """
 
     counts: Mapping[State, int]
@@ -37,6 +41,7 @@ class FleetView:
     rate: Rate | None
     workers: Sequence[WorkerState] | None
     now: float
+    active_left: Estimate | None = None
 
     @property
     def total(self) -> int:
@@ -63,6 +68,7 @@ class FleetView:
 def fleet_line(view: FleetView) -> str:
     """Return all of it in one line, for a log."""
     parts = [f"{clock(view.now)}  {', '.join(_tally(view))}", _pace(view)]
+    parts += [] if view.active_left is None else [ends_in(view.active_left)]
     if view.workers is not None:
         last = min((worker.silent_for for worker in view.workers), default=None)
         heard = "" if last is None else f", last heartbeat {span(last)} ago"
@@ -74,6 +80,9 @@ def fleet_lines(view: FleetView, width: int, height: int) -> Iterator[tuple[Styl
     """Return at most `height` lines of at most `width` columns, for a terminal."""
     yield ((shortened(", ".join(_tally(view)), width), "bold"),)
     yield (shortened(_pace(view), width),)
+    if view.active_left is not None and height > _LEAST_HEIGHT:
+        yield (shortened(ends_in(view.active_left), width),)
+        height -= 1
     if view.workers is None:
         return
     if not view.workers:
@@ -82,7 +91,7 @@ def fleet_lines(view: FleetView, width: int, height: int) -> Iterator[tuple[Styl
     names = max(len(worker.name) for worker in view.workers)
     name = max(min(names, _WIDEST_NAME, width - _BESIDE_THE_NAME), len("WORKER"))
     yield ((f"{'WORKER':<{name}} {'ACTIVE':>6}  LAST HEARTBEAT"[:width], "bold"),)
-    room = max(height - 3, 0)
+    room = max(height - _LEAST_HEIGHT, 0)
     cut = room if len(view.workers) <= room else max(room - 1, 0)
     for worker in view.workers[:cut]:
         yield _worker_line(worker, name, width)

@@ -6,9 +6,10 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
+from agentjobs_async._text import span
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
-from agentjobs_async.cli._output.moments import clock, estimate_text, span
+from agentjobs_async.cli._output.moments import clock, ends_in
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.estimates import RunEstimate
 from agentjobs_async.cli.outcomes import described
@@ -101,7 +102,7 @@ def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterat
     yield from (_share(view, width), (_fitting(_end_in_words(view), width),), _counts(view, width))
     room = height - _HEADER_LINES
     if view.stats.left is not None and room > 1:
-        yield (shortened(f"an active job ends in {estimate_text(view.stats.left)}", width),)
+        yield (shortened(ends_in(view.stats.left), width),)
         room -= 1
     active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
     shown = sorted(active, key=lambda item: -item.age)
@@ -120,7 +121,8 @@ def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterat
 def in_one_line(view: View) -> str:
     """Return the view as one line of a log."""
     ended = f"{view.done:,} of {view.total:,} ended, {view.number(*_ACTIVE):,} active"
-    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join(_end_in_words(view))}"
+    left = [] if view.stats.left is None else [ends_in(view.stats.left)]
+    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join([*_end_in_words(view), *left])}"
 
 
 def _percent(view: View) -> str:

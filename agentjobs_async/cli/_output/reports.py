@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.screen import Screen, styled_status
 from agentjobs_async.cli._output.summary import summary_lines
 from agentjobs_async.cli.documents import Change, change_document, result_document, summary_document
@@ -58,7 +59,10 @@ class JobLines:
             prompt = shortened(change.prompt or "", max(room, _LEAST_PROMPT))
             self._screen.line(token, " ", ("created", "cyan"), f": {prompt}")
         elif not change.job.is_terminal:
-            self._screen.line(token, " ", styled_status(change.job.shown_status))
+            # The live view shows it as time goes on: there, a line that stays would soon be wrong.
+            left = None if self._screen.shows_live_view else change.left
+            told = [] if left is None else [f", {ends_in(left, 1)}"]
+            self._screen.line(token, " ", styled_status(change.job.shown_status), *told)
 
     def end(self, result: Result) -> None:
         """Write the outcome, and the pull request or the error."""

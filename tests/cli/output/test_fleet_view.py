@@ -1,5 +1,7 @@
 import pytest
+from attrs import evolve
 
+from agentjobs_async import Estimate
 from agentjobs_async.batch import Rate, State
 from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
@@ -27,6 +29,16 @@ def test_on_a_terminal() -> None:
         "host-a:12      1  3 s ago",
         "host-b:7       0  2 min ago, counts as dead",
     ]
+
+
+def test_time_left() -> None:
+    """Where it is known, it tells how long the active jobs have left, if the terminal has room."""
+    found = view()
+    known = evolve(found, active_left=Estimate(120.0, 300.0))
+    words = "an active job ends in about 2 min, 9 of 10 within 5 min"
+    assert text(fleet_lines(known, 80, 24))[2] == words
+    assert text(fleet_lines(known, 80, 3)) == text(fleet_lines(found, 80, 3))
+    assert words in fleet_line(known)
 
 
 def test_on_a_narrow_terminal() -> None:

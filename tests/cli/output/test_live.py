@@ -117,3 +117,4 @@ def test_time_left() -> None:
     assert lines[3] == "an active job ends in about 2 min, 9 of 10 within 5 min"
     assert len(lines) == 10
     assert shown(learned, height=5) == shown(found, height=5)
+    assert in_one_line(learned) == f"{in_one_line(found)}; an active job ends in about 2 min, 9 of 10 within 5 min"

@@ -1,0 +1,54 @@
+"""The active jobs of a journal, seen from outside."""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from agentjobs_async import Estimate, History
+from agentjobs_async.batch._learning import histories_of
+from agentjobs_async.batch.journal import Journal, entries_of
+from agentjobs_async.learning.estimate import estimate_many
+from agentjobs_async.learning.history import LEAST_DURATIONS
+
+__all__ = ["ActiveJobs"]
+
+_SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; for longer, nobody polls it
+_MOST_ACTIVE: Final = 2_000  # jobs: the next ones would change the figures by less than they are worth
+_FRESH_SECONDS: Final = 20.0  # for which durations that were read serve: a history of 200 changes slowly
+
+
+class ActiveJobs:
+    """The jobs that a journal has as active, seen from outside: how long they have left, by the durations in it.
+
+    Args:
+        journal: The open journal.
+
+    Attributes:
+        histories: The durations of each project of which enough jobs have ended, as they were last read.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._read_at: float | None = None
+        self.histories: Mapping[str, History] = {}
+
+    async def time_left(self) -> Estimate | None:
+        """Return how long the active jobs have left, taken together; `None` if nothing is known of any of them.
+
+        Those that nobody polls are left out: they may have ended.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        active = await entries_of(self._journal).active_ages(_SEEN_SECONDS, _MOST_ACTIVE)
+        if active:
+            await self._read()
+        known = [(self.histories.get(project or ""), age) for project, age in active]
+        return estimate_many([(history, age) for history, age in known if history is not None])
+
+    async def _read(self) -> None:
+        now = time.monotonic()
+        if self._read_at is None or now - self._read_at >= _FRESH_SECONDS:
+            found = await histories_of(entries_of(self._journal), None)
+            self.histories = {name: history for name, history in found.items() if len(history) >= LEAST_DURATIONS}
+            self._read_at = now

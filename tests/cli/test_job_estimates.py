@@ -1,0 +1,102 @@
+"""When the jobs of `agentjobs wait` will end, in words."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.aged import aged_journal
+from tests.cli.stage import Child, EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+WORDS = "in about 2.0 h, 9 of 10 within 2.0 h"
+"""They stay the same for minutes, however slow the machine is."""
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """A journal in which 20 jobs took 2 hours each."""
+    asyncio.run(aged_journal(tmp_path / "run.db", [7200.0] * 20))
+    return str(tmp_path / "run.db")
+
+
+@pytest.fixture
+def token(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> str:
+    """A job that has just begun, and takes longer than the test."""
+    service.live(duration=3600)
+    assert main(["create", "Tidy up"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
+    """A log gets the estimate with the line that shows the job as active."""
+    with Child("wait", token, "--journal", db, env=service.environment) as wait:
+        wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
+        assert wait.ended() == 130
+
+
+def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
+    """A terminal shows it below the count; the journal may come from the environment."""
+    env = {**service.environment, "AGENTJOBS_JOURNAL": db}
+    with Child("wait", token, env=env, terminal=True) as wait:
+        wait.until(f"ends {WORDS}").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert f"active, ends {WORDS}" not in wait.stdout
+
+
+def test_of_several(service: EmulatorThread, token: str, db: str) -> None:
+    """Of several jobs it tells when one of them ends."""
+    with Child("create", "Another", env=service.environment) as create:
+        assert create.ended() == 0
+    with Child("wait", token, create.stdout.strip(), "--journal", db, env=service.environment, terminal=True) as wait:
+        wait.until(f"an active job ends {WORDS}").send(signal.SIGINT)
+        assert wait.ended() == 130
+
+
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_nothing_is_known(has_journal: bool, service: EmulatorThread, token: str, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    """Without 20 durations nothing is told; a journal that can't be read is named, and the wait goes on."""
+    journal = ["--journal", str(tmp_path / "none.db")] if has_journal else []
+    with Child("wait", token, *journal, env=service.environment) as wait:
+        wait.until(f"{token} active\n").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert ("Nothing is learned from the journal: " in wait.stderr) is has_journal
+
+
+def test_own_run(service: EmulatorThread) -> None:
+    """Once 20 jobs of the run itself have ended, their durations tell of the others."""
+    service.live(duration=3600, prompt="Tidy up")
+    service.inject("document createdAt=null on=get forever")  # else only jobs that have just been created count
+    for number in range(20):
+        assert main(["create", f"Page {number}"]) == 0
+    assert main(["create", "Tidy up"]) == 0
+    tokens = [f"docs/job_{number:06}" for number in range(1, 22)]
+    with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
+        wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)
+        assert wait.ended() == 130
+
+
+def test_status_of_a_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`status` tells people when an active job ends, below the counts."""
+    db = tmp_path / "run.db"
+    asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))
+    assert main(["status", str(db)]) == 4
+    assert capsys.readouterr().out.splitlines()[:2] == ["1 created, 20 completed", f"an active job ends {WORDS}"]
+    for form in ("markdown", "jsonl"):
+        assert main(["status", str(db), "--format", form]) == 4
+        assert "an active job" not in capsys.readouterr().out
+
+
+def test_watched_journal(service: EmulatorThread, db: str) -> None:
+    """`status --watch`, and the end of a run that leaves jobs active, tell it as well."""
+    service.live(duration=3600)
+    with Child("run", "--yes", "Another", "--journal", db, env=service.environment) as run:
+        service.wait_for_requests(2)
+        with Child("status", "--watch", db) as watch:
+            watch.until(f"an active job ends {WORDS}")
+        run.send(signal.SIGINT)
+        assert run.ended() == 130
+    assert f"1 created, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
