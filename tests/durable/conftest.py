@@ -6,6 +6,9 @@ import pytest
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.conftest import _time_waits_for_the_disk
+
+__all__ = ["_time_waits_for_the_disk"]
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import asyncio
 
 from agentjobs_async import AgentJob
 from agentjobs_async.durable import DurableEntry
+from agentjobs_async.testing import Emulator
 
-__all__ = ["Listener", "shown"]
+__all__ = ["Listener", "complete", "shown"]
 
 
 def shown(ended: AgentJob | Exception) -> str:
@@ -13,11 +14,16 @@ def shown(ended: AgentJob | Exception) -> str:
     return str(ended.status) if isinstance(ended, AgentJob) else type(ended).__name__
 
 
+async def complete(emulator: Emulator, prompt: str = "long") -> None:
+    """Let all jobs of a prompt be completed from now on: no job ends before its test wants it to."""
+    await emulator.inject("document status=completed forever on=get", prompt=prompt)
+
+
 class Listener:
     """Keeps what its callbacks are told.
 
     Attributes:
-        failures: How many calls of `on_end` raise an error before one returns.
+        failures: How many calls of `on_end` for a key raise an error before one returns.
         called: By key, what `on_end` was called with, those calls that raised included.
     """
 
@@ -41,7 +47,7 @@ class Listener:
             self.called.append((entry.key, shown(ended)))
             self.entries.append(entry)
             self._changed.notify_all()
-        if len(self.called) <= self.failures:
+        if sum(key == entry.key for key, _ in self.called) <= self.failures:
             raise RuntimeError("the chat can't be reached")
 
     async def ends(self, count: int) -> None:

@@ -7,7 +7,7 @@ from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobStat
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
-from tests.durable.listener import Listener
+from tests.durable.listener import Listener, complete
 
 
 async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
@@ -68,17 +68,17 @@ async def test_submit_without_waiting_for_the_create(
 
 async def test_restart(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
     """Leaving stops following, and loses nothing: the next block follows the job, and tells of its end."""
-    emulator.script(JobScript(duration=8), prompt="Hello")
     first, second = Listener(), Listener()
     async with DurableJobs(session, journal, on_end=first.on_end) as jobs:
-        ref = (await jobs.submit("k", "Hello", context={"chat": 1})).ref
+        ref = (await jobs.submit("k", "long", context={"chat": 1})).ref
     async with DurableJobs(session, journal, on_end=second.on_end) as jobs:
         assert [(entry.key, entry.ref) for entry in await jobs.active()] == [("k", ref)]
+        await complete(emulator)
         await second.ends(1)
         assert await jobs.active() == []
     assert (first.called, second.called) == ([], [("k", "completed")])
     assert second.entries[0].context == {"chat": 1}
-    assert emulator.agents_started == {"Hello": 1}
+    assert emulator.agents_started == {"long": 1}
 
 
 async def test_end_is_told_again_after_a_restart(session: AgentJobsSession, journal: Journal) -> None:
@@ -113,15 +113,15 @@ async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
 
 async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
     """A job that is not followed any more goes on, and is told of by no block."""
-    emulator.script(JobScript(duration=8), prompt="Hello")
     listener = Listener()
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-        await jobs.submit("k", "Hello")
+        await jobs.submit("k", "long")
         assert await jobs.unfollow("k")
         assert not await jobs.unfollow("k")
         assert await jobs.active() == []
+    await complete(emulator)
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-        assert (await jobs.submit("k", "Hello")).state == "created"
+        assert (await jobs.submit("k", "long")).state == "created"
         await jobs.submit("other", "Bye")
         await listener.ends(1)
     assert listener.called == [("other", "completed")]

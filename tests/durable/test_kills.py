@@ -9,11 +9,14 @@ import pytest
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableJobs
-from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing import Emulator
 from tests.contract.children import ROOT, environment
-from tests.durable.listener import Listener
+from tests.durable.listener import Listener, complete
 
 pytestmark = pytest.mark.slow
+
+LONG_SECONDS = 60.0
+"""Without a sign of life, after which an owner is taken for dead: longer than a machine stands still."""
 
 CHILD = """
 import asyncio, os, signal, sys
@@ -104,43 +107,50 @@ async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJo
 
 
 async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
-    """Of two processes on one database one follows a job; when it is killed, the other takes over."""
-    emulator.script(JobScript(duration=30), prompt="Hello")
+    """Of two processes on one database one follows a job; when it is killed, another one takes over."""
     listener = Listener()
-    process = await child(emulator, database, "never")
+    process = await child(emulator, database, "never", "long")
     assert process.stdout is not None
     await process.stdout.readline()
-    async with Journal.open(database, owner_timeout=2.0) as journal:
+    # So patient that a child which gets no processor for a while is not taken for dead.
+    async with Journal.open(database, owner_timeout=LONG_SECONDS) as journal:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-            entry = await jobs.submit("k", "Hello")
+            entry = await jobs.submit("k", "long")
             assert (entry.state, entry.job) == ("created", None)  # the other one follows it
             assert session.stats().jobs == 0
-            process.kill()
-            await process.communicate()
+    process.kill()
+    await process.communicate()
+    await complete(emulator)
+    async with Journal.open(database, owner_timeout=1.0) as journal:
+        async with DurableJobs(session, journal, on_end=listener.on_end):
             await listener.ends(1)
     assert listener.called == [("k", "completed")]
-    assert emulator.agents_started == {"Hello": 1}
+    assert emulator.agents_started == {"long": 1}
 
 
 async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
     """A process that leaves hands its jobs to another one, though its journal stays open."""
-    emulator.script(JobScript(duration=30), prompt="Hello")
     first, second = Listener(), Listener()
-    async with Journal.open(database, owner_timeout=2.0) as one, Journal.open(database, owner_timeout=2.0) as other:
+    async with (
+        Journal.open(database, owner_timeout=LONG_SECONDS) as one,
+        Journal.open(database, owner_timeout=LONG_SECONDS) as other,
+    ):
         async with DurableJobs(session, other, on_end=second.on_end) as staying:
             async with DurableJobs(session, one, on_end=first.on_end) as leaving:
-                entries = await asyncio.gather(leaving.submit("k", "Hello"), staying.submit("k", "Hello"))
+                entries = [await leaving.submit("k", "long"), await staying.submit("k", "long")]
                 assert len({entry.ref for entry in entries}) == 1
+                assert [entry.job is None for entry in entries] == [False, True]
+            await complete(emulator)
             await second.ends(1)
     assert (first.called, second.called) == ([], [("k", "completed")])
-    assert emulator.agents_started == {"Hello": 1}
+    assert emulator.agents_started == {"long": 1}
 
 
 @pytest.mark.parametrize("replicas", [3])
 async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, database: str, replicas: int) -> None:
     """However many processes get the same messages, each job has one agent and one end is told."""
     listener = Listener()
-    journals = [Journal.open(database, owner_timeout=2.0) for _ in range(replicas)]
+    journals = [Journal.open(database, owner_timeout=LONG_SECONDS) for _ in range(replicas)]
     try:
         opened = [await journal.__aenter__() for journal in journals]
         jobs = [await DurableJobs(session, journal, on_end=listener.on_end).__aenter__() for journal in opened]

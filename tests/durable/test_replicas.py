@@ -1,41 +1,58 @@
 """What one of several processes does to the jobs that another one follows, or has followed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from agentjobs_async import AgentJobsSession, JournalError
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.heartbeat import Heartbeat
-from agentjobs_async.batch.journal import opened_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable import DurableJobs
-from agentjobs_async.testing import Emulator, JobScript
-from tests.durable.listener import Listener
+from agentjobs_async.testing import Emulator
+from tests.durable.listener import Listener, complete
+from tests.held import HeldEmulator
 
 pytestmark = pytest.mark.slow
+
+LONG_SECONDS = 60.0
+"""Without a sign of life, after which an owner is taken for dead: longer than a machine stands still."""
 
 
 @pytest.fixture
 async def journals(database: str) -> AsyncIterator[tuple[Journal, Journal]]:
     """One database, open twice."""
-    async with Journal.open(database, owner_timeout=1.0) as one, Journal.open(database, owner_timeout=1.0) as other:
+    async with (
+        Journal.open(database, owner_timeout=LONG_SECONDS) as one,
+        Journal.open(database, owner_timeout=LONG_SECONDS) as other,
+    ):
         yield one, other
 
 
-@contextmanager
-def silent(journal: Journal) -> Iterator[None]:
-    """Let the owner of a journal give no sign of life within the block, as one that is stopped."""
+def heartbeat_of(journal: Journal) -> Heartbeat:
     heartbeat = opened_of(journal).heartbeat
     assert heartbeat is not None
+    return heartbeat
+
+
+@asynccontextmanager
+async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
+    """Let the owner of a journal have been silent for too long within the block, as one that is stopped."""
+    heartbeat = heartbeat_of(journal)
 
     async def fail() -> None:
         raise JournalError("stopped", "io")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeat, Heartbeat._beat.__name__, fail)
+        _ = await heartbeat._database.write(shared.delete_owner(entries_of(journal).owner))
+        await heartbeat_of(by)._sweep()
         yield
+        patch.setattr(Heartbeat, "is_sure", False)
+        await Heartbeat._beat(heartbeat)
 
 
 async def test_unfollowed_elsewhere(
@@ -43,16 +60,17 @@ async def test_unfollowed_elsewhere(
 ) -> None:
     """A job that another process than its own unfollows gets no callback any more."""
     listener = Listener()
-    emulator.script(JobScript(duration=20), prompt="soon")
-    emulator.script(JobScript(duration=60), prompt="later")
     async with (
         DurableJobs(session, journals[0], on_end=listener.on_end) as one,
         DurableJobs(session, journals[1]) as other,
     ):
-        await one.submit("k", "soon")
-        await one.submit("other", "later")
+        await one.submit("k", "long")
+        await one.submit("other", "long")
         assert await other.unfollow("k")
+        await complete(emulator)
         await listener.ends(1)
+        while session.stats().jobs:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
     assert listener.called == [("other", "completed")]
 
 
@@ -68,33 +86,32 @@ async def test_owner_that_was_silent(
     ):
         await one.submit("k", "long")
         assert others.stats().jobs == 1
-        with silent(journals[0]):
+        async with taken_for_dead(journals[0], journals[1]):
             await second.change("active")
-        async with asyncio.timeout(10):
-            while others.stats().jobs:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.05)
+        while others.stats().jobs:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
         await journals[1].abandon("k")
         await second.ends(1)
     assert (first.called, second.called) == ([], [("k", "AgentJobsError")])
     assert emulator.agents_started == {"long": 1}
 
 
-async def test_create_that_was_taken_for_unknown(
-    emulator: Emulator, session: AgentJobsSession, journals: tuple[Journal, Journal]
-) -> None:
+async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journal]) -> None:
     """A create that is answered after its owner was taken for dead: unknown is told first, then the end of its job."""
     first, second = Listener(), Listener()
-    await emulator.inject("hang for=6 agent=yes on=create", prompt="Hello")
     async with (
+        HeldEmulator(speed=20) as emulator,
+        emulator.session(project_id="docs") as session,
         DurableJobs(session, journals[0], on_end=first.on_end) as one,
         DurableJobs(session, journals[1], on_end=second.on_end),
     ):
         submitting = asyncio.create_task(one.submit("k", "Hello"))
-        while not emulator.agents_started:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.05)
-        with silent(journals[0]):
+        await emulator.arrived.wait()
+        async with taken_for_dead(journals[0], journals[1]):
             await second.ends(1)
+        emulator.release.set()
         assert (await submitting).state == "created"
+        await complete(emulator, "Hello")
         await first.ends(1)
     assert (first.called, second.called) == ([("k", "completed")], [("k", "CreateOutcomeUnknownError")])
     assert emulator.agents_started == {"Hello": 1}

@@ -1,6 +1,7 @@
 """The recipes as processes: started as their docstrings say, watched, and ended by a signal."""
 
 import asyncio
+import codecs
 import os
 import re
 import signal
@@ -9,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+
+from agentjobs_async.testing import Emulator, JobScript
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
 UVICORN: Final = ("-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES))
@@ -22,7 +25,9 @@ SERVERS: Final[dict[str, tuple[str, ...]]] = {
 """The arguments of Python by which each recipe of a web framework is started."""
 
 SETTINGS: Final = {"TOKEN_SECRET": "a secret of 16 bytes or more", "PORT": "0", "PYTHONUNBUFFERED": "1"}
-PATIENCE_SECONDS: Final = 60.0
+ENDLESS: Final = JobScript(duration=float("inf"))
+
+PATIENCE_SECONDS: Final = 200.0
 """Until a process that hangs is killed, so that its test fails."""
 
 
@@ -36,6 +41,7 @@ class Process:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a piece may end amid a character
         self.address = ""
         self.output = ""
 
@@ -46,7 +52,7 @@ class Process:
             while len(found := re.findall(pattern, self.output)) < times:
                 piece = await self._process.stdout.read(65536)
                 assert piece, f"it ended: {self.output}"
-                self.output += piece.decode()
+                self.output += self._decoder.decode(piece)
         return str(found[-1])
 
     async def read_address(self) -> None:
@@ -61,7 +67,7 @@ class Process:
         """Wait until the process has ended, and return its exit code."""
         assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            self.output += (await self._process.stdout.read()).decode()
+            self.output += self._decoder.decode(await self._process.stdout.read())
             return await self._process.wait()
 
 
@@ -70,6 +76,11 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.01)
+
+
+async def complete(service: Emulator) -> None:
+    """Let all jobs be completed from now on: none ends before its test wants it to."""
+    await service.inject("document status=completed prLink=https://code.example/1 forever on=get")
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ import simcord
 
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableEntry, DurableJobs
-from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import until
+from agentjobs_async.testing import Emulator
+from tests.recipes.processes import ENDLESS, complete, until
 
 Call = tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[DurableEntry]]
 
@@ -50,18 +50,18 @@ async def following(bot: ModuleType, service: Emulator, journal: Path) -> AsyncI
 
 @pytest.fixture
 async def service() -> AsyncIterator[Emulator]:
-    async with Emulator(speed=20) as service:
+    async with Emulator(script=ENDLESS, speed=20) as service:
         yield service
 
 
 async def test_a_command(bot: ModuleType, service: Emulator, tmp_path: Path) -> None:
     """The deferred answer shows that the job is at work, then its end."""
-    service.script(JobScript(duration=4))
     async with simcord.run(bot.bot) as discord:
         channel, alice = a_channel(discord)
         async with following(bot, service, tmp_path / "bot.db"):
             await alice.slash(channel, "job", prompt="Fix the links")
             await until(lambda: channel.last_message.content == "active ...")
+            await complete(service)
             await until(lambda: channel.last_message.content.startswith("completed: https://"))
         assert len(channel.history()) == 1
     assert service.agents_started == {"Fix the links": 1}
@@ -69,12 +69,12 @@ async def test_a_command(bot: ModuleType, service: Emulator, tmp_path: Path) -> 
 
 async def test_a_job_that_outlives_its_interaction(bot: ModuleType, service: Emulator, tmp_path: Path) -> None:
     """After 15 min, and a restart, the user is told the end in a message of its own."""
-    service.script(JobScript(duration=20))
     async with simcord.run(bot.bot) as discord:
         channel, alice = a_channel(discord)
         async with following(bot, service, tmp_path / "bot.db"):
             await alice.slash(channel, "job", prompt="Fix the links")
             await until(lambda: channel.last_message.content == "active ...")
+        await complete(service)
         await discord.advance_time(15 * 60)
         async with following(bot, service, tmp_path / "bot.db"):
             await until(lambda: channel.last_message.content.startswith(f"<@{alice.id}> completed: https://"))

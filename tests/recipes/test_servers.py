@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientResponse, ClientSession, TCPConnector
 
-from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import SERVERS, Process, code_at_sigterm, serving, until
+from agentjobs_async.testing import Emulator
+from tests.recipes.processes import ENDLESS, SERVERS, Process, code_at_sigterm, serving, until
 
 pytestmark = pytest.mark.slow
 
-ENDLESS = JobScript(duration=float("inf"))
 JSON_BODIES = {"fastapi_app", "litestar_app"}
 LISTENERS = 100
 """Of each kind: waits and streams."""
@@ -73,8 +72,10 @@ async def test_shutdown_and_restart(recipe: str) -> None:
         emulator.script(ENDLESS, prompt="Go on")
         async with visited(recipe, emulator) as (process, visitor):
             token = await visitor.create("Go on", "first")
-            waits = [asyncio.create_task(visitor.wait(token, f"w{n}")) for n in range(LISTENERS)]
             streams = [asyncio.create_task(visitor.rest(token, f"s{n}")) for n in range(LISTENERS)]
+            await process.read_until("WaitStarted", times=LISTENERS)
+            # Last, as a wait ends by itself after 25 s.
+            waits = [asyncio.create_task(visitor.wait(token, f"w{n}")) for n in range(LISTENERS)]
             await process.read_until("WaitStarted", times=2 * LISTENERS)
             polls = sum(request.method == "GET" for request in emulator.requests)
             await emulator.inject("hang for=0.5 agent=yes on=create x3")

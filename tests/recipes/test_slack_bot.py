@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import RECIPES, Process, started, until
+from agentjobs_async.testing import Emulator
+from tests.recipes.processes import ENDLESS, RECIPES, Process, complete, started, until
 from tests.recipes.slack_api import SECRET, SlackApi, mention, slack
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with slack() as api, Emulator(script=JobScript(duration=1)) as service:
+    async with slack() as api, Emulator(script=ENDLESS) as service:
         yield Stage(api, service, tmp_path / "bot.db")
 
 
@@ -49,6 +49,7 @@ async def test_a_mention(stage: Stage) -> None:
         assert await mention(app.address, "Fix the links") == 200
         assert await mention(app.address, "", stamp="100.2") == 200
         await stage.api.until(1, "Say what is to be done")
+        await complete(stage.service)
         await stage.api.until(1, "completed: https://")
     assert "Traceback" not in app.output
     assert stage.service.agents_started == {"Fix the links": 1}
@@ -62,6 +63,7 @@ async def test_a_kill_while_the_job_is_at_work(stage: Stage) -> None:
     async with stage.app(signal.SIGKILL) as app:
         await mention(app.address, "Fix the links")
         await stage.api.until(1, "active")
+    await complete(stage.service)
     async with stage.app():
         await stage.api.until(1, "completed")
     assert stage.service.agents_started == {"Fix the links": 1}
