@@ -8,7 +8,7 @@ __all__ = ["MissingExtraError", "extra_named"]
 
 _EXTRAS: Final = {
     **dict.fromkeys(("click", "platformdirs", "rich"), "cli"),
-    **dict.fromkeys(("aiosqlite", "filelock", "sqlalchemy"), "batch"),
+    **dict.fromkeys(("filelock", "sqlalchemy"), "batch"),
     "itsdangerous": "web",
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
     **dict.fromkeys(("aiohttp_sse", "jinja2"), "report"),

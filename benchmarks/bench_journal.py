@@ -118,12 +118,10 @@ async def prepare(path: Path, count: int) -> None:
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
-        async with database.backend.engine.begin() as connection:
-            await connection.exec_driver_sql(
-                "UPDATE agentjobs_entries SET state = CASE WHEN number % ? = 0 THEN 'created' ELSE 'completed' END,"
-                " job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0",
-                (max(count // ACTIVE, 1),),
-            )
+        created = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'created' ELSE 'completed' END"
+        values = "job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0"
+        update = f"UPDATE agentjobs_entries SET state = {created}, {values}"  # noqa: S608 - its own words
+        await database.once(lambda connection: connection.exec_driver_sql(update))
 
 
 async def resumed(path: Path, count: int, *, given: bool) -> Figures:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from sqlalchemy import Connection
+
 from agentjobs_async import (
     AgentJob,
     AgentJobsError,
@@ -22,8 +24,35 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
+from agentjobs_async.batch._store.backend import AnyConnection
+from agentjobs_async.batch.journal import opened_of
 
 FOREVER = 1e9
+
+
+@asynccontextmanager
+async def connected(journal: Journal) -> AsyncIterator[AnyConnection]:
+    """A connection of the journal's own, as it makes them for its reads."""
+    database = opened_of(journal).database
+    assert database is not None
+    connection = await database.connector.open()
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def set_pragma(journal: Journal, setting: str) -> None:
+    """Change a setting of the connection by which a journal in a file writes."""
+    database = opened_of(journal).database
+    assert database is not None
+    assert database._changes.connection is not None
+    await database._changes.connection.run_sync(_set_pragma, setting)
+
+
+def _set_pragma(connection: Connection, setting: str) -> None:
+    connection.exec_driver_sql(f"PRAGMA {setting}")
+    connection.rollback()
 
 
 def rejected(status: int = 422) -> AgentJobsError:

@@ -158,10 +158,12 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
     await journal.add([BatchItem("first", "x")])
     with closing(sqlite3.connect(path, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
-        inserting = asyncio.Event()
+        inserting, loop = asyncio.Event(), asyncio.get_running_loop()
         assert journal._opened.database is not None
         event.listen(
-            journal._opened.database.backend.engine.sync_engine, "before_cursor_execute", lambda *_: inserting.set()
+            journal._opened.database.backend.engine.sync_engine,
+            "before_cursor_execute",
+            lambda *_: loop.call_soon_threadsafe(inserting.set),  # from the thread that waits for the disk
         )
         adding = asyncio.ensure_future(journal.add([BatchItem("second", "x")]))
         await inserting.wait()

@@ -1,19 +1,22 @@
 """What differs between the databases that hold journals."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import frozen
 from sqlalchemy import Executable, Row
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 
-__all__ = ["Backend", "Read", "Stamp"]
+__all__ = ["AnyConnection", "Backend", "Read", "Stamp"]
 
+AnyConnection: TypeAlias = AsyncConnection | FileConnection
+"""A connection to a server, or to a file."""
 Read = Callable[[Executable], Awaitable[Sequence[Row[Any]]]]
 """Returns the rows of a query."""
 
@@ -48,7 +51,7 @@ class Backend:
             wait, which can't be interrupted.
     """
 
-    engine: AsyncEngine
+    engine: AsyncEngine | FileEngine
     insert: Insert
     claim: Callable[[str, str, Moment, str, str | None], Executable]
     claims_apart: bool

@@ -1,14 +1,14 @@
 """Connections to a journal's database, and work over them that is repeated while the database is gone."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.backend import AnyConnection, Backend
 
 __all__ = ["Connector"]
 
@@ -36,15 +36,16 @@ class Connector:
         self.is_gone = False
         self.given_up = False
         self._backend = backend
-        self._opening: set[asyncio.Task[AsyncConnection]] = set()
+        self._opening: set[asyncio.Task[AnyConnection]] = set()
 
-    async def open(self, *, alone: bool = False) -> AsyncConnection:
-        """Return an open connection; with `alone`, each of its statements is a transaction.
+    async def open(self, *, alone: bool = False) -> AnyConnection:
+        """Return an open connection; with `alone`, each of its statements is a transaction on a server.
 
         It is opened by a task of its own, so that `cut` ends the opening as well.
         """
         engine = self._backend.engine
-        engine = engine.execution_options(isolation_level="AUTOCOMMIT") if alone else engine
+        if alone and isinstance(engine, AsyncEngine):
+            engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         opening = asyncio.get_running_loop().create_task(_opened(engine.connect()), context=Context())
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
@@ -108,5 +109,5 @@ class Connector:
         return isinstance(error, _CutError) or (isinstance(error, DBAPIError) and self._backend.is_gone(error))
 
 
-async def _opened(connection: AsyncConnection) -> AsyncConnection:
+async def _opened(connection: Awaitable[AnyConnection]) -> AnyConnection:
     return await connection

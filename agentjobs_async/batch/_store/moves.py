@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from attrs import frozen
 from sqlalchemy import Column, Delete, Insert, Select, Table, Update, delete, func, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentjobs_async import JournalError
+from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWNER
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.states import ENDED
@@ -81,7 +81,7 @@ def row_count() -> Select[Any]:
     return select(func.count()).select_from(ENTRIES)
 
 
-async def begin_departure(connection: AsyncConnection, mark: str, place: str) -> None:
+async def begin_departure(connection: AnyConnection, mark: str, place: str) -> None:
     """Close a journal, within the caller's transaction, which holds the lock of its rows.
 
     No owner can open it any more. On a server, an owner that is open, though it was not seen among the living ones,
@@ -92,7 +92,7 @@ async def begin_departure(connection: AsyncConnection, mark: str, place: str) ->
         await connection.exec_driver_sql(_REFUSE_WRITES)
 
 
-async def reopen(connection: AsyncConnection) -> None:
+async def reopen(connection: AnyConnection) -> None:
     """Open a journal again whose rows did not get anywhere, within the caller's transaction."""
     await connection.execute(undo_departure())
     if connection.dialect.name == "postgresql":
@@ -114,13 +114,13 @@ def insert_arrival(mark: str, place: str) -> Insert:
     return insert(MOVES).values(direction=FROM, mark=mark, place=place, ended=1)
 
 
-async def lock_rows(connection: AsyncConnection) -> None:
+async def lock_rows(connection: AnyConnection) -> None:
     """Keep all others from changing rows until the caller's transaction ends; a file has no others."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("LOCK TABLE agentjobs_entries IN SHARE ROW EXCLUSIVE MODE"))
 
 
-async def copy_rows(source: Database, target: AsyncConnection) -> None:
+async def copy_rows(source: Database, target: AnyConnection) -> None:
     """Copy all that a closed journal holds into one without items, within the target's transaction.
 
     Times, claims and numbers stay. A row that has not ended gets no owner, so that workers take it up. Limits and
@@ -154,7 +154,7 @@ def _without_owner(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "owner": NO_OWNER} if table is ENTRIES and row["state"] not in ENDED else row
 
 
-async def _count_on(connection: AsyncConnection, table: Table) -> None:
+async def _count_on(connection: AnyConnection, table: Table) -> None:
     """Continue the numbers of new rows on a server after those that were copied; SQLite does that by itself."""
     numbered = table.autoincrement_column
     if connection.dialect.name == "postgresql" and numbered is not None:

@@ -8,11 +8,11 @@ from typing import Final
 from uuid import uuid4
 
 from attrs import frozen
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import moves, shared, statements
 from agentjobs_async.batch._store.address import ServerAddress, server_address
+from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.moves import FROM, TO, Move
 from agentjobs_async.batch._store.opened import Opened
@@ -115,7 +115,7 @@ class _Moving:
     async def _close_old(self) -> Move:
         departure = Move(uuid4().hex, self.new.address, ended=False)
 
-        async def close(connection: AsyncConnection) -> None:
+        async def close(connection: AnyConnection) -> None:
             # The lock before the look at owners: whoever writes waits, and finds the journal closed.
             await moves.lock_rows(connection)
             if self.old.is_shared:
@@ -126,14 +126,14 @@ class _Moving:
         await self.old.database.once(close)
         return departure
 
-    async def _check_unused(self, connection: AsyncConnection) -> None:
+    async def _check_unused(self, connection: AnyConnection) -> None:
         owners = await connection.execute(shared.owners(self.old.entries.now()))
         if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
             words = f"{living} workers or runs use it; stop them first"
             raise JournalError(f"journal {self.old.address}: {words} (one that died counts for 30 s)", "locked")
 
     async def _fill_new(self, departure: Move) -> None:
-        async def fill(target: AsyncConnection) -> None:
+        async def fill(target: AnyConnection) -> None:
             await moves.lock_rows(target)
             if (await target.execute(moves.row_count())).scalar():
                 raise JournalError(f"journal {self.new.address}: another process has planned rows there", "locked")
@@ -152,7 +152,7 @@ class _Moving:
     async def _has_arrived(self, departure: Move) -> bool:
         found: dict[str, Move] = {}
 
-        async def look(connection: AsyncConnection) -> None:
+        async def look(connection: AnyConnection) -> None:
             await moves.lock_rows(connection)
             found.update(moves.moves_of(await connection.execute(moves.moves())))
 

@@ -16,7 +16,8 @@ from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, mov
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import file_backend, table_statements, upgrade_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
-from agentjobs_async.batch._store.writer import Database, until_done
+from agentjobs_async.batch._store.threads import until_done
+from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["Opened"]
 

@@ -8,14 +8,14 @@ from weakref import WeakSet
 from sqlalchemy import ColumnElement, Double, Text, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.backend import Backend, Read, Stamp
+from agentjobs_async.batch._store.backend import AnyConnection, Backend, Read, Stamp
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.limits import update_version, version
 from agentjobs_async.batch._store.schema import ENTRIES, METADATA
@@ -84,7 +84,7 @@ async def _stamp(read: Read) -> Stamp:
     return Stamp(found[0][0])
 
 
-async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> None:
+async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> None:
     """Check that the database holds a journal of this version; with `writing`, make one where there is none.
 
     Raises:
@@ -110,7 +110,7 @@ async def lay_out(connection: AsyncConnection, name: str, *, writing: bool) -> N
         )
 
 
-async def _make(connection: AsyncConnection) -> None:
+async def _make(connection: AnyConnection) -> None:
     # One at a time: of two owners that begin at once, both would find no table.
     await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
     await connection.run_sync(METADATA.create_all)
@@ -122,7 +122,7 @@ async def _make(connection: AsyncConnection) -> None:
         await connection.exec_driver_sql(shared.functions())
 
 
-async def _upgrade(connection: AsyncConnection) -> None:
+async def _upgrade(connection: AnyConnection) -> None:
     """Upgrade a journal of the earlier layout, within the transaction of the caller, who holds the lock of openings.
 
     Workers of the earlier version that are at work go on, since the columns are only added; no other one can begin.

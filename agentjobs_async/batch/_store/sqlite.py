@@ -1,17 +1,12 @@
-"""A journal in a file of SQLite, through SQLAlchemy and aiosqlite."""
+"""A journal in a file of SQLite, through SQLAlchemy."""
 
 import asyncio
-import logging
-import sqlite3
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import event, literal, make_url, select
+from sqlalchemy import create_engine, event, literal, make_url, select
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
@@ -20,6 +15,7 @@ from agentjobs_async.batch._store.format import EARLIER, VERSION
 from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
 from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA, PAUSES
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
+from agentjobs_async.batch._store.threads import FileEngine
 from agentjobs_async.batch._store.upgrading import earlier_pauses, earlier_rows, upgrading
 from agentjobs_async.batch.limits import FleetLimits
 
@@ -70,15 +66,14 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
     )
 
 
-def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
+def _engine(path: Path, *, read_only: bool) -> FileEngine:
     # To look, read-only: otherwise the last one to close would carry a crashed owner's log over into the file. To own,
     # "rw": SQLite's default would make an empty file where the journal was removed meanwhile.
     query = reading(path) if read_only else {"mode": "rw"}
-    url = make_url("sqlite+aiosqlite://").set(database=path.as_uri(), query={**query, "uri": "true"})
-    connecting = {"timeout": _BUSY_SECONDS, "factory": _QuietConnection}
-    engine = create_async_engine(url, hide_parameters=True, connect_args=connecting)
+    url = make_url("sqlite://").set(database=path.as_uri(), query={**query, "uri": "true"})
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_SECONDS})
 
-    @event.listens_for(engine.sync_engine, "connect")
+    @event.listens_for(engine, "connect")
     def _durable(connection: Any, record: object) -> None:
         del record
         cursor = connection.cursor()
@@ -91,7 +86,7 @@ def _engine(path: Path, *, read_only: bool) -> AsyncEngine:
                 cursor.execute(statement)
         cursor.close()
 
-    return engine
+    return FileEngine(engine)
 
 
 def _earlier_views() -> Iterator[str]:
@@ -109,25 +104,3 @@ def _earlier_views() -> Iterator[str]:
     for table in ADDED_TABLES:
         nothing = ", ".join(f"NULL AS {column.name}" for column in table.columns)
         yield f"CREATE TEMP VIEW {table.name} AS SELECT {nothing} WHERE 0"
-
-
-class _QuietConnection(sqlite3.Connection):
-    """A connection in a thread of its own, whose statements, with the prompts in them, aiosqlite must not log."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        _THREAD.quiet = True
-
-    def close(self) -> None:
-        """Roll back, then close: a cursor that a cancelled call left behind would keep the transaction open."""
-        with suppress(sqlite3.Error):
-            self.rollback()
-        super().close()
-
-
-_THREAD: Final = threading.local()
-# aiosqlite logs each statement, with the prompts in it, at DEBUG to one logger for the whole process. The filter drops
-# these records in the threads of our connections only: other connections of the program are logged as before.
-logging.getLogger("aiosqlite").addFilter(
-    lambda record: record.levelno > logging.DEBUG or not getattr(_THREAD, "quiet", False)
-)

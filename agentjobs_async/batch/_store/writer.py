@@ -4,18 +4,19 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from copy import copy
+from threading import Event
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import Executable, Row
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Executable, Row
 
 from agentjobs_async import JournalError
 from agentjobs_async._loop.loop_binding import LoopBinding
-from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.backend import AnyConnection, Backend
 from agentjobs_async.batch._store.connector import Connector
+from agentjobs_async.batch._store.threads import until_done
 
-__all__ = ["Database", "until_done"]
+__all__ = ["Database"]
 
 _MOST_TOGETHER: Final = 200  # writes in one transaction: more would keep the locks of their rows for long
 _CUTTING_SECONDS: Final = 0.5  # a connection that was cut fails at once; this much when the loop is busy
@@ -46,16 +47,16 @@ class _WriteQueue:
     alone: bool = False
     pending: asyncio.Queue[_PendingWrite | None] = field(factory=asyncio.Queue)
     writer: asyncio.Task[None] | None = None
-    connection: AsyncConnection | None = None
+    connection: AnyConnection | None = None
 
 
 class Database:
     """An open journal's database.
 
-    Writes of the same time share one transaction, so that many writers cost one commit. SQLite runs in threads of
-    aiosqlite: the loop never waits for the disk. While a server is gone, all work is done again, so that a statement
-    whose answer was lost is executed twice. On a server, claims have a connection of their own: a claim may wait for
-    another owner's, and no id of a job waits for a claim.
+    Writes of the same time share one transaction, so that many writers cost one commit. On a file, a whole transaction
+    is one piece of work for a thread, since a change of threads costs more than a statement. While a server is gone,
+    all work is done again, so that a statement whose answer was lost is executed twice. On a server, claims have a
+    connection of their own: a claim may wait for another owner's, and no id of a job waits for a claim.
 
     Attributes:
         connector: Its connections.
@@ -125,7 +126,7 @@ class Database:
         await asyncio.gather(*(self._written(queue, _PendingWrite((nothing,))) for queue in queues))
 
     async def once(
-        self, work: Callable[[AsyncConnection], Coroutine[Any, Any, None]], *, is_long: bool = False
+        self, work: Callable[[AnyConnection], Coroutine[Any, Any, object]], *, is_long: bool = False
     ) -> None:
         """Await `work` in a transaction; a server that is gone is not waited for. Long work may take over a minute.
 
@@ -136,10 +137,10 @@ class Database:
         async def in_transaction() -> None:
             connection = await self.connector.open()
             try:
-                async with connection.begin():
-                    await work(connection)
+                await work(connection)
+                await connection.commit()
             finally:
-                await connection.close()
+                await connection.close()  # rolls back what is not committed
 
         await self.connector.run(in_transaction, 0.0, is_long=is_long)
 
@@ -148,7 +149,9 @@ class Database:
         self._closed = True
         for queue in self._queues:
             queue.pending.put_nowait(None)
-        left = {queue.writer for queue in self._queues if queue.writer is not None} | self._reading
+        left: set[asyncio.Future[Any]] = {
+            queue.writer for queue in self._queues if queue.writer is not None
+        } | self._reading
         try:
             await self._ended(left, patience)
         finally:
@@ -162,7 +165,7 @@ class Database:
         """
         self._binding.enter()
 
-    async def _ended(self, tasks: set[asyncio.Task[Any]], patience: float) -> None:
+    async def _ended(self, tasks: set[asyncio.Future[Any]], patience: float) -> None:
         """Wait for all tasks of a file, whose threads can't be cut; for those of a server while it may still answer."""
         if self.backend.cut is None:
             await until_done(tasks)
@@ -181,10 +184,7 @@ class Database:
         async def rows() -> Rows:
             connection = await self.connector.open()
             try:
-                _, found = await _executed(connection, statement)
-                if commit:
-                    await connection.commit()
-                return found
+                return await connection.run_sync(_rows, statement, commit=commit)
             finally:
                 await connection.close()
 
@@ -252,33 +252,21 @@ class Database:
     async def _committed(self, queue: _WriteQueue, writes: list[_PendingWrite]) -> list[tuple[int, Rows]]:
         if queue.connection is None:
             queue.connection = await self.connector.open(alone=queue.alone)
+        cancelled = Event()
         try:
-            async with queue.connection.begin():
-                return [await _last_executed(queue.connection, write) for write in writes]
+            return await queue.connection.run_sync(_transaction, writes, cancelled)
+        except asyncio.CancelledError:
+            # The loop is ending. A thread that is at work goes on: it has to roll back, since a claim that it committed
+            # now would be unknown to the next owner, though nothing was sent.
+            cancelled.set()
+            raise
         finally:
             if queue.connection.invalidated:
                 broken, queue.connection = queue.connection, None
                 await broken.close()
 
 
-async def until_done(tasks: set[asyncio.Task[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
-    """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.
-
-    Raises:
-        CancelledError: It was cancelled meanwhile.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while left := {task for task in tasks if not task.done()}:
-        try:
-            await asyncio.wait(left)
-        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each turn of the loop
-            cancelled = error
-            on_cancel()
-    if cancelled is not None:
-        raise cancelled
-
-
-async def _cut_off(tasks: set[asyncio.Task[Any]]) -> None:
+async def _cut_off(tasks: set[asyncio.Future[Any]]) -> None:
     """Wait for tasks whose connections were cut; cancel those that do not end by that."""
     _, left = await asyncio.wait(tasks, timeout=_CUTTING_SECONDS)
     for task in left:
@@ -287,13 +275,26 @@ async def _cut_off(tasks: set[asyncio.Task[Any]]) -> None:
         await asyncio.wait(left, timeout=_CUTTING_SECONDS)
 
 
-async def _last_executed(connection: AsyncConnection, write: _PendingWrite) -> tuple[int, Rows]:
-    return [await _executed(connection, statement, write.parameters) for statement in write.statements][-1]
+def _transaction(connection: Connection, writes: list[_PendingWrite], cancelled: Event) -> list[tuple[int, Rows]]:
+    with connection.begin() as transaction:
+        results = [_last_executed(connection, write) for write in writes]
+        if cancelled.is_set():
+            transaction.rollback()
+        return results
 
 
-async def _executed(
-    connection: AsyncConnection, statement: Executable, parameters: Parameters | None = None
-) -> tuple[int, Rows]:
-    result = await connection.execute(statement, parameters)
+def _last_executed(connection: Connection, write: _PendingWrite) -> tuple[int, Rows]:
+    return [_executed(connection, statement, write.parameters) for statement in write.statements][-1]
+
+
+def _rows(connection: Connection, statement: Executable, *, commit: bool) -> Rows:
+    _, found = _executed(connection, statement)
+    if commit:
+        connection.commit()
+    return found
+
+
+def _executed(connection: Connection, statement: Executable, parameters: Parameters | None = None) -> tuple[int, Rows]:
+    result = connection.execute(statement, parameters)
     rows = result.fetchall() if result.returns_rows else []
     return (len(rows) if result.returns_rows else result.rowcount), rows

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch.journal import entries_of, opened_of
-from tests.batch.stage import FakeSession, items
+from tests.batch.stage import FakeSession, connected, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
 
@@ -198,13 +198,12 @@ async def test_a_stalled_transaction(database: str) -> None:
     async with owner(database) as stalled, owner(database) as living:
         await living.add(items(1))
         await living.set_limits(FleetLimits(max_active=5))
-        assert stalled._opened.database is not None
-        async with stalled._opened.database.backend.engine.connect() as connection:
+        async with connected(stalled) as connection:
             await connection.exec_driver_sql("SELECT FROM agentjobs_fleet FOR UPDATE")
             while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
-            await connection.invalidate()
+            await connection.run_sync(Connection.invalidate)
 
 
 @asynccontextmanager

@@ -187,8 +187,7 @@ KILLS = """
 import asyncio, os, shutil, signal, sys
 from contextlib import suppress
 from pathlib import Path
-from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.ext.asyncio.engine import AsyncTransaction
+from sqlalchemy import Connection
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, State, move_journal
 from agentjobs_async.batch._store import moves
@@ -202,11 +201,11 @@ def run(work):
     return asyncio.run(work, debug=False)  # a slow callback, on a busy machine, is no fault
 
 def counted(method, calls):
-    async def call(*rest, **settings):
+    def call(*rest, **settings):
         calls.append(1)
         if len(calls) == last:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await method(*rest, **settings)
+        return method(*rest, **settings)
     return call
 
 def killed_before(call):
@@ -214,11 +213,8 @@ def killed_before(call):
     global last
     last, calls = call, []
     if not (child := os.fork()):
-        for owner, name in (
-            *((AsyncConnection, name) for name in ("execute", "exec_driver_sql", "stream", "commit")),
-            (AsyncTransaction, "__aexit__"),
-        ):
-            setattr(owner, name, counted(getattr(owner, name), calls))
+        for name in ("execute", "exec_driver_sql", "_commit_impl"):
+            setattr(Connection, name, counted(getattr(Connection, name), calls))
         run(move_journal(*direct))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

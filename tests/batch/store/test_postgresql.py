@@ -14,7 +14,7 @@ from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.cli._output.hints import resume_command
-from tests.batch.stage import items, rows_of, states
+from tests.batch.stage import connected, items, rows_of, states
 from tests.postgresql import Server, execute
 
 SECRET = "hunter2-very-secret"
@@ -142,8 +142,7 @@ async def test_durability(database: str) -> None:
     name = make_url(database).database
     execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
     async with Journal.open(database) as journal:
-        assert journal._opened.database is not None
-        async with journal._opened.database.backend.engine.connect() as connection:
+        async with connected(journal) as connection:
             assert (await connection.exec_driver_sql("SHOW synchronous_commit")).scalar() == "on"
 
 

@@ -11,7 +11,7 @@ from agentjobs_async import AgentJob, AgentJobsError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, JournalRow
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.stage import items, run
+from tests.batch.stage import connected, items, run
 
 REF = JobRef("docs", "job_1")
 WHY = AgentJobsError("because")
@@ -167,8 +167,9 @@ async def test_documents(journal: Journal) -> None:
 async def test_illegible_cells(file_journal: Journal, cell: str) -> None:
     """A cell that the journal can't have written is an error that does not quote it."""
     await file_journal.add(items(1))
-    async with entries_of(file_journal)._database.backend.engine.begin() as connection:
+    async with connected(file_journal) as connection:
         await connection.exec_driver_sql(f"UPDATE agentjobs_entries SET {cell}")  # noqa: S608 - a cell of the test
+        await connection.commit()
     with pytest.raises(Exception, match="it holds what it can't have written") as caught:
         await file_journal.rows()
     assert "secret" not in str(caught.value)

@@ -11,7 +11,7 @@ from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch.journal import entries_of, opened_of
-from tests.batch.stage import FakeSession, items, outcomes, run, unknown
+from tests.batch.stage import FakeSession, connected, items, outcomes, run, unknown
 from tests.postgresql import execute
 
 
@@ -134,8 +134,7 @@ async def test_repeatable_read(database: str) -> None:
     execute(database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
     async with owners(database, 4, max_active=5, create_rate=Rate(6, per=1000)) as journals:
         assert len(await claim_all(journals)) == 5
-        assert journals[0]._opened.database is not None
-        async with journals[0]._opened.database.backend.engine.connect() as connection:
+        async with connected(journals[0]) as connection:
             level = await connection.exec_driver_sql("SHOW transaction_isolation")
             assert level.scalar() == "read committed"
 

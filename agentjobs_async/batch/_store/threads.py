@@ -1,0 +1,122 @@
+"""Connections to a file, each in a thread of its own: the loop never waits for the disk."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Result
+
+__all__ = ["FileConnection", "FileEngine", "until_done"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class FileEngine:
+    """Opens connections to a file, as an `AsyncEngine` does to a server.
+
+    Args:
+        sync_engine: Opens what the threads use.
+    """
+
+    def __init__(self, sync_engine: Engine) -> None:
+        self.sync_engine = sync_engine
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def connect(self) -> "FileConnection":
+        """Return an open connection."""
+        return await FileConnection(self).open()
+
+    async def dispose(self) -> None:
+        """Wait for all work in threads, however often this is cancelled, then close the connections."""
+        await until_done(self._running)
+        await asyncio.to_thread(self.sync_engine.dispose)
+
+    async def run(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        """Return what `work` returns in a thread. Cancelling this call leaves at once, and the work goes on."""
+        running = asyncio.get_running_loop().run_in_executor(thread, work)
+        self._running.add(running)
+        running.add_done_callback(self._has_run)
+        await asyncio.wait([running])
+        return running.result()
+
+    def _has_run(self, running: asyncio.Future[Any]) -> None:
+        self._running.discard(running)
+        if not running.cancelled():
+            running.exception()  # retrieved here: the call that asked may have been cancelled
+
+
+class FileConnection:
+    """An open connection to a file, with those methods of an `AsyncConnection` that a journal needs.
+
+    Its thread does one piece of work after the other: what follows a cancelled call waits for the work of that call.
+
+    Args:
+        engine: What it belongs to.
+    """
+
+    def __init__(self, engine: FileEngine) -> None:
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, "agentjobs-journal")
+        self._connection: Connection
+
+    async def open(self) -> Self:
+        """Open it, and return it."""
+        self._connection = await self._engine.run(self._thread, self._engine.sync_engine.connect)
+        return self
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of SQLite."""
+        return self._engine.sync_engine.dialect
+
+    @property
+    def invalidated(self) -> bool:
+        """Whether the connection broke."""
+        return self._connection.invalidated
+
+    async def run_sync(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `work` returns in the thread; its first argument is the connection."""
+        return await self._engine.run(self._thread, lambda: work(self._connection, *args, **kwargs))
+
+    async def execute(self, statement: Executable, parameters: Any = None) -> Result[Any]:
+        """Return the result of a statement, with all rows read."""
+        return await self.run_sync(_executed, statement, parameters)
+
+    async def exec_driver_sql(self, statement: str) -> CursorResult[Any]:
+        """Return the result of a statement in SQLite's own words."""
+        return await self.run_sync(Connection.exec_driver_sql, statement)
+
+    async def commit(self) -> None:
+        """Commit the transaction."""
+        await self.run_sync(Connection.commit)
+
+    async def close(self) -> None:
+        """Roll back, and close."""
+        try:
+            await self.run_sync(Connection.close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+
+async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
+    """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.
+
+    Raises:
+        CancelledError: It was cancelled meanwhile.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while left := {task for task in tasks if not task.done()}:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each turn of the loop
+            cancelled = error
+            on_cancel()
+    if cancelled is not None:
+        raise cancelled
+
+
+def _executed(connection: Connection, statement: Executable, parameters: Any) -> Result[Any]:
+    result = connection.execute(statement, parameters)
+    return result.freeze()() if result.returns_rows else result

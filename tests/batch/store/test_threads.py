@@ -1,0 +1,39 @@
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async.batch.journal import entries_of
+from tests.batch.stage import items
+
+
+async def test_one_piece_of_work(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits together to be written changes threads once, however many statements it has."""
+    await file_journal.add(items(50))
+    ran, run = [], FileEngine.run
+
+    async def counted(*arguments: object) -> object:
+        ran.append(arguments)
+        return await run(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(FileEngine, "run", counted)
+    claims = await asyncio.gather(*(entries_of(file_journal).claim(f"k{number}") for number in range(50)))
+    assert all(isinstance(claim, str) for claim in claims)
+    assert len(ran) <= 2  # the first claim may go alone
+
+
+async def test_reading_while_a_write_waits(path: Path, file_journal: Journal) -> None:
+    """No read waits for a write that another program's lock of the file holds up."""
+    await file_journal.add(items(1))
+    with closing(sqlite3.connect(path, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        adding = asyncio.ensure_future(file_journal.add(items(2)))
+        assert sum((await file_journal.counts()).values()) == 1
+        assert not adding.done()
+        busy.execute("ROLLBACK")
+    assert await adding == []
+    assert sum((await file_journal.counts()).values()) == 2
