@@ -30,6 +30,7 @@ QUIET_SECONDS = 20.0
 GOALS = {
     "s until the figures of a new page": 2,
     "s until its table": 2,
+    "s until the table while all is being read": 2,
     "% of a core, 1 page, nothing changes": 5,
     "% of a core, 50 pages, nothing changes": 5,
     "s until a change shows": 1,
@@ -119,7 +120,8 @@ async def main() -> None:
         measured: dict[str, float] = {}
         async with launched() as browser:
             paint, table = await painted(browser, address, patience=120)
-            print(f"opened while the journal is read: figures after {paint:.2f} s, table after {table:.2f} s")
+            print(f"opened while the journal is read: figures after {paint:.2f} s")
+            measured["s until the table while all is being read"] = table
             runs = [await painted(browser, address) for _ in range(RUNS)]
             measured["s until the figures of a new page"] = statistics.median(paint for paint, _ in runs)
             measured["s until its table"] = statistics.median(table for _, table in runs)

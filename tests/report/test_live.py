@@ -1,5 +1,6 @@
 """The live page in a real browser."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,8 +12,10 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from playwright.async_api import Browser, Page, expect
 
+from agentjobs_async import JournalError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import board
+from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.serving import running
 from tests.browser import Visit, visit
 from tests.report.served import Served, served
@@ -188,3 +191,46 @@ async def test_without_scripts(browser: Browser, run: Path) -> None:
         async with visit(browser, page.address, java_script_enabled=False) as visited:
             assert await visited.texts('[data-tile="failed"] .value') == ["1"]
             await expect(visited.page.locator("#plain tbody tr")).to_have_count(2)
+
+
+class HeldAtFirst:
+    """Holds the reading of rows after the first one, then goes on, or fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        self.go_on = asyncio.Event()
+        self._error = error
+        self._add = Document.add
+        monkeypatch.setattr(Document, "add", lambda document, rows: self._held(document, rows))  # noqa: PLW0108 - bound as a method is
+
+    async def _held(self, document: Document, rows: Any) -> None:
+        await self._add(document, rows[:1])
+        await self.go_on.wait()
+        await self._add(document, rows[1:])
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+async def test_rows_are_shown_while_others_are_read(
+    browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is opened before all rows are read shows those that are, beside the figures of all items."""
+    held = HeldAtFirst(monkeypatch)
+    async with served(run) as page, visit(browser, page.address) as visited:
+        await expect(visited.page.locator("#rows .row")).to_have_count(1)
+        await expect(visited.page.locator("#live")).to_have_text("loading, 1 so far")
+        assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
+        assert await visited.texts('[data-tile="completed"] .value') == ["4"]
+        held.go_on.set()
+        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
+
+
+async def test_rows_that_are_cut_off(browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page whose rows end early, since the journal could not be read on, asks again and gets all of them."""
+    held = HeldAtFirst(monkeypatch, JournalError("the disk is gone", "io"))
+    async with served(run) as page, visit(browser, page.address) as visited:
+        await expect(visited.page.locator("#rows .row")).to_have_count(1)
+        held.go_on.set()
+        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)

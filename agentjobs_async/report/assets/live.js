@@ -7,6 +7,7 @@ const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawi
 class Live {
   constructor(shown) {
     this.report = shown;
+    this.report.isWhole = false; // the figures that came with the page are those of all items
     this.token = tokenOf(location);
     this.position = null; // the id of the last event; null before there is a document
     this.skew = 0; // ms by which the server's clock is ahead of this one
@@ -54,20 +55,30 @@ class Live {
     return response;
   }
 
-  /* Get all rows. What the page has and the server has not is gone: an earlier try of an item. */
+  /* Get all rows, and show them as they come. What the page has and the server has not is gone: an earlier try of an item. */
   async load() {
     const response = await this.ask('rows');
     const skew = Date.parse(response.headers.get('Date')) - Date.now();
     this.skew = Math.abs(skew) > 2000 ? skew : 0; // the header has whole seconds
-    const lines = (await response.text()).split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
-    const numbers = new Set(lines.flatMap((part) => ('number' in part ? sums(part.number) : [])));
-    for (const part of lines) this.report.apply(part);
-    const removed = [...this.report.store.places.keys()].filter((number) => !numbers.has(number));
+    const numbers = new Set();
+    let position = null;
+    for await (const line of this.lines(response)) {
+      const part = JSON.parse(line);
+      this.report.apply(part);
+      position = part.position ?? position;
+      if (!('number' in part)) continue;
+      for (const number of sums(part.number)) numbers.add(number);
+      this.redrawSoon();
+      this.show('loading', `loading, ${grouped(numbers.size)} so far`);
+    }
+    if (position === null) throw new Error('the server could not read all rows');
+    const { store } = this.report;
+    const removed = [...store.places.keys()].filter((number) => !numbers.has(number));
     if (removed.length) this.report.apply({ removed });
-    this.position = this.report.store.head.position;
-    const { journal } = this.report.store.head;
-    document.title = `${journal} · agentjobs`;
-    document.querySelector('h1').textContent = journal;
+    this.position = position;
+    document.title = `${store.head.journal} · agentjobs`;
+    document.querySelector('h1').textContent = store.head.journal;
+    this.report.isWhole = true;
     this.redraw();
     document.documentElement.dataset.ready = 'true';
     setTimeout(() => this.report.store.prepareSearch?.(), 300);
@@ -78,23 +89,32 @@ class Live {
     const response = await this.ask('events', { headers: { 'Last-Event-ID': this.position } });
     opened();
     this.show('on', 'live');
+    let fields = {};
+    for await (const line of this.lines(response)) {
+      const found = /^(id|event|data): (.*?)\r?$/.exec(line);
+      if (found) fields[found[1]] = found[2];
+      else if (line === '' || line === '\r') {
+        this.take(fields);
+        fields = {};
+      }
+    }
+  }
+
+  /* Return the lines of a response as they come; what follows the last line feed was cut off. */
+  async* lines(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let pending = ''; ;) {
       const { value, done } = await reader.read();
       if (done) return;
       this.heard = Date.now();
-      const events = (pending + value).split('\r\n\r\n');
-      pending = events.pop();
-      for (const event of events) this.take(event);
+      const lines = value.split('\n');
+      lines[0] = pending + lines[0];
+      pending = lines.pop();
+      yield* lines;
     }
   }
 
-  take(event) {
-    const fields = {};
-    for (const line of event.split('\r\n')) {
-      const found = /^(id|event|data): (.*)$/.exec(line);
-      if (found) fields[found[1]] = found[2];
-    }
+  take(fields) {
     if (fields.event === 'stale') this.position = null;
     else if (fields.event === 'status') this.takeStatus(JSON.parse(fields.data));
     else if (fields.data) {

@@ -3,6 +3,7 @@
 class Report {
   constructor() {
     this.store = new Store();
+    this.isWhole = true; // a live page shows rows before it has all
     this.filter = { text: '', state: '', project: null };
     this.table = new Table(this.store, (place) => this.open(place));
     this.panel = new Panel(this.store, () => this.mark(undefined));
@@ -63,8 +64,10 @@ class Report {
     const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== null;
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
-    showTiles(this.tiles, filter.state, (state) => this.choose({ state }));
-    byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
+    if (this.isWhole) {
+      showTiles(this.tiles, filter.state, (state) => this.choose({ state }));
+      byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
+    }
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
     byId('clear').hidden = !isFiltered;

@@ -104,12 +104,17 @@ class _Board:
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
-    async def rows(self, request: web.Request) -> web.Response:
-        """Return the document of all rows, of which the log goes on."""
+    async def rows(self, request: web.Request) -> web.StreamResponse:
+        """Stream the document of all rows, of which the log goes on; while it is made, as far as it has come."""
         self.access.check_reading(request)
         document = await self._feed.document()
-        headers = {hdrs.CONTENT_ENCODING: "gzip"}
-        return web.Response(body=document.body, content_type="application/x-ndjson", headers=headers)
+        response = web.StreamResponse(headers={hdrs.CONTENT_ENCODING: "gzip"})
+        response.content_type = "application/x-ndjson"
+        await response.prepare(request)
+        with suppress(ConnectionError):  # the page was closed meanwhile
+            async for piece in document.pieces():
+                await response.write(piece)
+        return response
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream what follows the position of the last event; `stale` says that it is not known any more."""

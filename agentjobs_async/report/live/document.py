@@ -1,9 +1,8 @@
-"""All rows as one compressed document, made once for all pages that ask for it."""
+"""All rows as one compressed document, made once for all pages that ask for it, and sent while it is being made."""
 
 import asyncio
-import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from attrs import define, field
@@ -23,24 +22,47 @@ class Document:
 
     Attributes:
         position: The position of the log; what was logged before it is in the document.
-        body: The document, once it is finished.
     """
 
     position: int
-    body: bytes = b""
     _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP))
-    _packed: bytearray = field(factory=bytearray)
+    _pieces: list[bytes] = field(factory=list)
+    _is_ended: bool = False
+    _news: asyncio.Event = field(factory=asyncio.Event)
 
     async def add(self, rows: Sequence[JournalRow]) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch."""
-        await asyncio.to_thread(lambda: self.add_line(block_line(rows)))
+        piece = await asyncio.to_thread(lambda: self._packed(block_line(rows)))
+        self._grow(piece)
 
     def add_line(self, line: str) -> None:
         """Add a line."""
-        self._packed += self._packer.compress(line.encode())
+        self._grow(self._packed(line))
 
-    def finish(self, mark: str) -> None:
-        """Add where a page reads on, as the id of an event, and end the document."""
-        self.add_line(json.dumps({"position": mark}) + "\n")
-        self.body = bytes(self._packed + self._packer.flush())
-        self._packed.clear()
+    def end(self) -> None:
+        """End the document where it is."""
+        self._is_ended = True
+        self._grow(self._packer.flush())
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the document as far as it is made, then each piece that is added, to its end."""
+        sent = 0
+        while True:
+            news, is_ended = self._news, self._is_ended  # before the pieces: none is added unseen
+            while sent < len(self._pieces):
+                sent += 1
+                yield self._pieces[sent - 1]
+            if is_ended:
+                return
+            await news.wait()
+
+    def _packed(self, line: str) -> bytes:
+        # Flushed, so that a page can read the line at once.
+        piece: bytes = self._packer.compress(line.encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+        return piece
+
+    def _grow(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        # Those that wait hold the old event: each is woken, and none misses what comes before it runs.
+        self._news.set()
+        self._news = asyncio.Event()

@@ -46,6 +46,7 @@ class ChangeFeed:
         self._journal = journal
         self._known = KnownRows()
         self._document: Document | None = None
+        self._growing: Document | None = None  # the first one, while it is being made
         self._pages = 0
         self._watched = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -63,11 +64,13 @@ class ChangeFeed:
         return json.dumps(self._status)
 
     async def document(self) -> Document:
-        """Return the document, which is as new as a second ago together with the log.
+        """Return the document, which is as new as a second ago together with the log; the first one may be growing.
 
         Raises:
             JournalError: The journal can't be read.
         """
+        if self._document is None and self._growing is not None:
+            return self._growing
         await self.look(at_most_old=_LOOK_SECONDS)
         assert self._document is not None  # noqa: S101 - the look has loaded it
         return self._document
@@ -92,7 +95,6 @@ class ChangeFeed:
             try:
                 has_asked = await self.look()
                 rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
-                self._tell(trouble=None)
             except JournalError as error:
                 self._tell(trouble=str(error))
                 rest = _RETRY_SECONDS
@@ -119,6 +121,7 @@ class ChangeFeed:
             else:
                 has_asked = await self._log_changes()
             self._looked_at = time.monotonic()
+            self._tell(trouble=None)
             return has_asked
 
     def _needs_load(self) -> bool:
@@ -151,7 +154,22 @@ class ChangeFeed:
         """Read all rows, log what has changed, and make a new document."""
         started = time.monotonic()
         stamp = await entries_of(self._journal).stamp()
-        document, numbers = Document(self.log.end), set[int]()
+        document = Document(self.log.end)
+        self._growing = document if self._document is None else None
+        try:
+            await self._fill(document)
+        finally:
+            self._growing = None
+            document.end()
+        # Pages that have the last document may still ask for what came after it.
+        self.log.forget(document.position if self._document is None else self._document.position)
+        self._document, self._stamp, self._is_settled = document, stamp.value, stamp.is_settled
+        self._changed_rows, self._has_unseen = 0, False
+        self._loaded_at, self._load_seconds = time.monotonic(), time.monotonic() - started
+        await self._look_beside()
+
+    async def _fill(self, document: Document) -> None:
+        numbers = set[int]()
         document.add_line(head_line(await Source.of(self._journal)))
         async for rows in row_blocks(self._journal):
             changed, removed = self._known.take(rows)
@@ -160,13 +178,7 @@ class ChangeFeed:
             if self._document is not None:
                 self._add(changed, removed)
         self._add([], self._known.keep(numbers))
-        document.finish(self.log.mark(document.position))
-        # Pages that have the last document may still ask for what came after it.
-        self.log.forget(document.position if self._document is None else self._document.position)
-        self._document, self._stamp, self._is_settled = document, stamp.value, stamp.is_settled
-        self._changed_rows, self._has_unseen = 0, False
-        self._loaded_at, self._load_seconds = time.monotonic(), time.monotonic() - started
-        await self._look_beside()
+        document.add_line(json.dumps({"position": self.log.mark(document.position)}) + "\n")
 
     def _add(self, changed: list[JournalRow], removed: list[int]) -> int:
         for start in range(0, len(changed), BLOCK_ROWS):
