@@ -1,8 +1,10 @@
 """When polls may start: a clock that can be stopped, and a limit of starts per second."""
 
+from math import inf
 from typing import Final, Literal
 
 from agentjobs_async._polling.adaptive import AdaptiveRate
+from agentjobs_async._polling.poll_share import PollShare
 from agentjobs_async._validation import checked_seconds
 
 __all__ = ["ROUNDING_SECONDS", "PollClock"]
@@ -17,6 +19,10 @@ A limit that the user has set is kept to more strictly: two starts are never clo
 """
 
 
+_HELD_BACK_SECONDS: Final = 1.0
+"""How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
+
+
 class PollClock:
     """The clock of the polls: the loop's time without the time for which this clock stood still.
 
@@ -29,9 +35,13 @@ class PollClock:
     __slots__ = (
         "_budget_interval",
         "_interval",
+        "_last_turn",
         "_next_start",
+        "_share",
+        "_shares",
         "_stopped_at",
         "_stopped_for",
+        "_turn",
         "adaptive",
         "free",
         "resume_at",
@@ -42,6 +52,10 @@ class PollClock:
         self._budget_interval = 0.0 if per_second is None or per_second == "auto" else 1 / per_second
         self._interval = self._budget_interval
         self._next_start = 0.0
+        self._shares: dict[object, PollShare] = {}
+        self._share: PollShare | None = None  # the least of them
+        self._turn: float | None = None  # the one that the next poll awaits
+        self._last_turn = -inf
         self._stopped_for = 0.0
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
@@ -50,7 +64,7 @@ class PollClock:
     @property
     def limited(self) -> bool:
         """Whether a limit of starts per second is in force."""
-        return bool(self._interval) or (self.adaptive is not None and self.adaptive.in_force)
+        return bool(self._interval or self._shares) or (self.adaptive is not None and self.adaptive.in_force)
 
     def limit(self, per_second: float | None) -> None:
         """Start at most `per_second` polls per second beside the budget's own limit; `None` for that alone.
@@ -61,6 +75,16 @@ class PollClock:
         if per_second is not None:
             checked_seconds("per_second", per_second, unit="polls per second")
         self._interval = max(self._budget_interval, 0.0 if per_second is None else 1 / per_second)
+        self.free = not (self.stopped or self.limited)
+
+    def share(self, sharer: object, share: PollShare | None) -> None:
+        """Poll within `share` beside all other limits, of which the smallest holds; `None` lifts that of `sharer`."""
+        if share is None:
+            self._shares.pop(sharer, None)
+        else:
+            self._shares[sharer] = share
+        self._share = min(self._shares.values(), key=lambda each: each.per_second, default=None)
+        self._turn = None  # of another share
         self.free = not (self.stopped or self.limited)
 
     def refuse(self, began: float, now: float, until: float) -> None:
@@ -117,11 +141,33 @@ class PollClock:
 
     def next_start(self, now: float) -> float:
         """Return the loop time from which the next poll may start: `now` or later."""
-        return now if now >= self._next_start - ROUNDING_SECONDS else self._next_start
+        start = now if now >= self._next_start - ROUNDING_SECONDS else self._next_start
+        return start if self._share is None else self._next_start_of(self._share, start, now)
+
+    def _next_start_of(self, share: PollShare, start: float, now: float) -> float:
+        if not share.may_poll:
+            return now + _HELD_BACK_SECONDS
+        if not self._takes_turns(share):
+            return start
+        # A timer may be late: a turn that a poll awaits counts until the next one. At any other time, a poll that comes
+        # up between two turns waits, as the polls of all processes may have come up together.
+        if self._turn is None or now >= self._turn + share.interval:
+            self._turn = share.next_turn(max(start, self._last_turn + share.interval / 2) - ROUNDING_SECONDS)
+        return now if now >= self._turn - ROUNDING_SECONDS else self._turn
+
+    def _takes_turns(self, share: PollShare) -> bool:
+        """Return whether the share decides when polls start: a process that polls less by itself needs no turns."""
+        return share.has_turns and share.interval >= self._interval
 
     def start(self, now: float) -> None:
         """Count one poll as started."""
         interval = self._interval
+        share = self._share
+        if share is not None and self._takes_turns(share):
+            self._last_turn = now if self._turn is None else self._turn
+            self._turn = None
+        elif share is not None:
+            interval = max(interval, share.interval)
         earliest = now
         if self.adaptive is not None:
             interval = max(interval, 1 / self.adaptive.at(now))

@@ -216,11 +216,13 @@ class Batch(AsyncIterator[BatchResult]):
 
     async def _leave(self, grace: float) -> JournalError | None:
         self._over = True
-        opened_of(self._journal).stop_sharing_polls()
         # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
         # at the end to make room for the mark that ends the iteration of a reader in another task.
         self._drop_results()
-        fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
+        try:
+            fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
+        finally:
+            opened_of(self._journal).stop_sharing_polls()
         self._drop_results()
         self._results.put_nowait(None)
         return fault

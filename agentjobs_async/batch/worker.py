@@ -107,10 +107,12 @@ class BatchWorker:
         """
         if self._item_tasks is None:
             return
-        opened_of(self.journal).stop_sharing_polls()
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
-        fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
+        try:
+            fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
+        finally:
+            opened_of(self.journal).stop_sharing_polls()
         if fault is not None:
             raise fault
 

@@ -23,6 +23,7 @@ from agentjobs_async import (
     ServerError,
     WaitTimeoutError,
 )
+from agentjobs_async._polling.clock import PollClock
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch.journal import opened_of
@@ -104,12 +105,14 @@ class FakeSession:
         self.sent: list[tuple[float, str]] = []
         self.prompts: dict[str, str] = {}
         self.under_way = 0
-        self.polls_per_second: float | None = None
+        self._clock = PollClock(None)
         self.most_under_way = 0
 
-    def limit_polls(self, per_second: float | None) -> None:
-        """Record the limit of polls."""
-        self.polls_per_second = per_second
+    @property
+    def polls_per_second(self) -> float | None:
+        """The limit that a journal has set."""
+        share = self._clock._share
+        return None if share is None else share.per_second
 
     async def create_job(
         self,

@@ -1021,13 +1021,3 @@ async def test_polls_per_second_of_a_file(tmp_path: Path) -> None:
         async with run_batch(session.session, items(1), journal=journal) as results:
             limited = [session.polls_per_second async for _ in results]
     assert (limited, session.polls_per_second) == ([3.0], None)
-
-
-async def test_a_limit_of_polls_of_the_session_itself(tmp_path: Path) -> None:
-    """A run on a journal that keeps no limit of polls leaves the limit alone that the session has."""
-    session = FakeSession(duration=1.0)
-    session.limit_polls(7.0)
-    async with Journal.open(tmp_path / "run.db") as journal:
-        async with run_batch(session.session, items(1), journal=journal) as results:
-            limited = [session.polls_per_second async for _ in results]
-    assert (limited, session.polls_per_second) == ([7.0], 7.0)

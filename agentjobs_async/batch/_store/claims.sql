@@ -192,3 +192,44 @@ EXCEPTION WHEN lock_not_available THEN
     claimed := 0;
 END
 $$;
+
+-- NULL for an owner that does not poll; else no less than the polls per second that it starts at any moment.
+ALTER TABLE agentjobs_owners ADD COLUMN IF NOT EXISTS polls double precision;
+
+CREATE OR REPLACE FUNCTION agentjobs_share_polls(
+    its_owner text, held double precision, patience double precision, used double precision, given_now double precision,
+    OUT part double precision, OUT number bigint, OUT pollers bigint, OUT moment double precision
+) LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '2s'
+AS $$
+-- Return the polls per second of an owner that `held` so many until now, null for any number; which of the polling owners
+-- it is, from 0, null while it keeps what it held; how many there are, and the time. The parts that are recorded never
+-- exceed the limit, unless it was lowered: a part grows only to its full size, and only once the others have given up
+-- enough for that. What an owner gives up is recorded by its next call, when it is not in use any more.
+DECLARE
+    polls_of_all double precision;
+    of_others double precision;
+    server_is_up boolean;
+BEGIN
+    -- One owner at a time: each has to see the parts of those before it.
+    PERFORM pg_advisory_xact_lock(hashtext('agentjobs_share_polls'));
+    moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
+    server_is_up := date_part('epoch', clock_timestamp() - pg_postmaster_start_time()) >= patience;
+    SELECT polls_per_second * used INTO polls_of_all FROM agentjobs_fleet WHERE "only" = 1;
+    SELECT count(*) + 1, count(*) FILTER (WHERE owner < its_owner), coalesce(sum(polls), 0)
+        INTO pollers, number, of_others
+        FROM agentjobs_owners
+        WHERE polls IS NOT NULL AND owner <> its_owner AND (seen_at >= moment - patience OR NOT server_is_up);
+    part := polls_of_all / pollers;
+    -- A millionth is for sums that are rounded.
+    IF part > held AND part > polls_of_all * 1.000001 - of_others THEN
+        part := held;
+        number := NULL;
+    END IF;
+    UPDATE agentjobs_owners SET polls = greatest(coalesce(part, 0), held) WHERE owner = its_owner;
+    moment := coalesce(given_now, date_part('epoch', clock_timestamp())); -- again: writing takes its time
+EXCEPTION WHEN lock_not_available THEN
+    part := held;
+    number := NULL;
+END
+$$;

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from attrs import field, frozen
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.poll_sharing import PollSharing
 from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["Heartbeat", "Lease"]
@@ -66,7 +67,7 @@ class Heartbeat:
     Attributes:
         orphans: Keys of rows that became unknown, until `Opened.take_interrupted` takes them.
         patience: Seconds without a sign of life after which an owner is taken for dead.
-        on_polls: Called with the polls per second that this owner may start, or `None` for any number, at each beat.
+        polls: The owner's share of the journal's polls.
         life: Changes when a sign of life came so late that the owner may have been taken for dead before it.
     """
 
@@ -74,7 +75,7 @@ class Heartbeat:
         self.orphans: list[str] = []
         self.patience = patience
         self.life = 0
-        self.on_polls: Callable[[float | None], None] | None = None
+        self.polls = PollSharing(database, entries, patience, lambda: self.is_sure)
         self._database = database
         self._entries = entries
         self._heard = _Instant()
@@ -127,7 +128,7 @@ class Heartbeat:
         while True:
             await asyncio.sleep(self.patience / _BEATS)
             await _logged(self._beat())  # callers learn of a database that is gone by their own writes
-            await _logged(self._share_polls())
+            await _logged(self.polls.renew())
             # In a task of its own: a sweep may wait for a row that another owner has locked, and a beat must not.
             if self._sweeping is None or self._sweeping.done():
                 self._sweeping = asyncio.get_running_loop().create_task(_logged(self._sweep()), context=Context())
@@ -145,17 +146,6 @@ class Heartbeat:
             self._heard = asked
             return
         raise error
-
-    async def share_polls(self, on_polls: Callable[[float | None], None]) -> None:
-        """Call `on_polls` now and at each beat."""
-        self.on_polls = on_polls
-        await self._share_polls()
-
-    async def _share_polls(self) -> None:
-        if self.on_polls is not None:
-            found = await self._database.read(shared.share_of_polls(self._entries.now(), self.patience))
-            if self.on_polls is not None:
-                self.on_polls(found[0][0])
 
     async def _sweep(self) -> None:
         found = await self._entries.mark_orphaned(self.patience)

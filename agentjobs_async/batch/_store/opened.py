@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async._polling.poll_share import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
@@ -64,7 +65,7 @@ class Opened:
         self._moving = moving
         self._read_only = read_only
         self._clock = clock
-        self._limited: AgentJobsSession | None = None
+        self._sharing: AgentJobsSession | None = None
         self.owner_timeout = owner_timeout
 
     @property
@@ -124,26 +125,24 @@ class Opened:
     async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
         """Limit a session to this owner's part of the journal's polls per second, now and at each change.
 
-        As long as the journal has no such limit, the session is left alone: it may have one of its own.
+        The session's own limits hold beside it: the smallest counts.
         """
-
-        def limit_to(part: float | None) -> None:
-            if part is not None or self._limited is not None:
-                self._limited = None if part is None else session
-                session.limit_polls(part)
-
+        self._sharing = session
         if self.heartbeat is None:
-            limit_to(polls_per_second)
+            self._share(None if polls_per_second is None else PollShare(polls_per_second))
         else:
-            await self.heartbeat.share_polls(limit_to)
+            await self.heartbeat.polls.begin(self._share)
 
     def stop_sharing_polls(self) -> None:
-        """Lift the limit of the session if one is in force, and set none any more."""
+        """Lift the session's limit, and give up this owner's part of the polls."""
         if self.heartbeat is not None:
-            self.heartbeat.on_polls = None
-        session, self._limited = self._limited, None
-        if session is not None:
-            session.limit_polls(None)
+            self.heartbeat.polls.end()
+        self._share(None)
+        self._sharing = None
+
+    def _share(self, share: PollShare | None) -> None:
+        if self._sharing is not None:
+            self._sharing._clock.share(self, share)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.

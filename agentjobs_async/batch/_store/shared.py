@@ -43,14 +43,19 @@ __all__ = [
     "mark_orphaned",
     "owner_is_dead",
     "owners",
-    "share_of_polls",
+    "share_polls",
+    "stop_polling",
     "unfollowed",
     "upsert_heartbeat",
 ]
 
 METADATA: Final = MetaData()
 _OWNERS: Final = Table(
-    "agentjobs_owners", METADATA, Column("owner", String, primary_key=True), Column("seen_at", Double, nullable=False)
+    "agentjobs_owners",
+    METADATA,
+    Column("owner", String, primary_key=True),
+    Column("seen_at", Double, nullable=False),
+    Column("polls", Double),
 )
 _ROW: Final = ENTRIES.c
 _BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
@@ -91,10 +96,21 @@ def active_counts() -> Select[Any]:
     return active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner)
 
 
-def share_of_polls(now: Moment, patience: float) -> Select[Any]:
-    """Select the polls per second of each living owner; NULL for any number."""
-    living = select(func.count()).select_from(_OWNERS).where(_OWNERS.c.seen_at >= now - patience).scalar_subquery()
-    return select(LIMITS.c.polls_per_second / func.greatest(living, 1))
+def share_polls(owner: str, held: float, patience: float, used: float, now: Moment) -> Select[Any]:
+    """Select the polls per second of an owner, NULL for any number; its number, that of all pollers, and the time.
+
+    `used` is the part of the journal's limit that is shared. The owner must have `held` no more until now. What it
+    gives up is free for others once it calls this again.
+    """
+    moment = literal(None if isinstance(now, ColumnElement) else now, Double)
+    arguments = (literal(owner, String), *(literal(number, Double) for number in (held, patience, used)), moment)
+    found = func.agentjobs_share_polls(*arguments).table_valued("part", "number", "pollers", "moment")
+    return select(found.c.part, found.c.number, found.c.pollers, found.c.moment)
+
+
+def stop_polling(owner: str) -> Update:
+    """Record that an owner does not poll any more."""
+    return update(_OWNERS).where(_OWNERS.c.owner == owner, _OWNERS.c.polls.is_not(None)).values(polls=None)
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:

@@ -368,27 +368,3 @@ async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Entries, "mark_orphaned", broken)
     with pytest.raises(JournalError, match="gave no answer"):
         await Journal.open(database).__aenter__()
-
-
-async def test_polls_are_shared(database: str) -> None:
-    """Each living owner gets an equal part of the polls per second, also after one came, left or died."""
-    sessions = [FakeSession() for _ in range(3)]
-    async with owner(database) as first:
-        await first.set_limits(FleetLimits(polls_per_second=12.0))
-        async with _working(sessions[0], first):
-            assert sessions[0].polls_per_second == 12
-            async with owner(database) as second, _working(sessions[1], second):
-                assert sessions[1].polls_per_second == 6
-                await until(lambda: _holds(sessions[0].polls_per_second == 6))
-                async with owner(database) as third, _working(sessions[2], third):
-                    await until(lambda: _holds(all(session.polls_per_second == 4 for session in sessions)))
-                    silence(third)
-                    await until(lambda: _holds(sessions[0].polls_per_second == 6))
-            assert sessions[1].polls_per_second is None
-            await until(lambda: _holds(sessions[0].polls_per_second == 12))
-            await first.set_limits(FleetLimits())
-            await until(lambda: _holds(sessions[0].polls_per_second is None))
-
-
-def _working(session: FakeSession, journal: Journal) -> BatchWorker:
-    return BatchWorker(session.session, journal)

@@ -1,0 +1,153 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from agentjobs_async.batch import BatchWorker, FleetLimits, Journal
+from agentjobs_async.batch._store import shared
+from agentjobs_async.batch.journal import entries_of, opened_of
+from tests.batch.stage import FakeSession
+
+LIMIT = 12.0
+WHOLE = 0.95 * LIMIT  # what the owners share
+NEVER = 600.0
+"""Seconds until an owner is taken for dead: no beat comes within a test, but by `beat`."""
+SOON = 1.0
+
+
+@asynccontextmanager
+async def owner(database: str, patience: float = NEVER) -> AsyncIterator[Journal]:
+    async with Journal.open(database, owner_timeout=patience) as journal:
+        yield journal
+
+
+async def beat(journal: Journal) -> None:
+    """Ask for the share of polls, as each beat does."""
+    heartbeat = opened_of(journal).heartbeat
+    assert heartbeat is not None
+    await heartbeat.polls.renew()
+
+
+def silence(journal: Journal) -> None:
+    """End the signs of life of an owner, as if it was stopped."""
+    heartbeat = opened_of(journal).heartbeat
+    assert heartbeat is not None
+    assert heartbeat._beating is not None
+    heartbeat._beating.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - there is no event of it
+        await asyncio.sleep(0.01)
+
+
+async def polling(stack: AsyncExitStack, journal: Journal) -> FakeSession:
+    """Enter a worker of the journal, and return its session."""
+    session = FakeSession()
+    await stack.enter_async_context(BatchWorker(session.session, journal))
+    return session
+
+
+async def test_who_joins_waits(database: str) -> None:
+    """An owner that joins polls nothing until the others have given up its part, each with its next beat."""
+    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two, owner(database) as three:
+        await one.set_limits(FleetLimits(polls_per_second=LIMIT))
+        first = await polling(stack, one)
+        assert first.polls_per_second == pytest.approx(WHOLE)
+        second = await polling(stack, two)
+        third = await polling(stack, three)
+        assert (second.polls_per_second, third.polls_per_second) == (0, 0)
+        await beat(two)
+        assert second.polls_per_second == 0
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE / 3)
+        await beat(two)
+        await beat(three)
+        assert second.polls_per_second == third.polls_per_second == pytest.approx(WHOLE / 3)
+
+
+async def test_who_leaves(database: str) -> None:
+    """The part of an owner that leaves is free for the others at once."""
+    async with AsyncExitStack() as stack, owner(database) as one:
+        await one.set_limits(FleetLimits(polls_per_second=LIMIT))
+        first = await polling(stack, one)
+        async with owner(database) as two, BatchWorker(FakeSession().session, two):
+            await beat(one)
+            await beat(two)
+            assert first.polls_per_second == pytest.approx(WHOLE / 2)
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE)
+
+
+async def test_a_worker_that_ends_before_its_journal(database: str) -> None:
+    """The next beat of an owner that polls no more gives up its part."""
+    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
+        await one.set_limits(FleetLimits(polls_per_second=LIMIT))
+        first = await polling(stack, one)
+        session = FakeSession()
+        async with BatchWorker(session.session, two):
+            await beat(one)
+            await beat(two)
+            assert session.polls_per_second == pytest.approx(WHOLE / 2)
+        assert session.polls_per_second is None
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE / 2)
+        await beat(two)
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE)
+
+
+async def test_owners_that_do_not_poll(database: str) -> None:
+    """Owners that have the journal open to write, and poll nothing, take no part of the polls."""
+    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
+        await two.set_limits(FleetLimits(polls_per_second=LIMIT))
+        first = await polling(stack, one)
+        await beat(two)
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE)
+
+
+async def test_a_changed_limit(database: str) -> None:
+    """The beats after a change of the limit follow it; without a limit any number of polls may start."""
+    async with AsyncExitStack() as stack, owner(database) as one:
+        first = await polling(stack, one)
+        assert first.polls_per_second is None
+        for limit in (4.0, 2.0, 8.0):
+            await one.set_limits(FleetLimits(polls_per_second=limit))
+            await beat(one)
+            assert first.polls_per_second == pytest.approx(0.95 * limit)
+        await one.set_limits(FleetLimits())
+        await beat(one)
+        assert first.polls_per_second is None
+
+
+async def test_a_silent_owner(database: str) -> None:
+    """The part of an owner that is silent is in use until it is taken for dead; before that it stops polling itself."""
+    async with AsyncExitStack() as stack, owner(database, SOON) as one, owner(database, SOON) as two:
+        await one.set_limits(FleetLimits(polls_per_second=LIMIT))
+        first = await polling(stack, one)
+        second = await polling(stack, two)
+        await until(lambda: second.polls_per_second == first.polls_per_second == pytest.approx(WHOLE / 2))
+        share = second._clock._share
+        assert share is not None
+        silence(two)
+        await until(lambda: first.polls_per_second == pytest.approx(WHOLE))
+        assert not share.may_poll
+
+
+async def test_turns_of_all(database: str) -> None:
+    """Each polling owner gets a number of its own, from which its turns follow."""
+    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two, owner(database) as three:
+        journals = (one, two, three)
+        await one.set_limits(FleetLimits(polls_per_second=LIMIT))
+        for journal in journals:
+            await polling(stack, journal)
+        asked: list[Any] = []
+        for journal in journals:
+            entries = entries_of(journal)
+            asking = shared.share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
+            asked += (await entries._database.write(asking))[1]
+        assert sorted(row.number for row in asked) == [0, 1, 2]
+        assert {(row.part, row.pollers, row.moment) for row in asked} == {(4.0, 3, 1_000.0)}
