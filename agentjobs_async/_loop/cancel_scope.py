@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
 from typing import Final, Self
+from weakref import WeakValueDictionary
 
 __all__ = ["CancelScope", "ScopeGroup", "wait_until_left"]
 
@@ -18,15 +19,16 @@ class CancelScope:
     At the deadline, the loop runs a few more turns before the block is cut: a response that arrived while the loop was
     blocked is read first, and counts. While the block runs, the scope is in `group`, whose owner can interrupt all.
 
-    Its timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
+    Timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
 
     A scope cancels the task and takes the cancellation back, as `asyncio.timeout` does. That is not used because it
     costs each read two more coroutines, has no grace turns, and can't be interrupted for another reason.
     """
 
-    __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "deadline", "ended", "reason")
+    __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "_timers", "deadline", "ended", "reason")
 
     _loop: asyncio.AbstractEventLoop
+    _timers: "_DeadlineTimers"
     _task: "asyncio.Task[object]"
 
     def __init__(self, deadline: float | None = None, group: "set[CancelScope] | None" = None) -> None:
@@ -54,14 +56,22 @@ class CancelScope:
         if self._group is not None:
             self._group.add(self)
         if self.deadline is not None:
-            self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_TURNS, context=Context())
+            self._timers = _timers_of(self._loop)
+            self._timers.add(self, self.deadline)
         return self
+
+    def set_timer(self, deadline: float) -> None:
+        """Set the timer that cuts the block at `deadline`; none if the block is being interrupted."""
+        if self._handle is None:
+            self._handle = self._loop.call_at(deadline, self._cut, _GRACE_TURNS, context=Context())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         if self._group is not None:
             self._group.discard(self)
+        if self.deadline is not None:
+            self._timers.remove(self, self.deadline)
         if self._handle is not None:
             self._handle.cancel()
         if not self.ended:
@@ -83,6 +93,65 @@ class CancelScope:
         if self._handle is not None:
             self._handle.cancel()
         self._handle = handle
+
+
+class _Second(dict[CancelScope, None]):
+    """The scopes whose deadlines lie in one second, in the order in which they were entered."""
+
+    __slots__ = ("timer",)
+
+    timer: asyncio.TimerHandle
+
+
+class _DeadlineTimers:
+    """The deadlines of all scopes of one loop. Only those of the present second have a timer each.
+
+    Nearly all scopes are left long before their deadlines. A timer for each makes the heap of the loop larger, through
+    which every sleep sorts its own timer: it costs a wait as much as half of a poll (`benchmarks/bench_waits.py`).
+    """
+
+    __slots__ = ("__weakref__", "_loop", "_seconds")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._seconds: dict[int, _Second] = {}
+
+    def add(self, scope: CancelScope, deadline: float) -> None:
+        """Call `scope.set_timer` once the second of `deadline` begins; at once if it has begun."""
+        number = int(deadline)
+        second = self._seconds.get(number)
+        if second is None:
+            if number <= self._loop.time():
+                scope.set_timer(deadline)
+                return
+            second = self._seconds[number] = _Second()
+            second.timer = self._loop.call_at(number, self._begin, number, context=Context())
+        second[scope] = None
+
+    def _begin(self, number: int) -> None:
+        for scope in self._seconds.pop(number):
+            if scope.deadline is not None:
+                scope.set_timer(scope.deadline)
+
+    def remove(self, scope: CancelScope, deadline: float) -> None:
+        """Forget a scope that was left."""
+        second = self._seconds.get(int(deadline))
+        if second is not None:
+            second.pop(scope, None)
+            if not second:
+                second.timer.cancel()
+                del self._seconds[int(deadline)]
+
+
+_TIMERS: Final[WeakValueDictionary[int, _DeadlineTimers]] = WeakValueDictionary()
+"""By the id of the loop, which is not used again as long as a scope of that loop exists. It keeps no loop alive."""
+
+
+def _timers_of(loop: asyncio.AbstractEventLoop) -> _DeadlineTimers:
+    timers = _TIMERS.get(id(loop))
+    if timers is None:
+        timers = _TIMERS[id(loop)] = _DeadlineTimers(loop)
+    return timers
 
 
 class ScopeGroup(set[CancelScope]):

@@ -1,6 +1,8 @@
 """Interrupting the current task, at a time of its loop or because somebody says so."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -16,6 +18,73 @@ async def test_deadline_cuts() -> None:
         await asyncio.sleep(60)
     assert (scope.ended, scope.reason) == (True, None)
     assert clock() - began == pytest.approx(7)
+
+
+@pytest.mark.looptime
+async def test_deadlines_of_one_second() -> None:
+    """Each of many blocks is left at its own deadline, also where several lie in one second and others were left."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+
+    async def work(seconds: float) -> float:
+        with CancelScope(began + seconds):
+            await asyncio.sleep(60 if seconds != 7.5 else 1)
+        return clock() - began
+
+    deadlines = [7.25, 0.125, 7.75, 7.5, 7.25, 8.0]
+    assert await asyncio.gather(*map(work, deadlines)) == pytest.approx([7.25, 0.125, 7.75, 1, 7.25, 8.0])
+
+
+@pytest.mark.looptime
+async def test_deadline_of_an_interrupted_block() -> None:
+    """A block that takes its time to leave when interrupted is not cut again at its deadline."""
+    loop = asyncio.get_running_loop()
+    scope = CancelScope(loop.time() + 7)
+    loop.call_later(1, scope.interrupt)
+    left_at = 0.0
+    with scope:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(30)
+            left_at = loop.time()
+    assert scope.ended
+    assert left_at == pytest.approx(scope.deadline + 24 if scope.deadline is not None else 0)
+
+
+async def test_left_block_is_forgotten() -> None:
+    """A block that was left in time keeps neither its task nor a timer."""
+    loop = asyncio.get_running_loop()
+
+    async def work() -> None:
+        with CancelScope(loop.time() + 600):
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(work())
+    left = weakref.ref(task)
+    await task
+    del task
+    await asyncio.sleep(0)  # the loop drops what it called last
+    gc.collect()
+    assert left() is None
+
+
+def test_abandoned_loop_is_collected() -> None:
+    """A loop that was closed while a block was under way is not kept in memory by the block's deadline."""
+    loop = asyncio.new_event_loop()
+
+    async def work() -> None:
+        with CancelScope(asyncio.get_running_loop().time() + 600):
+            await asyncio.Event().wait()
+
+    task = loop.create_task(work())
+    loop.set_exception_handler(lambda _loop, _context: None)  # else it logs that the task was pending
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    abandoned = weakref.ref(loop)
+    del loop, task
+    gc.collect()
+    assert abandoned() is None
 
 
 @pytest.mark.looptime
