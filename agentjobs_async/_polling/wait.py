@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.sleep import sleep_until
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
 from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, ref_of, with_ref
@@ -51,7 +52,8 @@ async def wait_for_job(
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
-    read, clock = reader(get_job), asyncio.get_running_loop().time
+    loop = asyncio.get_running_loop()
+    read, clock = reader(get_job), loop.time
     result: AgentJob | Exception | None = wait.begin(clock())
     with CancelScope(wait.deadline) as scope:
         while result is None:
@@ -60,7 +62,7 @@ async def wait_for_job(
             if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
                 break
             if result is None:
-                await asyncio.sleep(wait.pause)
+                await sleep_until(loop, wait.due)
                 if wait.deadline is not None and clock() >= wait.deadline:
                     break  # a poll that begins now would be cut before it reaches the server
     if isinstance(result, AgentJob):
@@ -80,7 +82,7 @@ class _Wait:
     Attributes:
         ref: The job.
         deadline: Loop time at which the wait ends; `None` if it never does.
-        pause: Seconds until the next poll.
+        due: Loop time of the next poll.
     """
 
     __slots__ = (
@@ -93,8 +95,8 @@ class _Wait:
         "_warnings",
         "bad_answers",
         "deadline",
+        "due",
         "job",
-        "pause",
         "polls",
         "ref",
         "refused_since",
@@ -116,7 +118,6 @@ class _Wait:
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else GuardedCallback("on_update", on_update)
         self._warnings = StatusWarnings()
-        self.pause = 0.0
         self.polls = 0
         self.shown = 0
         self.bad_answers = 0
@@ -138,7 +139,7 @@ class _Wait:
         self._polling = True
 
     def take(self, answer: Answer, now: float, *, cut: bool) -> AgentJob | Exception | None:
-        """Return the job or error that ends the wait, or `None` to poll again after `pause` seconds.
+        """Return the job or error that ends the wait, or `None` to poll again at `due`.
 
         `cut`: the deadline has passed, and has cancelled the poll.
         """
@@ -157,7 +158,7 @@ class _Wait:
             return decision.error
         self.seen, self.shown = decision.seen, decision.shown
         self.bad_answers, self.refused_since = decision.bad_answers, decision.refused_since
-        self.pause = moved_to_last_poll(decision, now, self.deadline, self._timeout) - now
+        self.due = moved_to_last_poll(decision, now, self.deadline, self._timeout)
         return None
 
     def _record(self, job: AgentJob) -> None:
