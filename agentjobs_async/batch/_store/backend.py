@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.plan import Insert
-from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 
 __all__ = ["AnyConnection", "Backend", "Read", "Stamp"]
@@ -40,8 +39,7 @@ class Backend:
 
     Attributes:
         insert: An insert into the entries, in the database's dialect.
-        claim: Returns the statement of a claim from key, claim, time, owner and project. It returns what
-            `statements.claim` does.
+        claim: The statement of a claim, with the parameters and results of `statements.CLAIM`.
         claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
         fault: Returns an error of the database as a `JournalError`.
         is_gone: Returns whether an error means that the connection broke, and a new one may help.
@@ -53,7 +51,7 @@ class Backend:
 
     engine: AsyncEngine | FileEngine
     insert: Insert
-    claim: Callable[[str, str, Moment, str, str | None], Executable]
+    claim: Executable
     claims_apart: bool
     fault: Callable[[BaseException], JournalError]
     is_gone: Callable[[DBAPIError], bool]

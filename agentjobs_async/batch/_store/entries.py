@@ -141,9 +141,9 @@ class Entries(Reader):
         """
         self._guard()
         claim = uuid4().hex
-        statement = self._database.backend.claim(key, claim, self._clock(), self.owner, project_id)
+        parameters = statements.claim_parameters(key, claim, self._clock(), self.owner, project_id)
         try:
-            _, rows = await self._database.write(statement, claims=True)
+            _, rows = await self._database.write(self._database.backend.claim, parameters=parameters, claims=True)
         except BaseException:
             # It may have been executed, or may be yet. The caller gets no claim, so that nothing is sent under it, and
             # `take_back` may plan the row again.

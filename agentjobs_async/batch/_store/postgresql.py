@@ -68,7 +68,7 @@ def server_backend(
     return Backend(
         engine=_engine(place, connections, read_only=read_only, owner_timeout=owner_timeout),
         insert=postgresql.insert(ENTRIES),
-        claim=shared.claim,
+        claim=shared.CLAIM,
         claims_apart=True,
         fault=lambda error: _fault(name, error),
         is_gone=_is_gone,

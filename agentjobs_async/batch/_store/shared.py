@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Update,
     and_,
+    bindparam,
     delete,
     func,
     literal,
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
 __all__ = [
+    "CLAIM",
     "METADATA",
     "active_counts",
-    "claim",
     "delete_dead_owners",
     "delete_owner",
     "follow",
@@ -152,13 +153,15 @@ def functions() -> str:
     return files("agentjobs_async.batch._store").joinpath("claims.sql").read_text("utf-8")
 
 
-def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None) -> Select[Any]:
-    """Make a planned row `sending` as far as the limits leave room; return the same as `statements.claim`.
+def _claim() -> Select[Any]:
+    texts = [bindparam(name, type_=String) for name in ("its_key", "new_claim", "new_owner", "new_project")]
+    found = func.agentjobs_claim(*texts, bindparam("new_time", type_=Double))
+    cells = found.table_valued("wait", "of_project", "claimed").c
+    return select(cells.wait, cells.of_project, cells.claimed)
 
-    The function takes the time from the server, after it has waited for the claims before this one, unless `now` is a
-    number.
-    """
-    given = literal(None if isinstance(now, ColumnElement) else now, Double)
-    texts = [literal(text, String) for text in (key, token, owner, project_id)]
-    found = func.agentjobs_claim(*texts, given).table_valued("wait", "of_project", "claimed")
-    return select(found.c.wait, found.c.of_project, found.c.claimed)
+
+CLAIM: Final = _claim()
+"""Make a planned row `sending` as far as the limits leave room; its parameters and results are `statements.CLAIM`'s.
+
+The function takes the time after it has waited for the claims before this one, unless it is given one.
+"""

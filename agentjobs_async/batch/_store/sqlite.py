@@ -57,7 +57,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
     return Backend(
         engine=_engine(path, read_only=read_only),
         insert=sqlite.insert(ENTRIES),
-        claim=statements.claim,
+        claim=statements.CLAIM,
         claims_apart=False,
         fault=lambda error: faults(path, error),
         is_gone=lambda error: error.connection_invalidated,

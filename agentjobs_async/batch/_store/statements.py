@@ -9,6 +9,7 @@ from sqlalchemy import (
     CompoundSelect,
     Float,
     Select,
+    String,
     Update,
     and_,
     bindparam,
@@ -29,9 +30,10 @@ from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
 
 __all__ = [
+    "CLAIM",
     "RESOLVED",
     "changed_since",
-    "claim",
+    "claim_parameters",
     "conditions",
     "counts",
     "get_many",
@@ -57,18 +59,34 @@ RESOLVED: Final = "resolved:"
 _ROW: Final = ENTRIES.c
 
 
-def claim(key: str, token: str, now: Moment, owner: str, project_id: str | None) -> ReturningUpdate[None, None, int]:
-    """Make a planned row `sending`, under the claim `token`; with `project_id`, that becomes its project.
-
-    Return no row when it is not planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be
-    room, or null; the only project that has no room, null for all of them; the number of rows that were claimed.
-    """
+def _claim() -> ReturningUpdate[None, None, int]:
+    token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
-    claiming = update(ENTRIES).where(_ROW.key == key, or_(_ROW.state == State.PLANNED, repeated))
-    values = {"claim": token, "owner": owner, "sent_at": now, "claimed_at": now, "updated_at": now, "error": None}
-    project = {} if project_id is None else {"project_id": project_id}
+    claiming = update(ENTRIES).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
+    project = func.coalesce(bindparam("new_project", type_=String), _ROW.project_id)
+    values = {"claim": token, "owner": bindparam("new_owner"), "project_id": project, "error": None}
+    times = {"sent_at": now, "claimed_at": now, "updated_at": now}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
-    return claiming.values(state=State.SENDING, **values, **project).returning(*found)
+    return claiming.values(state=State.SENDING, **values, **times).returning(*found)
+
+
+CLAIM: Final = _claim()
+"""Make a planned row `sending`, under a claim; its parameters are those of `claim_parameters`.
+
+Return no row when it is not planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room,
+or null; the only project that has no room, null for all of them; the number of rows that were claimed. Built once:
+building it costs more than executing it on SQLite.
+"""
+
+
+def claim_parameters(key: str, claim: str, now: Moment, owner: str, project_id: str | None) -> dict[str, Any]:
+    """Return the parameters of a claim; with `project_id`, that becomes the project of the row.
+
+    A server takes the time from its own clock, unless `now` is a number.
+    """
+    moment = None if isinstance(now, ColumnElement) else now
+    new = {"new_claim": claim, "new_time": moment, "new_owner": owner, "new_project": project_id}
+    return {"its_key": key, **new}
 
 
 def move(
