@@ -20,7 +20,7 @@ __all__ = ["serve"]
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the user gave; and what opens it here
 
 
-async def serve(context: Context, journal: str, host: str, port: int, *, allow_actions: bool) -> int:
+async def serve(context: Context, journal: str, host: str, port: int, *, allow_actions: bool, prompts: bool) -> int:
     """Serve the page of a journal until a signal stops it.
 
     Args:
@@ -29,6 +29,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
         host: The address to listen on.
         port: The port; 0 chooses a free one.
         allow_actions: Whether the page may change items.
+        prompts: Whether the page has the prompts.
 
     Raises:
         InvalidInputError: The address is taken, or is none of this machine.
@@ -39,7 +40,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
     hosts = LOOPBACK if is_loopback else (*LOOPBACK, host, gethostname())
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(Journal.open(journal, read_only=True))
-        app = board(opened, allow_actions=allow_actions, token=token, hosts=(*hosts, host))
+        app = board(opened, allow_actions=allow_actions, token=token, hosts=(*hosts, host), prompts=prompts)
         try:
             bound = await stack.enter_async_context(running(app, host, port))
         except OSError as error:

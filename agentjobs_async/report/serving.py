@@ -32,6 +32,7 @@ def board(
     allow_actions: bool = False,
     token: str | None = None,
     hosts: Collection[str] = LOOPBACK,
+    prompts: bool = True,
 ) -> "web.Application":
     """Return an application with the page of a journal that shows changes within a second.
 
@@ -47,6 +48,7 @@ def board(
         token: At least 16 characters that reading needs as well; `None`: reading needs none, and actions a random one.
         hosts: The names and addresses in the addresses of the page, without port; `0.0.0.0` or `::` among them stands
             for any address. Give your own when it is not reached by `localhost`, and then give a token, too.
+        prompts: Whether the page has the prompts. An error of the server may still quote one.
 
     Raises:
         InvalidInputError: The token is too short, or has other characters than ASCII's printable ones.
@@ -57,7 +59,7 @@ def board(
     check_live_page()
     from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server, and of the extra
 
-    return application(journal, allow_actions=allow_actions, token=token, hosts=hosts)
+    return application(journal, allow_actions=allow_actions, token=token, hosts=hosts, prompts=prompts)
 
 
 def board_token(app: "web.Application") -> str:

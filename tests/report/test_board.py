@@ -365,3 +365,17 @@ async def test_workers(database: str) -> None:
             assert isinstance(await entries_of(worker).claim("late", "docs"), str)
             assert await entries_of(worker).mark_unknown("late", OSError("no answer"))
             assert (await page.act("send_again", 2))[1]["done"] == 1
+
+
+async def test_page_without_prompts(first: Path) -> None:
+    """Told so, the page has no prompts: neither in its rows, nor in what changes, nor for who has no scripts."""
+    async with served(first, prompts=False) as page:
+        lines = await page.lines()
+        assert all("prompt" not in line for line in lines)
+        async with page.client.get(page.address) as response:
+            assert "Document it" not in await response.text()
+        async with page.stream(lines[-1]["position"]) as stream:
+            await add(first, "late")
+            block = await stream.block()
+    assert block["key"]["text"] == ["late"]
+    assert "prompt" not in block

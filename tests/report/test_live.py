@@ -1,6 +1,7 @@
 """The live page in a real browser."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,9 +18,13 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import board
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.serving import running
+from tests.aged import aged_journal
 from tests.browser import Visit, visit
 from tests.report.served import Served, served
 from tests.report.stage import OUTCOMES, fail_hostile, run_some
+
+PATIENCE = 30_000
+"""Milliseconds for what takes several requests."""
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -200,12 +205,12 @@ class HeldAtFirst:
         self.go_on = asyncio.Event()
         self._error = error
         self._add = Document.add
-        monkeypatch.setattr(Document, "add", lambda document, rows: self._held(document, rows))  # noqa: PLW0108 - bound as a method is
+        monkeypatch.setattr(Document, "add", lambda *given, **options: self._held(*given, **options))  # noqa: PLW0108 - bound as a method is
 
-    async def _held(self, document: Document, rows: Any) -> None:
-        await self._add(document, rows[:1])
+    async def _held(self, document: Document, rows: Any, *, prompts: bool) -> None:
+        await self._add(document, rows[:1], prompts=prompts)
         await self.go_on.wait()
-        await self._add(document, rows[1:])
+        await self._add(document, rows[1:], prompts=prompts)
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -217,12 +222,12 @@ async def test_rows_are_shown_while_others_are_read(
     """A page that is opened before all rows are read shows those that are, beside the figures of all items."""
     held = HeldAtFirst(monkeypatch)
     async with served(run) as page, visit(browser, page.address) as visited:
-        await expect(visited.page.locator("#rows .row")).to_have_count(1)
+        await expect(visited.page.locator("#rows .row")).to_have_count(1, timeout=PATIENCE)
         await expect(visited.page.locator("#live")).to_have_text("loading, 1 so far")
         assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
         assert await visited.texts('[data-tile="completed"] .value') == ["4"]
         held.go_on.set()
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("live", timeout=PATIENCE)
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
@@ -230,7 +235,34 @@ async def test_rows_that_are_cut_off(browser: Browser, run: Path, monkeypatch: p
     """A page whose rows end early, since the journal could not be read on, asks again and gets all of them."""
     held = HeldAtFirst(monkeypatch, JournalError("the disk is gone", "io"))
     async with served(run) as page, visit(browser, page.address) as visited:
-        await expect(visited.page.locator("#rows .row")).to_have_count(1)
+        await expect(visited.page.locator("#rows .row")).to_have_count(1, timeout=PATIENCE)
         held.go_on.set()
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("live", timeout=PATIENCE)
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
+
+
+async def test_time_left(browser: Browser, tmp_path: Path) -> None:
+    """The page tells when active jobs end: of all together among the figures, of one in its panel, by its age."""
+    path = tmp_path / "run.db"
+    await aged_journal(path, [7200.0] * 20, ages=[1.0, 3600.0])
+    async with served(path) as page, opened(browser, page) as visited:
+        tile = visited.page.locator('[data-tile="an active job ends in"]')
+        await expect(tile.locator(".value")).to_have_text(re.compile(r"^about \d\.\d h$"), timeout=PATIENCE)
+        await expect(tile.locator(".note")).to_have_text("9 of 10 within 2.0 h")
+        await row(visited.page, "item-21").click()
+        await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 2.0 h, 9 of 10 within 2.0 h")
+        await row(visited.page, "item-22").click()
+        await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 1.0 h, 9 of 10 within 1.1 h")
+        await row(visited.page, "item-20").click()
+        await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
+
+
+async def test_time_left_is_unknown(browser: Browser, tmp_path: Path) -> None:
+    """Without 20 durations nothing is told of the time left."""
+    path = tmp_path / "run.db"
+    await aged_journal(path, [7200.0] * 19, ages=[1.0])
+    async with served(path) as page, opened(browser, page) as visited:
+        await row(visited.page, "item-20").click()
+        await expect(visited.page.locator("#panel")).to_contain_text("Active for")
+        await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
+        assert await visited.page.locator('[data-tile="an active job ends in"]').count() == 0

@@ -17,6 +17,9 @@ from agentjobs_async.cli.process import run_action
 __all__ = ["report", "serve"]
 
 _FORMATS: Final = ("html", "csv", "joblog", "trace", "junit", "markdown")
+_PROMPTS: Final = click.option(
+    "--prompts/--no-prompts", default=True, help="Whether the prompts are shown.  [default: prompts]"
+)
 _EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
 
 
@@ -24,7 +27,7 @@ _EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
 @click.argument("place", metavar="[FILE|URL]", required=False)
 @journal_option("The journal; a run may be using it.", required=False)
 @click.option("--out", metavar="FILE", type=TEXT, help="Where to write.  [default: standard output]")
-@click.option("--prompts/--no-prompts", default=True, help="Whether the prompts are shown.  [default: prompts]")
+@_PROMPTS
 @click.option(
     "--format",
     "form",
@@ -72,7 +75,8 @@ def report(place: str | None, journal: str | None, out: str | None, form: str | 
     is_flag=True,
     help="Let the page retry, resolve and abandon items, with the token of the printed address.",
 )
-def serve(place: str | None, journal: str | None, port: int, host: str, *, allow_actions: bool) -> int:
+@_PROMPTS
+def serve(place: str | None, journal: str | None, port: int, host: str, *, allow_actions: bool, prompts: bool) -> int:
     """Show what the journal FILE holds as a page that follows it: changes are there within a second.
 
     It is the page of agentjobs report. Actions are written to standard error. Other machines are better served by an
@@ -85,4 +89,5 @@ def serve(place: str | None, journal: str | None, port: int, host: str, *, allow
     if (named := place or journal) is None:
         raise InvalidInputError("give the journal: agentjobs serve FILE")
     found = existing(named)
-    return run_action(lambda context: serving.serve(context, found, host, port, allow_actions=allow_actions))
+    settings = {"allow_actions": allow_actions, "prompts": prompts}
+    return run_action(lambda context: serving.serve(context, found, host, port, **settings))

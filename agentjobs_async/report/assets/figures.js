@@ -32,7 +32,7 @@ function figuresOf(store, places) {
 
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
-function tilesOf(figures, { order, pauses: [pauses, paused] }) {
+function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
   const { counts, total, durations, intervals, span } = figures;
   const outcomes = order
     .filter((state) => counts[state] || ALWAYS_SHOWN.has(state))
@@ -51,6 +51,10 @@ function tilesOf(figures, { order, pauses: [pauses, paused] }) {
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
     { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
+  if (left) { // only of a live page
+    const [value, note] = left.all.split(', ');
+    times.push({ name: 'an active job ends in', value, note });
+  }
   return { outcomes, figures: times };
 }
 

@@ -124,13 +124,14 @@ class Live {
     }
   }
 
-  takeStatus({ workers, pauses, trouble }) {
+  /* Take what has changed besides the rows. */
+  takeStatus({ workers, trouble, ...head }) {
     if (trouble === null) this.show('on', 'live');
-    else this.show('lost', visible(trouble));
-    this.workers = workers;
+    else if (trouble !== undefined) this.show('lost', visible(trouble));
+    if (workers !== undefined) this.workers = workers;
     this.showWorkers();
-    if (pauses.join() === this.report.store.head.pauses.join()) return;
-    this.report.apply({ pauses });
+    if (!Object.keys(head).length) return;
+    this.report.apply(head);
     this.redrawSoon();
   }
 
@@ -167,7 +168,7 @@ class Live {
     let last = '';
     panel.open = (place) => {
       const row = ['state', 'polls', ...TEXT_COLUMNS, ...TIME_COLUMNS].map((name) => store[name][place]);
-      const now = JSON.stringify([place, ...row]);
+      const now = JSON.stringify([place, store.endsIn(place), ...row]);
       if (panel.isOpen && now === last) return;
       last = now;
       open(place);

@@ -63,6 +63,7 @@ class Panel {
       ['Last seen', fullTime(store.seen[place])],
       ['Ended', fullTime(store.ended[place])],
       [store.state[place] === 'created' ? 'Active for' : 'Duration', spanText(store.age(place))],
+      ['Ends in', store.endsIn(place)],
       ['Polls', grouped(store.polls[place])],
       ['Try', grouped(store.tries[place])],
       ['Number', grouped(store.number[place])],

@@ -39,10 +39,12 @@ _HEADERS: Final = {
 }
 
 
-def application(journal: Journal, *, allow_actions: bool, token: str | None, hosts: Collection[str]) -> web.Application:
+def application(
+    journal: Journal, *, allow_actions: bool, token: str | None, hosts: Collection[str], prompts: bool
+) -> web.Application:
     """Return the application; its arguments are those of `board`."""
     access = Access(token or token_urlsafe(), hosts, reading_needs_token=token is not None, acts=allow_actions)
-    board = _Board(journal, access)
+    board = _Board(journal, access, prompts)
     app = web.Application(middlewares=[_guarded(access)])
     app[TOKEN] = access.token
     app.router.add_get("/", board.page)
@@ -63,11 +65,12 @@ class _Board:
 
     journal: Journal
     access: Access
+    prompts: bool
     _feed: ChangeFeed = field(default=None, init=False)
     _acting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._feed = ChangeFeed(self.journal)
+        self._feed = ChangeFeed(self.journal, prompts=self.prompts)
 
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Follow the journal while the application runs."""
@@ -92,7 +95,7 @@ class _Board:
         scripts = (*SCRIPTS, "live.js", *(["actions.js"] if self.access.acts else []))
         page = page_parts(scripts, "'self'", ("page.css", "live.css"))
         is_open = not self.access.reading_needs_token
-        source = await Source.of(self.journal)
+        source = await Source.of(self.journal, prompts=self.prompts)
         figures = Tally().figures(source.pauses if is_open else (0, 0.0))
         rows: list[JournalRow] = []
         if is_open:
@@ -128,7 +131,7 @@ class _Board:
         return stream
 
     async def _stream(self, stream: EventSourceResponse, position: int | None) -> None:
-        log, status = self._feed.log, ""
+        log, sent = self._feed.log, dict[str, Any]()
         while position is not None and not log.is_closed and stream.is_connected():
             news = log.news()
             for line in log.after(position):
@@ -136,9 +139,10 @@ class _Board:
                 await stream.send(line.rstrip("\n"), id=log.mark(position))
             if log.position(log.mark(position)) is None:
                 break  # it reads more slowly than the log forgets
-            if status != self._feed.status:
-                status = self._feed.status
-                await stream.send(status, event="status")
+            status = self._feed.status
+            if changed := {name: value for name, value in status.items() if name not in sent or sent[name] != value}:
+                sent = status
+                await stream.send(json.dumps(changed), event="status")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PING_SECONDS):  # then a connection that was lost is noticed
                     await news.wait()

@@ -30,9 +30,9 @@ class Document:
     _is_ended: bool = False
     _news: asyncio.Event = field(factory=asyncio.Event)
 
-    async def add(self, rows: Sequence[JournalRow]) -> None:
+    async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch."""
-        piece = await asyncio.to_thread(lambda: self._packed(block_line(rows)))
+        piece = await asyncio.to_thread(lambda: self._packed(block_line(rows, prompts=prompts)))
         self._grow(piece)
 
     def add_line(self, line: str) -> None:

@@ -15,6 +15,7 @@ from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line, ro
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.live.known import KnownRows
 from agentjobs_async.report.live.log import Log
+from agentjobs_async.report.live.time_left import TimeLeft
 from agentjobs_async.report.source import Source
 
 __all__ = ["ChangeFeed"]
@@ -27,6 +28,7 @@ _ROWS_AT_ONCE: Final = 500  # what one query names
 _RELOAD_SECONDS: Final = 60.0
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
+_ESTIMATE_SECONDS: Final = 5.0  # between two estimates: jobs take minutes
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
 
 
@@ -35,15 +37,21 @@ class ChangeFeed:
 
     Args:
         journal: The journal, which has to be open from `run` on.
+        prompts: Whether the rows have their prompts.
 
     Attributes:
         log: What has changed since the document was made.
+        status: What pages show besides the rows: `workers`, `pauses`, the `trouble` in reading the rows, and how long
+            active jobs have `left`.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
         self.log = Log()
-        self._status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None}
+        self.status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None, "left": None}
+        self._time_left = TimeLeft(journal)
+        self._estimated_at = -_ESTIMATE_SECONDS  # monotonic
         self._journal = journal
+        self._prompts = prompts
         self._known = KnownRows()
         self._document: Document | None = None
         self._growing: Document | None = None  # the first one, while it is being made
@@ -57,11 +65,6 @@ class ChangeFeed:
         self._is_settled = False
         self._changed_rows = 0  # in the log since the document was made
         self._has_unseen = False  # something was written that no row's time tells of
-
-    @property
-    def status(self) -> str:
-        """What pages show besides the rows, as JSON: `workers`, `pauses`, and the `trouble` in reading the rows."""
-        return json.dumps(self._status)
 
     async def document(self) -> Document:
         """Return the document, which is as new as a second ago together with the log; the first one may be growing.
@@ -94,6 +97,7 @@ class ChangeFeed:
             rest = _LOOK_SECONDS
             try:
                 has_asked = await self.look()
+                await self._estimate()
                 rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
             except JournalError as error:
                 self._tell(trouble=str(error))
@@ -174,7 +178,7 @@ class ChangeFeed:
         async for rows in row_blocks(self._journal):
             changed, removed = self._known.take(rows)
             numbers.update(row.number for row in rows)
-            await document.add(rows)
+            await document.add(rows, prompts=self._prompts)
             if self._document is not None:
                 self._add(changed, removed)
         self._add([], self._known.keep(numbers))
@@ -182,19 +186,25 @@ class ChangeFeed:
 
     def _add(self, changed: list[JournalRow], removed: list[int]) -> int:
         for start in range(0, len(changed), BLOCK_ROWS):
-            self.log.add(block_line(changed[start : start + BLOCK_ROWS]))
+            self.log.add(block_line(changed[start : start + BLOCK_ROWS], prompts=self._prompts))
         if removed:
             self.log.add(f'{{"removed":{removed}}}\n')
         self._changed_rows += len(changed)
         return len(changed) + len(removed)
+
+    async def _estimate(self) -> None:
+        now = time.monotonic()
+        if now - self._estimated_at >= _ESTIMATE_SECONDS:
+            self._estimated_at = now
+            self._tell(left=await self._time_left.words())
 
     async def _look_beside(self) -> None:
         pauses = await entries_of(self._journal).pauses()
         self._tell(workers=await _shown_workers(self._journal), pauses=pauses)
 
     def _tell(self, **status: Any) -> None:
-        before, self._status = self._status, {**self._status, **status}
-        if self._status != before:
+        before, self.status = self.status, {**self.status, **status}
+        if self.status != before:
             self.log.wake()
 
 

@@ -1,0 +1,61 @@
+"""When active jobs will end, in the words that pages show."""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
+
+from agentjobs_async import Estimate, History
+from agentjobs_async.batch import Journal
+from agentjobs_async.batch._active_jobs import ActiveJobs
+
+__all__ = ["TimeLeft"]
+
+_FIRST_STEP_SECONDS: Final = 10.0
+_STEP: Final = 1.15  # each age is as many times the one before: the words say no more than that
+_LAST_STEP_SECONDS: Final = 14_400.0  # 4 h: nothing is known of older jobs
+
+
+def _steps() -> list[int]:
+    steps, age = [0], _FIRST_STEP_SECONDS
+    while age < _LAST_STEP_SECONDS:
+        steps.append(round(age))
+        age *= _STEP
+    return steps
+
+
+_STEPS: Final = _steps()
+
+
+class TimeLeft:
+    """Says when the active jobs of a journal will end.
+
+    Args:
+        journal: The open journal.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._active = ActiveJobs(journal)
+        self._told: Mapping[str, History] = {}
+        self._by_project: dict[str, list[str | None]] = {}
+
+    async def words(self) -> dict[str, Any] | None:
+        """Return the words; `None` while nothing is known.
+
+        `all` tells of the active jobs together. `by_project` has a list for each project, of what is told of one job
+        from each age of `ages` on, in seconds.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        left = await self._active.time_left()
+        if left is None:
+            return None
+        if self._active.histories is not self._told:
+            self._told = self._active.histories
+            self._by_project = {project: _words(history) for project, history in self._told.items()}
+        return {"all": str(left), "ages": _STEPS, "by_project": self._by_project}
+
+
+def _words(history: History) -> list[str | None]:
+    found = [Estimate(history.quantile(0.5, age), history.quantile(0.9, age)) for age in _STEPS]
+    return [str(estimate) if estimate.p90 < inf else None for estimate in found]
