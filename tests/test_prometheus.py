@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from agentjobs_async import AgentJob, InvalidInputError, JobTracker, TransportError
 from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.prometheus import PrometheusHook
-from agentjobs_async.telemetry import PollFailed
+from agentjobs_async.telemetry import PollFailed, metrics
 from agentjobs_async.testing import Emulator, JobScript
 from tests.polled import ACTIVE, DONE, REF, every
 from tests.scripted import Scripted, job
@@ -61,8 +61,9 @@ async def test_gauges() -> None:
     assert "agentjobs_jobs_oldest_unobserved_seconds 0.0" in found[2]
 
 
-async def test_items_of_a_batch(tmp_path: Path) -> None:
+async def test_items_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A running batch shows its items by state."""
+    monkeypatch.setattr(metrics, "_EVERY_SECONDS", 3600.0)
     registry = CollectorRegistry()
     hook = PrometheusHook(registry)
     async with (

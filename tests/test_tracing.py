@@ -31,6 +31,7 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async.batch import BatchItem, Journal, Outcome, State, run_batch
+from agentjobs_async.telemetry import metrics as snapshots
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from tests.polled import REF, every
@@ -372,8 +373,9 @@ async def test_content(telemetry: Telemetry, content: bool) -> None:  # noqa: FB
     assert ("https://example.com/pull/1" in texts) == content
 
 
-async def test_metrics(telemetry: Telemetry) -> None:
+async def test_metrics(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Creates, polls, waits and jobs are measured; gauges come from what the hook observes, also from a closed one."""
+    monkeypatch.setattr(snapshots, "_EVERY_SECONDS", 3600.0)
     hook = telemetry.hook()
     with pytest.raises(InvalidInputError, match="observe takes"):
         hook.observe(object())

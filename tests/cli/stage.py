@@ -1,6 +1,7 @@
 """An emulator on a thread, and the command line in a child process or on a terminal."""
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
@@ -15,11 +16,45 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 200.0
 """Seconds after which a child that hangs is killed, so that its test fails."""
+ENDLESS_PLANNING = (
+    "-c",
+    """
+import asyncio, sys
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Journal
+
+add, pages = Journal.add, []
+
+async def add_two_pages(journal, items):
+    pages.append(items)
+    if len(pages) > 2:
+        await asyncio.Event().wait()
+    return await add(journal, items)
+
+Journal.add = add_two_pages
+sys.exit(main(sys.argv[1:]))
+""",
+)
+"""The command line as a command whose planning stands still after its second page."""
+LASTING_EMULATOR = (
+    "-W",
+    "error",
+    "-c",
+    """
+import sys
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli import emulation
+
+emulation._SPEED = 1e-6
+sys.exit(main(sys.argv[1:]))
+""",
+)
+"""The command line as a command, where the jobs of `--emulator` do not end before the test is done."""
 
 
 class EmulatorThread:
@@ -43,15 +78,29 @@ class EmulatorThread:
     def inject(self, plan: str, **target: str) -> None:
         self.emulator.call(self.emulator.inject(plan, **target))
 
+    def complete(self, **target: str) -> None:
+        """Let jobs be completed from now on: none ends before its test wants it to."""
+        self.inject("document status=completed forever on=get", **target)
+
     def wait_for_requests(self, count: int) -> None:
         """Wait until so many requests have arrived."""
+        self._wait_until(lambda requests: len(requests) >= count)
 
-        async def arrived() -> None:
+    def wait_for_agents(self, count: int) -> None:
+        """Wait until so many agents were started."""
+        self._wait_until(lambda _requests: self.emulator.agents_started.total() >= count)
+
+    def wait_for_polls(self, jobs: int) -> None:
+        """Wait until so many jobs have been polled: each is in the journal before its first poll."""
+        self._wait_until(lambda requests: len({request.job_id for request in requests} - {None}) >= jobs)
+
+    def _wait_until(self, condition: Callable[[Sequence[ReceivedRequest]], bool]) -> None:
+        async def met() -> None:
             async with asyncio.timeout(PATIENCE):
-                while len(self.emulator.requests) < count:  # noqa: ASYNC110 - the emulator tells nobody of requests
+                while not condition(self.emulator.requests):  # noqa: ASYNC110 - the emulator tells nobody of requests
                     await asyncio.sleep(0)
 
-        self.emulator.call(arrived())
+        self.emulator.call(met())
 
     @property
     def environment(self) -> dict[str, str]:
@@ -101,6 +150,8 @@ class Child:
             os.close(given)
         self._out: int | None = leader if terminal else self._pipe(self.process.stdout)
         self._error = None if terminal else self._pipe(self.process.stderr)
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {read: decoder() for read in (self._out, self._error) if read is not None}
         self._watchdog = threading.Timer(PATIENCE, self.process.kill)
         self._watchdog.start()
         self.stdout = ""
@@ -130,7 +181,7 @@ class Child:
         """Read standard output until `text` is in it."""
         assert self._out is not None
         while text not in self.stdout:
-            piece = _read(self._out)
+            piece = self._read(self._out)
             assert piece, f"it ended without {text!r}: {self.stdout}{self.stderr}"
             self.stdout += piece
         return self
@@ -139,7 +190,7 @@ class Child:
         """Read standard error until `text` is in it."""
         assert self._error is not None
         while text not in self.stderr:
-            piece = _read(self._error)
+            piece = self._read(self._error)
             assert piece, f"it ended without {text!r}: {self.stderr}"
             self.stderr += piece
         return self
@@ -158,15 +209,19 @@ class Child:
 
     def ended(self) -> int:
         """Read all that is left, and give the exit code."""
-        while self._out is not None and (piece := _read(self._out)):
+        while self._out is not None and (piece := self._read(self._out)):
             self.stdout += piece
-        while self._error is not None and (piece := _read(self._error)):
+        while self._error is not None and (piece := self._read(self._error)):
             self.stderr += piece
         return self.process.wait()
 
-
-def _read(descriptor: int) -> str:
-    try:
-        return os.read(descriptor, 65_536).decode()
-    except OSError:  # what a terminal gives when its other side has gone
-        return ""
+    def _read(self, descriptor: int) -> str:
+        """Read what has come, at least one character; nothing at the end."""
+        text, data = "", b"a piece"
+        while data and not text:  # a piece may end amid a character
+            try:
+                data = os.read(descriptor, 65_536)
+            except OSError:  # what a terminal gives when its other side has gone
+                data = b""
+            text = self._decoders[descriptor].decode(data)
+        return text

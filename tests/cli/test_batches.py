@@ -15,7 +15,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import entries_of
-from tests.cli.stage import Child, EmulatorThread
+from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
 
@@ -355,13 +355,13 @@ def test_limits_in_the_journal(
     settings = ["--create-rate", "2/d", "--max-active", "7", "--timeout", "none", "--max-sending", "3"]
     with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
-    with Child("resume", db, "--timeout", "2.5", env=service.environment) as child:
+    with Child("resume", db, "--timeout", "600", env=service.environment) as child:
         child.until_error("creates at 2/d, 7 jobs at once, 3 creates in flight.\n").send(signal.SIGINT)
         assert child.ended() == 130
     assert service.emulator.agents_started.total() == 1
     assert main(["resume", db, "--create-rate", "none"]) == 0
     told = capsys.readouterr().err
-    assert "With the limits that the journal keeps: 7 jobs at once, 2.5 s for each job, 3 creates in flight.\n" in told
+    assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
     assert "This takes about 1.0 h: --max-active 7 decides." in capsys.readouterr().out
 
@@ -443,7 +443,7 @@ def test_resolving_what_is_sure(
 
 def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
     """An emulator's jobs end with the command; what goes on runs on an emulator again."""
-    with Child("run", "--emulator", "--file", str(tasks), "--journal", db) as child:
+    with Child("run", "--emulator", "--file", str(tasks), "--journal", db, command=LASTING_EMULATOR) as child:
         child.until_error("Emulator at")
         while not db_has_jobs(db):
             time.sleep(0.01)
@@ -459,7 +459,7 @@ def test_signals(service: EmulatorThread, tasks: Path, db: str, number: signal.S
     service.live(duration=3600)
     arguments = ["run", "--file", str(tasks), "--journal", db, "--max-active", "2"]
     with Child(*arguments, env=service.environment) as child:
-        service.wait_for_requests(4)
+        service.wait_for_polls(2)
         child.send(number)
         assert child.ended() == code
     assert " resume " in child.stderr
@@ -500,10 +500,11 @@ def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
 
 def test_live_view_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
     """The live view disappears at the end of the run; the lines of the ended items stay."""
-    service.live(duration=1.5)
+    service.live(duration=3600)
     arguments = ["run", "--file", str(tasks), "--journal", db]
     with Child(*arguments, env=service.environment, terminal=True) as child:
         child.until("3 active")
+        service.complete()
         assert child.ended() == 0
     assert "k0 " in child.stdout
     assert "3 completed" in child.stdout.splitlines()[-1]
@@ -529,7 +530,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
     service.live(duration=3600 if crashed else 0)
     with Child("run", "--yes", "a", "b", "--journal", db, env=service.environment) as child:
         if crashed:
-            service.wait_for_requests(4)
+            service.wait_for_polls(2)
             child.send(signal.SIGKILL)
         child.ended()
     Path(f"{db}-shm").unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from agentjobs_async.__main__ import main
-from tests.cli.stage import Child
+from tests.cli.stage import LASTING_EMULATOR, Child
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def test_first_command() -> None:
 
 def test_project_of_an_emulated_run() -> None:
     """An emulated run takes the project that is asked for."""
-    with Child("run", "--emulator", "--project", "mine", "a") as child:
+    with Child("run", "--emulator", "--project", "mine", "a", command=LASTING_EMULATOR) as child:
         assert child.until("mine/job_000001 created").send(signal.SIGINT).ended() == 130
 
 

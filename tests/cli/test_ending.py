@@ -13,7 +13,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import opened_of
-from tests.cli.stage import Child, EmulatorThread
+from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread
 from tests.cli.test_batches import db_has_jobs
 
 pytestmark = pytest.mark.slow
@@ -26,12 +26,13 @@ def db(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def two_of_three(service: EmulatorThread, db: Path, *more: str) -> Iterator[Child]:
-    """Run three prompts, two at once, until both have their jobs; these take an hour."""
+def two_of_three(service: EmulatorThread, db: Path, *more: str, polled: int = 2) -> Iterator[Child]:
+    """Run three prompts, two at once, until both are sent and `polled` of their jobs polled; these take an hour."""
     service.live(duration=3600)
     arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", *more)
     with Child(*arguments, env=service.environment) as child:
-        service.wait_for_requests(4)
+        service.wait_for_agents(2)
+        service.wait_for_polls(polled)
         yield child
 
 
@@ -62,11 +63,11 @@ def test_the_journal_is_removed(service: EmulatorThread, db: Path, replaced: boo
 def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) -> None:
     """A create that would come next is not sent; the error and the jobs in hand are told."""
     service.live(duration=3600)
-    service.live(prompt="a", duration=1.5)
     arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", "--json")
     with Child(*arguments, env=service.environment) as child:
         child.until('"created"').until("job_000002")
         remove(db)
+        service.complete(prompt="a")
         assert child.ended() == 4
     assert "moved, removed or replaced.\n1 job continues remotely" in child.stderr
     assert " docs/job_000002\n" in child.stderr
@@ -87,7 +88,7 @@ def test_a_log_that_is_gone(service: EmulatorThread, db: Path) -> None:
 
 def test_an_emulated_run(db: Path) -> None:
     """An emulator's jobs end with it: no command is offered."""
-    with Child("run", "--emulator", "a", "--journal", str(db)) as child:
+    with Child("run", "--emulator", "a", "--journal", str(db), command=LASTING_EMULATOR) as child:
         child.until_error("Emulator at")
         while not db_has_jobs(str(db)):
             pass
@@ -101,13 +102,14 @@ def test_an_emulated_run(db: Path) -> None:
 def test_a_second_signal_tells_ids(service: EmulatorThread, db: Path) -> None:
     """When a second signal ends a run, the ids that its removed journal does not have are told first."""
     service.inject("hang", prompt="b")
-    with two_of_three(service, db) as child:
+    with two_of_three(service, db, polled=1) as child:
         remove(db)
         child.send(signal.SIGINT)
         child.until_error("Stopping: up to 10 s")
         child.send(signal.SIGINT)
         assert child.ended() == -signal.SIGINT
-    assert child.stderr.endswith("docs/job_000001 was created, and the journal may not have it: keep this.\n")
+    (job,) = [job for job in service.emulator.jobs.values() if job.prompt == "a"]
+    assert child.stderr.endswith(f"docs/{job.job_id} was created, and the journal may not have it: keep this.\n")
 
 
 def test_a_journal_that_can_not_be_read(

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.cli.stage import Child, EmulatorThread
+from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def test_get_is_stopped(service: EmulatorThread) -> None:
 
 def test_emulated_run_is_stopped() -> None:
     """Where the emulator ends with the command, no wait is offered."""
-    with Child("run", "--emulator", "a") as child:
+    with Child("run", "--emulator", "a", command=LASTING_EMULATOR) as child:
         child.until("demo/job_000001 created").send(signal.SIGINT)
         assert child.ended() == 130
     assert "The emulator ends with this command, and its jobs with it" in child.stderr

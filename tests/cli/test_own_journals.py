@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
-from tests.cli.stage import Child, EmulatorThread
+from tests.cli.stage import ENDLESS_PLANNING, LASTING_EMULATOR, Child, EmulatorThread
 
 Captured = pytest.CaptureFixture[str]
 
@@ -157,9 +157,10 @@ def test_wrong_usage_leaves_nothing(
 def test_planning_is_stopped(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
     """A run that is stopped while it plans has sent nothing, and leaves no half of a plan."""
     tasks = tmp_path / "tasks"
-    tasks.write_text("".join(f"prompt {number}\n" for number in range(40_000)))
-    with Child("run", "--file", str(tasks), env=service.environment, terminal=True) as child:
-        child.until(" of 40,000 are planned").send(signal.SIGINT)
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
+    arguments = ("run", "--file", str(tasks))
+    with Child(*arguments, env=service.environment, terminal=True, command=ENDLESS_PLANNING) as child:
+        child.until(" of 4,000 are planned").send(signal.SIGINT)
         assert child.ended() == 130
     assert "Nothing was sent.\r\n" in child.stdout
     assert service.emulator.requests == ()
@@ -168,7 +169,7 @@ def test_planning_is_stopped(service: EmulatorThread, state_directory: Path, tmp
 
 def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
     """The jobs of an emulator end with it: its run keeps its journal elsewhere, and removes it in any case."""
-    with Child("run", "--emulator", "a x") as child:
+    with Child("run", "--emulator", "a x", command=LASTING_EMULATOR) as child:
         child.until(" created").send(signal.SIGINT)
         assert child.ended() == 130
     assert " resume " not in child.stderr

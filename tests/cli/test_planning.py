@@ -8,7 +8,7 @@ import pytest
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.planning import planned
-from tests.cli.stage import Child, EmulatorThread
+from tests.cli.stage import ENDLESS_PLANNING, Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +37,10 @@ async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) ->
 def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path) -> None:
     """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned and how to go on."""
     tasks = tmp_path / "tasks"
-    tasks.write_text("".join(f"prompt {number}\n" for number in range(40_000)))
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
     arguments = ("run", "--file", str(tasks), "--journal", str(tmp_path / "run.db"))
-    with Child(*arguments, env=service.environment, terminal=True) as child:
-        child.until(" of 40,000 are planned").send(signal.SIGINT)
+    with Child(*arguments, env=service.environment, terminal=True, command=ENDLESS_PLANNING) as child:
+        child.until(" of 4,000 are planned").send(signal.SIGINT)
         assert child.ended() == 130
     words = " ".join(child.stdout.split())
     assert "Nothing was sent; at least " in words

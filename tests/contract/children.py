@@ -23,7 +23,7 @@ def run_child(script: str, *arguments: str, **more: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=250,  # s; the test itself may take 300
         cwd=ROOT,
         env=environment(**more),
     )

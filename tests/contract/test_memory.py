@@ -102,7 +102,7 @@ async def calls(project):
     policy = PollPolicy(wait=tenacity.wait_fixed(0.01), max_bad_answers=3)
     settings = {"project_id": project, "policy": policy, "timeouts": HttpTimeouts(request=0.6)}
     async with AgentJobsSession(sys.argv[1], sys.argv[2], **settings) as session:
-        ref = JobRef(project, (await session.create_job("Fix it")).id)
+        ref = JobRef(project, (await session.create_job("Fix it", timeout=60)).id)
         gc.collect()
         with open("/proc/self/clear_refs", "w") as peak:
             peak.write("5")

@@ -301,7 +301,7 @@ async def test_head() -> None:
             assert b"Content-Length: 0" not in head
         writer.write(create(emulator))
         assert (await read_reply(reader)).status == 201
-        async with asyncio.timeout(5), aiohttp.ClientSession() as client:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as client:
             for _ in range(2):
                 answer = await client.head(emulator.foreign.url)
                 assert (answer.status, await answer.read()) == (200, b"")

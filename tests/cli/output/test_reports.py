@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 def test_status_changes(service: EmulatorThread) -> None:
     """Each change of the status is a line; an unknown status is shown escaped; the end has its pull request."""
-    service.live(duration=2.5, stages=((0, "queu\x1bed"),))
+    service.inject('document status="queu\\u001bed" on=get')
     with Child("run", "Tidy up", env=service.environment) as child:
         assert child.ended() == 0
     assert child.stdout.splitlines()[:3] == [

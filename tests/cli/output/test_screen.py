@@ -127,11 +127,15 @@ def test_help_and_errors_on_a_narrow_terminal(arguments: tuple[str, ...]) -> Non
     assert len(narrow(child)) > 40
 
 
-def test_a_run_on_a_narrow_terminal() -> None:
+def test_a_run_on_a_narrow_terminal(service: EmulatorThread) -> None:
     """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
     prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
-    with Child("run", "--emulator", *prompts, terminal=True, columns=40) as child:
-        assert child.until("2 active").ended() == 0
+    service.live(duration=3600)
+    environment = service.environment | {"AGENTJOBS_PROJECT_ID": "demo"}
+    with Child("run", "--yes", *prompts, env=environment, terminal=True, columns=40) as child:
+        child.until("2 active")
+        service.inject("document status=completed prLink=https://code.example/acme/demo/pull/job_000001 forever on=get")
+        assert child.ended() == 0
     plain = narrow(child)
     assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the", plain)
     assert "  https://code.example/acme/demo/pull/job_000001" in plain
