@@ -105,8 +105,8 @@ class Run:
         raise SessionClosedError("the durable jobs were closed; what is planned goes on at the next start")
 
     async def get(self, key: str) -> DurableEntry | None:
-        """Return the entry of a key; `None` if there is none."""
-        row = (await self._entries.get_many([key])).get(key)
+        """Return the entry of a key's newest try; `None` if there is none."""
+        row = await self._newest(key)
         return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None) -> list[DurableEntry]:
@@ -119,7 +119,9 @@ class Run:
         return found
 
     async def unfollow(self, key: str) -> bool:
-        """Stop following a job for good; return whether it was followed."""
+        """Stop following the newest try of a key for good; return whether it was followed."""
+        newest = await self._newest(key)
+        key = key if newest is None else newest.key
         unfollowed = await self._rows.unfollow(key)
         self._creates.leave(key)
         self._following.leave(key)
@@ -137,8 +139,11 @@ class Run:
         try:
             return await self._item_tasks.close(grace)
         finally:
-            for task in self._submitting:
+            submitting = set(self._submitting)
+            for task in submitting:
                 task.cancel()
+            if submitting:
+                await asyncio.wait(submitting)
             await self._following.close(max(until - loop.time(), 0.0))
             _FOLLOWED.discard(self._entries)
             if self._shared:
@@ -163,7 +168,10 @@ class Run:
         answer = self._creates.answer_to(item.key)
         if answer is not None:
             return await asyncio.shield(answer)
-        return self._following.entry(row if mine else await self._answered_elsewhere(row))
+        if not mine:
+            row = await self._answered_elsewhere(row)
+        newest = await self._newest(item.key)  # the create may have ended since the row was read; and it may be retried
+        return self._following.entry(newest or row)
 
     def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
         self._submitting.discard(task)
@@ -177,6 +185,14 @@ class Run:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
             row = (await self._entries.get_many([row.key]))[row.key]
+        return row
+
+    async def _newest(self, key: str) -> JournalRow | None:
+        """Return the row of a key's newest try; `None` if there is none."""
+        row: JournalRow | None = None
+        wanted: str | None = key
+        while wanted is not None and (found := (await self._entries.get_many([wanted])).get(wanted)) is not None:
+            row, wanted = found, found.retried_as
         return row
 
     def _take_up(self, row: JournalRow) -> None:

@@ -35,6 +35,10 @@ class DurableJobs:
     planned. Leaving stops following; it cancels no job, and the next start goes on. On PostgreSQL any number of
     processes may share one journal: one of them follows each job, and another takes over when it dies.
 
+    Of the journal's `FleetLimits`, a file applies those of creates in flight, their rate, and polls per second;
+    PostgreSQL applies `max_active` as well. A job that `Journal.retry` plans again is followed under the key of its new
+    try, and each call that takes a key means the newest try.
+
     The callbacks may be plain or async functions. They run in the context in which the block was entered, and those of
     different jobs run at the same time. The first error that one of them raises is logged, and disturbs nothing else.
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener
+from tests.held import HeldEmulator
 
 
 async def test_cancelled_caller(path: Path) -> None:
@@ -42,6 +44,28 @@ async def test_answer_while_leaving(path: Path) -> None:
                     await asyncio.sleep(0.001)
             assert (await caller).state == "created"
             assert [row.state for row in await journal.rows()] == ["created"]
+
+
+async def test_row_that_was_read_before_its_create(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that finds its row before the create is answered, and goes on after that, returns the job."""
+    calls: list[str] = []
+    work = DurableRows.submit
+
+    async def submit(rows: DurableRows, item: BatchItem) -> object:
+        calls.append(item.key)
+        is_second = len(calls) == 2
+        found = await work(rows, item)
+        if is_second:
+            emulator.release.set()
+            await asyncio.wait([first])
+        return found
+
+    monkeypatch.setattr(DurableRows, "submit", submit)
+    async with HeldEmulator(script=JobScript(duration=1e6)) as emulator, emulator.session(project_id="docs") as session:
+        async with Journal.open(path) as journal, DurableJobs(session, journal) as jobs:
+            first, second = (asyncio.ensure_future(jobs.submit("k", "Hello")) for _ in range(2))
+            assert (await second).ref == (await first).ref is not None
+            assert (await second).state == "created"
 
 
 async def test_rejected(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:

@@ -239,8 +239,26 @@ async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: J
         emulator.script(JobScript(duration=0.2), prompt="Hello")
         key = await journal.retry("k")
         await listener.ends(2)
+        entry = await jobs.get("k")
+        assert entry is not None
+        assert (entry.key, entry.state) == (key, "completed")
+        assert await jobs.submit("k", "Hello") == entry
     assert listener.called == [("k", "failed"), (key, "completed")]
     assert listener.entries[1].context == {"chat": 1}
+
+
+async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+    """The key of a job that was tried again means its newest try, also where it is unfollowed."""
+    emulator.script(JobScript(duration=0.2, outcome="failed"), prompt="Hello")
+    listener = Listener()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+        emulator.script(JobScript(duration=1e6), prompt="Hello")
+        await journal.retry("k")
+        assert [entry.key for entry in await jobs.active()] == ["k#2"]
+        assert await jobs.unfollow("k")
+        assert await jobs.active() == []
 
 
 async def test_limit_of_polls(session: AgentJobsSession, journal: Journal) -> None:

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, JournalError
+from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.heartbeat import Heartbeat
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable import DurableJobs
+from agentjobs_async.durable._run import Run
 from agentjobs_async.testing import Emulator
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
@@ -94,6 +96,29 @@ async def test_owner_that_was_silent(
         await second.ends(1)
     assert (first.called, second.called) == ([], [("k", "AgentJobsError")])
     assert emulator.agents_started == {"long": 1}
+
+
+async def test_closed_while_another_process_sends(journals: tuple[Journal, Journal]) -> None:
+    """A call that waits for the create of another process ends with the block, and leaves no task behind."""
+    async with HeldEmulator() as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, journals[0]) as one, DurableJobs(session, journals[1]) as other:
+            sending = asyncio.create_task(one.submit("k", "Hello"))
+            await emulator.arrived.wait()
+            before = asyncio.all_tasks()
+            waiting = asyncio.create_task(other.submit("k", "Hello"))
+            while not _submitting(before):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+            await other.aclose()
+            assert not _submitting(before)
+            with pytest.raises(SessionClosedError):
+                await waiting
+            emulator.release.set()
+            assert (await sending).state == "created"
+
+
+def _submitting(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Return the tasks of durable jobs that submit, other than those before."""
+    return [task for task in asyncio.all_tasks() - before if task.get_coro().__qualname__ == Run._submit.__qualname__]  # type: ignore[union-attr]  # every task here runs a coroutine
 
 
 async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journal]) -> None:
