@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from agentjobs_async._polling.fair_queue import FairQueue
@@ -12,6 +13,8 @@ __all__ = ["DueJobs", "Queue"]
 Queue = deque[Tracked] | FairQueue
 
 _FEW_STALE: Final = 64  # stale entries that are not worth a sweep
+_BACKLOG_SECONDS: Final = 1.0  # from here on it matters in which order jobs wait
+_REFUSED_SECONDS: Final = 60.0  # without a refusal until projects take turns: a turn of each would bring more of them
 
 
 class DueJobs:
@@ -19,30 +22,57 @@ class DueJobs:
 
     Args:
         clock: The loop's clock.
+        is_limited: Return whether a limit of polls per second is in force.
 
     Attributes:
-        ready: In the order of arrival until a limit is in force: then each job waits for its turn among all, and the
-            order costs least. A fair queue has no stale entries.
+        ready: In the order of arrival, which costs least, until jobs wait for their turns: under a limit, or while
+            there are too few slots. A fair queue has no stale entries.
         stale: The number of entries whose job has moved on. The code that skips such an entry must subtract it.
+        waiting_since: Loop time from which on some job has been ready.
     """
 
-    __slots__ = ("_clock", "ready", "set_aside", "stale", "urgent")
+    __slots__ = ("_clock", "_is_limited", "_refused_at", "ready", "set_aside", "stale", "urgent", "waiting_since")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], is_limited: Callable[[], bool]) -> None:
         self._clock = clock
+        self._is_limited = is_limited
+        self._refused_at = -inf
+        self.waiting_since = -inf
         self.ready: Queue = deque()
         self.urgent: deque[Tracked] = deque()
         self.set_aside: deque[Tracked] = deque()
         self.stale = 0
 
+    def begin_waiting(self) -> None:
+        """Record that the first job is about to be ready; without a limit, the order is of arrival from now on."""
+        self.waiting_since = self._clock()
+        self._order_by_arrival()
+
+    def take_turns(self) -> None:
+        """Make the projects take turns if jobs have waited for slots for a while, and no poll was refused of late.
+
+        While polls are refused, turns would bring those of many small projects close together, and two refusals in a
+        row hold back the polls of all.
+        """
+        now = self._clock()
+        if now - self.waiting_since >= _BACKLOG_SECONDS and now - self._refused_at >= _REFUSED_SECONDS:
+            self.order_by_gain()
+
+    def refused(self) -> None:
+        """Record that the server refused a poll and asked for a pause."""
+        self._refused_at = self._clock()
+        self._order_by_arrival()
+
+    def _order_by_arrival(self) -> None:
+        if isinstance(self.ready, FairQueue) and not self._is_limited():
+            self.ready = deque(self.ready)
+
     def order_by_gain(self) -> None:
-        """Order the ready jobs by projects and by what a poll gains, since a limit is in force from now on."""
+        """Order the ready jobs by projects and by what a poll gains, from now on."""
         if isinstance(self.ready, FairQueue):
             return
         ready = self.take_ready()
-        self.ready = FairQueue(self._clock)
-        for tracked in ready:
-            self.ready.append(tracked)
+        self.ready = FairQueue(self._clock, ready)
 
     def put_aside(self, tracked: Tracked) -> None:
         """Set a slow job aside; one near a deadline goes before the others."""

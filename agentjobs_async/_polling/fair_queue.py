@@ -1,7 +1,7 @@
-"""Due jobs under a limit: projects take turns, and jobs go by what a poll of them gains."""
+"""Due jobs that wait for their turns: projects take turns, and jobs go by what a poll of them gains."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -10,6 +10,7 @@ from agentjobs_async._polling.tracked import Tracked
 __all__ = ["FairQueue"]
 
 _FEW_STALE: Final = 64  # stale entries of a project that are not worth a sweep
+_PLACED_TOGETHER: Final = 32  # of the first jobs, in one call: 100,000 at once would stop the loop for long
 _MOST_TURNS: Final = 1.5  # times its turn in the order of arrival; with its own delay, a job waits for twice as long
 
 _Mark = tuple[int, float]
@@ -48,14 +49,21 @@ class FairQueue:
     A job that has waited for 1.5 times as many polls as it would in the order of arrival goes before all others. One
     whose last poll failed has no part in its project's turns, and keeps its place in the order of arrival: the turns
     would bring many small projects that fail close together, and two refusals in a row hold back the polls of all.
+
+    Args:
+        clock: The loop's clock.
+        jobs: The first jobs, in the order of arrival. They get their places among those of their projects bit by bit.
     """
 
-    __slots__ = ("_arrived", "_clock", "_number", "_projects", "_taken", "_turns")
+    __slots__ = ("_arrived", "_clock", "_first", "_number", "_projects", "_taken", "_turns")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], jobs: Iterable[Tracked] = ()) -> None:
         self._clock = clock
-        self._arrived: OrderedDict[Tracked, _Mark] = OrderedDict()
-        self._number = 0
+        self._first = deque(jobs)
+        self._arrived: OrderedDict[Tracked, _Mark] = OrderedDict(
+            (tracked, (number, _MOST_TURNS * number)) for number, tracked in enumerate(self._first)
+        )
+        self._number = len(self._first)
         self._taken = 0
         self._projects: dict[str, _Project] = {}
         self._turns: deque[_Project] = deque()
@@ -70,6 +78,9 @@ class FairQueue:
         """Add a job that has just come due: the time since it was last seen is the delay that the policy wished."""
         self._number += 1
         mark = self._arrived[tracked] = self._number, self._taken + _MOST_TURNS * len(self._arrived)
+        self._place(tracked, mark)
+
+    def _place(self, tracked: Tracked, mark: _Mark) -> None:
         if tracked.error is not None:
             return
         name = tracked.ref.project_id
@@ -81,6 +92,13 @@ class FairQueue:
         if len(project.jobs) > 2 * len(self._arrived) + _FEW_STALE:
             project.jobs = [entry for entry in project.jobs if self._is_current(entry)]
             heapify(project.jobs)
+
+    def _place_first(self) -> None:
+        for _ in range(min(_PLACED_TOGETHER, len(self._first))):
+            tracked = self._first.popleft()
+            mark = self._arrived.get(tracked)
+            if mark is not None:
+                self._place(tracked, mark)
 
     def _is_current(self, entry: _Entry) -> bool:
         return self._arrived.get(entry[2]) is entry[1]
@@ -94,6 +112,8 @@ class FairQueue:
         if not self._arrived:
             raise IndexError
         self._taken += 1
+        if self._first:
+            self._place_first()
         tracked, (_, overdue_from) = next(iter(self._arrived.items()))
         if overdue_from <= self._taken:
             del self._arrived[tracked]
@@ -135,6 +155,7 @@ class FairQueue:
 
     def clear(self) -> None:
         """Remove all jobs."""
+        self._first.clear()
         self._arrived.clear()
         self._projects.clear()
         self._turns.clear()

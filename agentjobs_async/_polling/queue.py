@@ -58,10 +58,10 @@ class PollQueue:
         self._lifted_until = -inf
         """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
-        self._due = DueJobs(loop.time)
+        self._due = DueJobs(loop.time, lambda: clock.limited)
+        self.on_full_slots = self._due.take_turns
         self.refused = self._clock.refuse
         self.no_slow = False
-        self._waiting_since = -inf
         self._answered_at = loop.time()
         self._armed: float = inf
 
@@ -88,7 +88,7 @@ class PollQueue:
 
     def _append_ready(self, jobs: Iterable[Tracked]) -> None:
         if not self._due.ready:
-            self._waiting_since = self._loop.time()
+            self._due.begin_waiting()
         for tracked in jobs:
             tracked.bucket = Tracked.READY
             self._due.ready.append(tracked)
@@ -235,6 +235,7 @@ class PollQueue:
 
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float) -> None:
         """Send no poll before `until`, as an answer about `ref` asked: of this job, its project, or all."""
+        self._due.refused()
         if self._pauses.record(ref, status, until, due, now):
             self.pause_until(until, now)
 
@@ -278,7 +279,7 @@ class PollQueue:
         silent_for = now - self._answered_at
         self._answered_at = now
         if silent_for >= _SILENCE_SECONDS and self._due.ready:
-            silent_for = min(silent_for, now - self._waiting_since)
+            silent_for = min(silent_for, now - self._due.waiting_since)
             if silent_for >= _SILENCE_SECONDS:
                 self._spread([], silent_for, now)
 

@@ -1,11 +1,15 @@
 """The queues of due jobs, and their stale entries."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 
 import pytest
 
 from agentjobs_async._polling.due import DueJobs
+from agentjobs_async._polling.fair_queue import FairQueue
 from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.models import JobRef
 from tests.polled import clock, refs
 from tests.polling.counted_polls import Polling
 
@@ -31,7 +35,7 @@ async def test_stale_entries() -> None:
 
 async def test_taking_what_is_ready() -> None:
     """Taking all ready jobs leaves the stale ones out; those of the other queues stay counted."""
-    due, jobs = DueJobs(clock), [Tracked(ref, None, clock(), 0) for ref in refs(6)]
+    due, jobs = DueJobs(clock, lambda: False), [Tracked(ref, None, clock(), 0) for ref in refs(6)]
     for job in jobs[:4]:
         job.bucket = Tracked.READY
         due.ready.append(job)
@@ -43,3 +47,54 @@ async def test_taking_what_is_ready() -> None:
     assert (due.entries(), due.stale) == (6, 2)
     assert due.take_ready() == jobs[1:4]
     assert (due.entries(), due.stale) == (2, 1)
+
+
+def due_jobs(now: Callable[[], float], *, limited: bool = False) -> DueJobs:
+    """Return ready jobs: ten of a large project, then one of a small one."""
+    due = DueJobs(now, lambda: limited)
+    due.begin_waiting()
+    for number in range(11):
+        tracked = Tracked(JobRef("small" if number == 10 else "large", f"job_{number}"), None, 0.0, 0)
+        tracked.bucket = Tracked.READY
+        due.ready.append(tracked)
+    return due
+
+
+def order(due: DueJobs) -> list[str]:
+    """Take all ready jobs; return their projects."""
+    return [due.ready.popleft().ref.project_id for _ in range(len(due.ready))]
+
+
+def test_a_backlog() -> None:
+    """Projects take turns once jobs have been ready for a second, and until no job is."""
+    now = 100.0
+    due = due_jobs(lambda: now)
+    now = 100.9
+    due.take_turns()
+    assert order(due).index("small") == 10
+    due = due_jobs(lambda: now)
+    now = 102.0
+    due.take_turns()
+    assert order(due).index("small") < 10
+    assert isinstance(due.ready, FairQueue)
+    due.begin_waiting()
+    assert isinstance(due.ready, deque)
+
+
+def test_a_backlog_after_a_refusal() -> None:
+    """A refusal brings back the order of arrival for a minute, unless a limit is in force."""
+    now = 100.0
+    due = due_jobs(lambda: now)
+    now = 102.0
+    due.take_turns()
+    due.refused()
+    for now in (103.0, 161.0):  # noqa: B007 - it is the clock
+        due.take_turns()
+        assert isinstance(due.ready, deque)
+    now = 162.0
+    due.take_turns()
+    assert order(due).index("small") < 10
+    limited = due_jobs(lambda: now, limited=True)
+    limited.order_by_gain()
+    limited.refused()
+    assert order(limited).index("small") < 10

@@ -111,3 +111,17 @@ def test_delays_are_stretched_alike() -> None:
     assert 1.7 <= often / (polls.total() - often) <= 4
     assert max(gaps.values()) <= 2 * len(jobs)
     assert len(queue._projects["docs"].jobs) <= 3 * len(jobs)
+
+
+def test_many_first_jobs() -> None:
+    """The first jobs get their places bit by bit: those of a small project behind many soon have their turns."""
+    large, small = [due("large", number) for number in range(1000)], [due("small", number) for number in range(10)]
+    queue = FairQueue(lambda: 100.0, large + small)
+    assert (len(queue), list(queue)) == (1010, large + small)
+    queue.discard(large[500])
+    queue.append(due("late", 0))
+    found = taken(queue)
+    assert len(found) == 1010
+    assert len(set(found)) == 1010
+    assert large[500] not in found
+    assert all(tracked in found[:100] for tracked in small)

@@ -621,6 +621,20 @@ async def test_pauses_with_answers_between(asked: AgentJobsError) -> None:
     assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
 
 
+async def test_a_large_project_without_a_limit() -> None:
+    """Where the slots are too few, ten jobs of a project do not wait for another one's thousands, nor polls of them."""
+    get_job = Polled(latency=0.05)
+    small = [JobRef("small", f"small_{number}") for number in range(10)]
+    async with JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=10)) as tracker:
+        watches = [tracker.watch(ref, timeout=None) for ref in (*refs(4000), *small)]
+        await asyncio.sleep(60)
+        for watch in watches:
+            watch.cancel()
+    assert max(get_job.at(ref.job_id)[0] for ref in small) <= 3
+    assert max(max(gaps(get_job.at(ref.job_id))) for ref in small) <= 6
+    assert max(max(gaps(get_job.at(f"job_{number}"))) for number in range(0, 4000, 100)) <= 30
+
+
 async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
     """When two jobs have kept all others back, a good answer of a poll in flight shows that this was not for all."""
     get_job = Polled("active", "completed", jobs={"job_0": [failed(503, 60)], "job_1": [failed(503, 60)]}, latency=1)
