@@ -45,11 +45,21 @@ class _WaitByAge(wait_base):
     """
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        delay = 3.3 + 0.03 * (retry_state.seconds_since_start or 0.0)
+        return self.at_age(retry_state.seconds_since_start or 0.0)
+
+    def at_age(self, age: float) -> float:
+        """Return the delay when the wait is `age` seconds old."""
+        delay = 3.3 + 0.03 * age
         return (delay if delay < 9.0 else 9.0) * uniform(0.9, 1.1)  # noqa: S311, PLR2004, FURB136 - no secret; called at each poll
 
 
 DEFAULT_WAIT: Final = _WaitByAge()
+_BY_AGE: Final[dict[type, Callable[[Any, float], float]]] = {
+    _WaitByAge: _WaitByAge.at_age,
+    tenacity.wait_fixed: lambda wait, _age: wait.wait_fixed,
+}
+"""The strategies that look at nothing but the wait's age: called with that, they cost a third."""
+
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
 
@@ -109,17 +119,22 @@ def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: flo
     Raises:
         InvalidInputError: `wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
-    delay: Any  # a user's strategy may return anything
+    by_age = _BY_AGE.get(type(wait))
+    delay = _called(wait, history, outcome, now) if by_age is None else by_age(wait, now - history.started)
+    if type(delay) is float and 0.0 <= delay < inf:
+        return delay
+    return checked_seconds("the delay that policy.wait gives", delay, zero=True)
+
+
+def _called(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> Any:
+    """Return what the strategy returns: a user's own may return anything."""
     try:
-        delay = wait(CallState(history, outcome, now))
+        return wait(CallState(history, outcome, now))
     except RuntimeError:
         # wait_exception() accepts failed outcomes only; a job that is still active is passed as tenacity's TryAgain.
         if isinstance(outcome, Exception):
             raise
-        delay = wait(CallState(history, tenacity.TryAgain(), now))
-    if type(delay) is float and 0.0 <= delay < inf:
-        return delay
-    return checked_seconds("the delay that policy.wait gives", delay, zero=True)
+        return wait(CallState(history, tenacity.TryAgain(), now))
 
 
 def accepts(retry: RetryStrategy, history: PollHistory, error: Exception, now: float) -> bool:
