@@ -3,7 +3,17 @@
 from collections.abc import Callable
 from typing import Final
 
-from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
+from agentjobs_async._polling.decision import (
+    Again,
+    Answer,
+    Done,
+    Failed,
+    Refusal,
+    decide,
+    due_after,
+    ends_unseen,
+    is_refusal,
+)
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.snapshots import snapshot
@@ -71,9 +81,12 @@ class Answers:
         """
         try:
             self._counters.count_poll(now)
-            if isinstance(answer, AgentJob):  # first: nearly every answer is one
+            if isinstance(answer, AgentJob):  # nearly every answer is one
                 self._on_job(tracked, answer, now, began)
-            elif isinstance(answer, JobWithRetryAfter):
+                if tracked.waiters is not None:
+                    self._act_on_job(tracked, answer, now)
+                return
+            if isinstance(answer, JobWithRetryAfter):
                 self._on_job(tracked, answer.job, now, began)
             else:
                 self._on_error(tracked, answer, now - began)
@@ -86,7 +99,7 @@ class Answers:
 
     def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
         self._queue.answered(now)
-        previous, tracked.job = tracked.job, snapshot(job)
+        previous, tracked.job = tracked.job, snapshot(job) if job.raw else job
         if tracked.trouble is not None:
             tracked.recover()
         tracked.seen_second = self._counters.move(tracked.seen_second)
@@ -99,8 +112,24 @@ class Answers:
             self._hooks.emit_apart(JobPolled(job, tracked.polls, now - began, tracked.label))
             if previous is not None and previous != job:
                 self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
-        if tracked.waiters is not None:
+        # A plain watch is a future of the end, and is told nothing else. It is the only waiter of nearly all jobs.
+        if type(tracked.waiters) is not Watch and tracked.waiters is not None:
             tracked.notify_all(job)
+
+    def _act_on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
+        """Do what `_act` and `_poll_again` do, for an answer that no server can have asked to wait with."""
+        due = due_after(self.policy, tracked, job, now)
+        if tracked.waiters is None or tracked in self._ending.jobs:
+            return  # the last waiter left while a strategy was called
+        if due is None:
+            self._finish(tracked, job)
+            return
+        tracked.not_before = now
+        if self._notified and tracked in self._notified:
+            self._notified.remove(tracked)
+            due = min(due, now + _NOTIFIED_EVERY_SECONDS)
+        if tracked.bucket == Tracked.NOWHERE:
+            self._queue.place(tracked, due, now)
 
     def _on_error(self, tracked: Tracked, error: BaseException, elapsed: float) -> None:
         self._counters.errors += 1

@@ -89,9 +89,10 @@ class PollQueue:
     def _append_ready(self, jobs: Iterable[Tracked]) -> None:
         if not self._due.ready:
             self._due.begin_waiting()
+        ready = self._due.ready  # after it: it may make another queue
         for tracked in jobs:
             tracked.bucket = Tracked.READY
-            self._due.ready.append(tracked)
+            ready.append(tracked)
 
     def place(self, tracked: Tracked, when: float, now: float) -> None:
         """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it.
@@ -139,10 +140,11 @@ class PollQueue:
     def _unqueue(self, tracked: Tracked) -> None:
         """Count a job's entry as stale. It stays where it lies, and is skipped when its turn comes, or swept.
 
-        `tracked.bucket` still names the old place afterwards: the caller must set it at once, or the entry would pass
-        for a valid one.
+        `tracked.bucket` may still name the old place afterwards: the caller must set it at once, or the entry would
+        pass for a valid one.
         """
         if tracked.bucket >= 0:
+            tracked.bucket = Tracked.NOWHERE  # first: were it swept now, the entry would stay, and count as valid
             self._buckets.note_stale()
         elif tracked.bucket != Tracked.NOWHERE:
             self._due.note_stale(tracked)
@@ -151,7 +153,16 @@ class PollQueue:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
         due = self._due
         if self._clock.free and not (due.urgent or due.set_aside or self._pauses.projects or now < self._lifted_until):
-            return self._oldest()
+            while due.ready:  # `_first` without the checks that this case does not need
+                oldest = due.ready.popleft()
+                if oldest.bucket != Tracked.READY:
+                    due.stale -= 1
+                elif self.no_slow and oldest.patience_seconds:
+                    self._set_aside(oldest)
+                else:
+                    oldest.bucket = Tracked.NOWHERE
+                    return oldest
+            return None
         if self._clock.limited:
             due.order_by_gain()
         if self._clock.stopped:
@@ -160,20 +171,6 @@ class PollQueue:
         if tracked is None and not self.no_slow:  # slow jobs have waited for longer than what is ready
             tracked = self._first(due.set_aside, Tracked.SET_ASIDE, now)
         return tracked or self._first(due.ready, Tracked.READY, now)
-
-    def _oldest(self) -> Tracked | None:
-        """Return the job that has been ready for longest: `_first` without the checks that this case does not need."""
-        ready = self._due.ready
-        while ready:
-            tracked = ready.popleft()
-            if tracked.bucket != Tracked.READY:
-                self._due.stale -= 1
-            elif self.no_slow and tracked.patience_seconds:
-                self._set_aside(tracked)
-            else:
-                tracked.bucket = Tracked.NOWHERE
-                return tracked
-        return None
 
     def _set_aside(self, tracked: Tracked) -> None:
         self._due.put_aside(tracked)

@@ -44,7 +44,10 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
 
 async def _read(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef) -> Answer:
     try:
-        return _checked_answer(await _awaitable(get_job(ref)), ref, statuses)
+        found = await _awaitable(get_job(ref))
+        if isinstance(found, AgentJob) and found.id == ref.job_id and not statuses:
+            return found
+        return _checked_answer(found, ref, statuses)
     except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
         return error
 

@@ -84,10 +84,16 @@ class Counters:
 
     def move(self, before: int) -> int:
         """Count a job, last observed in the second `before`, as observed now; return its new second."""
-        if before != self.second:
-            self.end(before)
-            self._observed[self.second] += 1
-        return self.second
+        second = self.second
+        if before != second:
+            observed = self._observed
+            observed[second] += 1
+            left = observed[before] - 1
+            if left:
+                observed[before] = left
+            else:
+                del observed[before]
+        return second
 
     def end(self, before: int) -> None:
         """Stop counting a job that was last observed in the second `before`."""

@@ -96,7 +96,7 @@ class TimerBuckets(Generic[T]):
             self._full.pop(bucket, None)
             items = self._buckets.pop(bucket)
             self._size -= len(items)
-            current = [item for item in items if self._is_current(item, bucket)]
+            current: list[T] = [item for item in items if self._is_current(item, bucket)] if self._stale else items
             self._stale -= len(items) - len(current)
             due += current
         return due

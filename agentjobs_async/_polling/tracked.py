@@ -224,11 +224,3 @@ class Worker:
         self.began = 0.0
         self.answers_before = 0
         self.slow = False
-
-    def take(self, tracked: Tracked, now: float, answers: int) -> None:
-        """Begin a poll of `tracked` at the loop time `now`; `answers` polls of all jobs have been answered so far."""
-        self.tracked = tracked
-        self.began = now
-        self.answers_before = answers
-        tracked.worker = self
-        tracked.polls += 1

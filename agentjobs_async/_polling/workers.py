@@ -163,12 +163,14 @@ class Workers:
 
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        queue, read = self._queue, self._read
+        queue, read, on_answer = self._queue, self._read, self._on_answer
         lone, now = True, self._loop.time()
-        while (tracked := queue.next(now)) is not None:
+        # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
+        while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
                 continue  # `on_left` queues it again when its cut poll has ended
-            worker.take(tracked, now, self._answers)
+            worker.tracked, worker.began, worker.answers_before = tracked, now, self._answers
+            tracked.worker, tracked.polls = worker, tracked.polls + 1
             if tracked.trouble is not None and tracked.patience_seconds:
                 self._count_slow(worker, slow=True)
             if lone:
@@ -183,7 +185,7 @@ class Workers:
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation
             now = self._release(worker, tracked)
-            self._on_answer(tracked, answer, now, worker.began)
+            on_answer(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return
@@ -194,10 +196,9 @@ class Workers:
             del answer  # it may be large, and the next one may take long to come
             if now > self._turn_ends and queue.has_backlog():
                 now = await self._next_turn()
-            if context:  # the callable left variables behind, which the next job's poll must not see
-                self._workers.discard(worker)
-                self.dispatch()
-                return
+        if context:
+            self._workers.discard(worker)
+            self.dispatch()
 
     def _release(self, worker: Worker, tracked: Tracked) -> float:
         """Record that the poll of `tracked` was answered; return the loop time."""

@@ -109,6 +109,18 @@ async def test_removed() -> None:
     assert polling.queue.waiting() == 0
 
 
+async def test_moved_often() -> None:
+    """However often jobs are moved, so that stale entries are swept meanwhile, each is polled once."""
+    polling = Polling(1000)
+    for delay in (9, 7, 5):
+        for job in polling.jobs:
+            polling.queue.reschedule_earlier(job, clock() + delay, clock())
+            if job.bucket == Tracked.NOWHERE:
+                polling.place(delay, [job])
+    await asyncio.sleep(20)
+    assert sorted(number for _, number in polling.taken()) == list(range(1000))
+
+
 async def test_rate() -> None:
     """No two polls start closer than the rate allows, however many are due."""
     polling = Polling(30, per_second=10)
