@@ -1,17 +1,20 @@
 """What does the journal of a batch cost per item, and how long does it take to resume a long one?
 
-Three questions, each measured in processes of their own:
+Four questions, each measured in processes of their own:
 
 - planning many items, new ones and the same again: microseconds by the clock and of CPU per item;
 - a batch over jobs in memory, with a journal, and as a plain bounded fan-out without one: milliseconds and CPU per item;
 - a journal of many ended rows and twenty created ones: seconds and memory until a run of it has ended, without items and
-  with all items passed again; the longest time for which the loop used the CPU without a pause.
+  with all items passed again; the longest time for which the loop used the CPU without a pause;
+- the same journal through a life: planned, resumed, some thousand items run and read, the longest hold of the loop in each.
 """
 
 import asyncio
+import gc
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -20,6 +23,7 @@ from typing import cast
 from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process, print_table, resident_bytes
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
+from agentjobs_async._polling.clock import PollClock
 from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.batch.journal import entries_of
 
@@ -35,6 +39,7 @@ class MemorySession:
 
     def __init__(self) -> None:
         self._created = 0
+        self._clock = PollClock(None)  # which a run gives its part of the journal's polls
 
     def mask(self, text: str) -> str:
         """Return the text: there is no API key here."""
@@ -113,14 +118,14 @@ async def planned(count: int) -> Figures:
     return figures
 
 
-async def prepare(path: Path, count: int) -> None:
-    """Make a journal of ended rows and twenty created ones, by SQL: moving each row would take an hour."""
+async def prepare(path: Path, count: int, left: int = 0) -> None:
+    """Make a journal of ended rows, twenty created ones and `left` planned ones, by SQL: runs would take an hour."""
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
         created = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'created' ELSE 'completed' END"
         values = "job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0"
-        update = f"UPDATE agentjobs_entries SET state = {created}, {values}"  # noqa: S608 - its own words
+        update = f"UPDATE agentjobs_entries SET state = {created}, {values} WHERE number > {left}"  # noqa: S608 - its own words
         await database.once(lambda connection: connection.exec_driver_sql(update))
 
 
@@ -141,12 +146,52 @@ async def resumed(path: Path, count: int, *, given: bool) -> Figures:
     }
 
 
+async def lived(count: int, ran: int, *, frozen: bool) -> Figures:
+    """Measure how long the loop is held while a batch is planned, resumed, run for some items, and read.
+
+    With `frozen`, what was imported is not looked through by the garbage collector, as in `agentjobs run`.
+    """
+    found: Figures = {}
+    if frozen:
+        gc.collect()
+        gc.freeze()
+
+    @asynccontextmanager
+    async def part(name: str) -> AsyncIterator[None]:
+        gc.collect()
+        ticker = Ticker(asyncio.get_running_loop())
+        yield
+        await asyncio.sleep(0.05)
+        pauses = ticker.stop()
+        found.update({f"{name} {what}": pauses[what] for what in ("late_worst", "held_worst", "busy_worst")})
+
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "run.db"
+        async with part("planned"), Journal.open(path) as journal:
+            await journal.add(items(count))
+        await prepare(path, count, left=ran)
+        async with part("resumed and run"):
+            await run(path, items(0))
+        async with part("given again"):
+            await run(path, items(count))
+        async with part("status"), Journal.open(path, read_only=True) as journal:
+            await journal.counts()
+            async for _ in journal.rows():
+                pass
+        async with Journal.open(path) as journal, run_batch(session(), [], journal=journal) as batch, part("stats"):
+            async for _ in batch:
+                batch.stats()
+    return found
+
+
 def one(what: str, *rest: str) -> Figures:
     """Measure one thing, in this process."""
     if what == "item":
         return asyncio.run(per_item(rest[0], int(rest[1])))
     if what == "plan":
         return asyncio.run(planned(int(rest[0])))
+    if what == "life":
+        return asyncio.run(lived(int(rest[0]), int(rest[1]), frozen=rest[2] == "frozen"))
     if what == "prepare":
         asyncio.run(prepare(Path(rest[0]), int(rest[1])))
         return {}
@@ -168,11 +213,35 @@ def measure_resuming(sizes: list[int]) -> dict[str, Figures]:
     return found
 
 
+def measure_life(rows: int, ran: int) -> dict[str, Figures]:
+    """Measure the longest hold of the loop in each part of a long batch, and print it."""
+    ways = {"as imported": "whole", "with gc.freeze()": "frozen"}
+    found = {way: in_own_process("life", str(rows), str(ran), how) for way, how in ways.items()}
+    parts = dict.fromkeys(name.rpartition(" ")[0] for name in found["as imported"])
+    print_table(
+        f"The longest hold of the loop, {rows:,} rows, {ran:,} items run, ms (goal: 20)",
+        ["part", *(f"{way}: {what}" for way in ways for what in ("clock", "CPU of the loop", "CPU of all threads"))],
+        [
+            [part]
+            + [
+                f"{found[way][f'{part} {what}'] * 1e3:.0f}"
+                for way in ways
+                for what in ("late_worst", "held_worst", "busy_worst")
+            ]
+            for part in parts
+        ],
+    )
+    return found
+
+
 def main() -> None:
     """Measure, print the tables, and save the figures if an option says so."""
     parser = arguments(__doc__, rounds=5)
     parser.add_argument("--items", type=int, default=500, help="items of a batch (default: %(default)s)")
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 30_000, 100_000], help="rows of a journal")
+    parser.add_argument(
+        "--run", type=int, default=3_000, help="items that the long journal runs (default: %(default)s)"
+    )
     options = parser.parse_args()
     if options.one:
         print(json.dumps(one(*options.one)))
@@ -185,6 +254,9 @@ def main() -> None:
         ["batch", "ms by the clock", "ms of CPU"],
         [[name, *(f"{rounds.median(name, what) * 1000:.2f}" for what in ("wall", "cpu"))] for name in names],
     )
+    costs = [rounds.median(name, "cpu") * 1000 for name in ("journal", BASE)]
+    print(f"\nA journal costs {costs[0] - costs[1]:.2f} ms of CPU for each item (goal: 1.5).")
+    life = measure_life(max(options.rows), options.run)
     planning = in_own_process("plan", str(max(options.rows)))
     print_table(
         f"One of {max(options.rows):,} items planned",
@@ -201,7 +273,7 @@ def main() -> None:
             for name, of in resuming.items()
         ],
     )
-    rounds.save(options.json, items=options.items, planning=planning, resuming=resuming)
+    rounds.save(options.json, items=options.items, planning=planning, life=life, resuming=resuming)
 
 
 if __name__ == "__main__":
