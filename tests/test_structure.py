@@ -375,3 +375,10 @@ def test_light_import() -> None:
     assert {name for name in modules if name.split(".")[0] != PACKAGE} <= {"gc"}
     assert PACKAGE in modules
     assert modules & {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS} == set()
+
+
+def test_a_file_does_without_a_server() -> None:
+    """The rooms of a journal in a file load neither PostgreSQL's dialect nor the part of SQLAlchemy for event loops."""
+    modules = set(run(f"import {PACKAGE}.batch; print(*sys.modules, sep='\\n')").split())
+    assert "sqlalchemy" in modules
+    assert modules & {"sqlalchemy.dialects.postgresql", "sqlalchemy.ext.asyncio", "sqlalchemy.orm", "psycopg"} == set()

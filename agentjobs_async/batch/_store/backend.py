@@ -1,20 +1,22 @@
 """What differs between the databases that hold journals."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 from sqlalchemy import Executable, Row
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 
+if TYPE_CHECKING:  # a run on a file does without it, and without the half of SQLAlchemy that it imports
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
 __all__ = ["AnyConnection", "Backend", "Read", "Stamp"]
 
-AnyConnection: TypeAlias = AsyncConnection | FileConnection
+AnyConnection: TypeAlias = "AsyncConnection | FileConnection"
 """A connection to a server, or to a file."""
 Read = Callable[[Executable], Awaitable[Sequence[Row[Any]]]]
 """Returns the rows of a query."""
@@ -49,7 +51,7 @@ class Backend:
             wait, which can't be interrupted.
     """
 
-    engine: AsyncEngine | FileEngine
+    engine: "AsyncEngine | FileEngine"
     insert: Insert
     claim: Executable
     claims_apart: bool

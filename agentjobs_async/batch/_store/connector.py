@@ -6,9 +6,9 @@ from contextvars import Context
 from typing import Any, Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agentjobs_async.batch._store.backend import AnyConnection, Backend
+from agentjobs_async.batch._store.threads import FileEngine
 
 __all__ = ["Connector"]
 
@@ -44,7 +44,7 @@ class Connector:
         It is opened by a task of its own, so that `cut` ends the opening as well.
         """
         engine = self._backend.engine
-        if alone and isinstance(engine, AsyncEngine):
+        if alone and not isinstance(engine, FileEngine):
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         opening = asyncio.get_running_loop().create_task(_opened(engine.connect()), context=Context())
         self._opening.add(opening)

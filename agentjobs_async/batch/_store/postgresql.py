@@ -18,7 +18,7 @@ from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import AnyConnection, Backend, Read, Stamp
 from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
 from agentjobs_async.batch._store.limits import update_version, version
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA
+from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, METADATA, RETRIED_INDEX
 from agentjobs_async.batch._store.upgrading import upgrading, upgrading_limits
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
@@ -42,6 +42,11 @@ _WORDS: Final = {
     "locked": "another transaction has locked it",
     "io": "it can't be reached, read or written",
 }
+
+
+for _index in (FOLLOWED_INDEX, RETRIED_INDEX):
+    # Here, not where they are made: what names PostgreSQL there makes SQLAlchemy import its dialect for every file.
+    _index.dialect_options["postgresql"]["where"] = _index.dialect_options["sqlite"]["where"]
 
 
 def connect_arguments(place: ServerAddress) -> dict[str, Any]:

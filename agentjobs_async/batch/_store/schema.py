@@ -131,15 +131,12 @@ or `unfollowed`.
 """
 FOLLOWED: Final = literal_column("told IN ('', 'unknown')", Boolean)
 """Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""
-FOLLOWED_INDEX: Final = Index(
-    "agentjobs_entries_by_told", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED, postgresql_where=FOLLOWED
-)
+FOLLOWED_INDEX: Final = Index("agentjobs_entries_by_told", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED)
 """The durable jobs that are followed. It costs nothing for the items of a batch."""
 RETRIED_INDEX: Final = Index(
     "agentjobs_entries_by_retry",
     ENTRIES.c.state,
     sqlite_where=ENTRIES.c.retried_as.is_not(None),
-    postgresql_where=ENTRIES.c.retried_as.is_not(None),
 )
 """The tries that are no items. It costs nothing for a row that was not tried again."""
 ADDED: Final = frozenset(

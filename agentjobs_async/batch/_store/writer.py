@@ -47,7 +47,7 @@ class _WriteQueue:
     alone: bool = False
     pending: asyncio.Queue[_PendingWrite | None] = field(factory=asyncio.Queue)
     writer: asyncio.Task[None] | None = None
-    connection: AnyConnection | None = None
+    connection: "AnyConnection | None" = None
 
 
 class Database:
