@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -180,6 +181,7 @@ class Listener:
         self.port = port
         self.accepted = 0
         self.refusing = True
+        self._held_port: socket.socket | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -197,6 +199,7 @@ class Listener:
         """Accept connections, on the same port as before."""
         if not self.refusing:
             return
+        self._release_port()
         loop = asyncio.get_running_loop()
         self._socket = await loop.create_server(self._server, self._host, self.port, reuse_address=True)
         self.port = self._socket.sockets[0].getsockname()[1]
@@ -208,7 +211,7 @@ class Listener:
             return
         self.refusing = True
         await self._stop_accepting()
-        self._socket.close()
+        self._hold_port()
         for connection in self._server.open.values():
             if connection.transport is not keep:
                 connection.transport.abort()
@@ -221,6 +224,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
+        self._release_port()
         await self._server.shutdown(_CLOSE_SECONDS)
         await self._socket.wait_closed()
 
@@ -232,6 +236,20 @@ class Listener:
         if task not in self._tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _hold_port(self) -> None:
+        """Close the listening socket, and keep its port from other processes: bound, it still refuses connections."""
+        listening = self._socket.sockets[0]
+        family, address = listening.family, listening.getsockname()
+        self._socket.close()
+        self._held_port = socket.socket(family, socket.SOCK_STREAM)
+        self._held_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held_port.bind(address)
+
+    def _release_port(self) -> None:
+        if self._held_port is not None:
+            self._held_port.close()
+            self._held_port = None
 
     async def _stop_accepting(self) -> None:
         # Two turns of the loop hand over connections that are already accepted; closing the socket would lose them.

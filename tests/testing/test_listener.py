@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Self
 
@@ -212,7 +213,7 @@ async def test_body_that_is_no_http() -> None:
 
 
 async def test_refuse_and_listen() -> None:
-    """Refusing breaks open connections and accepts none, until it listens again on the same port."""
+    """Refusing breaks open connections, accepts none, and keeps the port until it listens again."""
     async with Echo() as echo:
         port = echo.listener.port
         reader, writer = await echo.connect()
@@ -222,6 +223,8 @@ async def test_refuse_and_listen() -> None:
         await echo.listener.refuse()
         with pytest.raises(ConnectionError):
             await echo.connect()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
         assert await reader.read() == b""
         writer.close()
         await echo.listener.listen()
