@@ -4,6 +4,7 @@ Pure arithmetic, no sleeping. A history of 50 durations comes from one draw, the
 after the other, as through one session: each is polled at once, then after the delays of the strategy, and its duration
 is learned as the interval between the last two polls. The default is slowed down or sped up by one factor, so that it
 makes as many requests for the same jobs; a ratio is that of the mean lateness. Each figure is the median of all seeds.
+The CPU of a decision is the median of the ratios of many short loops, those of the default and of the others in turn.
 """
 
 import json
@@ -14,13 +15,16 @@ from collections.abc import Callable, Sequence
 from math import log
 from pathlib import Path
 from statistics import mean, median
+from time import process_time
 
 import tenacity
 from attrs import frozen
 from measuring import arguments, print_table
 from plotting import lines
 
-from agentjobs_async import AgentJob, History, wait_learned
+from agentjobs_async import AgentJob, History, JobRef, PollPolicy, wait_learned
+from agentjobs_async._polling.decision import decide
+from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.learning.gaps import default_gap
 
 Draw = Callable[[random.Random], float]
@@ -36,7 +40,8 @@ DRAWS: dict[str, Draw] = {
 GOALS = {"two humps": 0.65, "two wide humps": 0.65, "lognormal": 0.90, "Pareto": 0.90}
 """The lateness that is wanted; `None` for a draw that is only reported."""
 
-WRONG_GOAL, SHIFTED_GOAL, CALIBRATED = 1.6, 1.05, (0.85, 0.95)
+WRONG_GOAL, SHIFTED_GOAL, CALIBRATED, CPU_GOAL = 1.6, 1.05, (0.85, 0.95), 1.1
+CPU_ROUNDS, CPU_DECISIONS = 25, 20_000
 SHIFT_ENDS = 40
 FACTORS = (0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0)
 """Of the default's gaps, in the plot."""
@@ -213,6 +218,30 @@ def calibration_rows(options: Namespace) -> list[list[str]]:
     return rows
 
 
+def cpu_of(policy: PollPolicy) -> float:
+    """Return the CPU seconds of a decision about a job that has not ended, at ages up to 5 min."""
+    job = AgentJob("job_1", "docs", "active", model="model")
+    tracked = Tracked(JobRef("docs", "job_1"), job, 0.0, 0)
+    ages = [number % 300 + 0.5 for number in range(CPU_DECISIONS)]
+    before = process_time()
+    for age in ages:
+        decide(policy, tracked, job, age)
+    return (process_time() - before) / CPU_DECISIONS
+
+
+def cpu_rows() -> list[list[str]]:
+    """Compute the CPU of a decision against the default's."""
+    known = history_of(draws("lognormal", HISTORY, seeded(0)))
+    waits = {"one history": wait_learned(known), "by project and model": wait_learned({("docs", "model"): known})}
+    policies = {name: PollPolicy(wait=wait) for name, wait in waits.items()}
+    ratios: dict[str, list[float]] = {name: [] for name in policies}
+    for _ in range(CPU_ROUNDS):
+        of_default = cpu_of(PollPolicy())
+        for name, policy in policies.items():
+            ratios[name].append(cpu_of(policy) / of_default)
+    return [[name, f"{median(each):.2f}", verdict(median(each), 0.0, CPU_GOAL)] for name, each in ratios.items()]
+
+
 def plot(options: Namespace) -> str:
     """Draw lateness against requests, of the default and of waits that learn."""
     series = {}
@@ -258,6 +287,7 @@ def main() -> None:
         "history of the same draw": (["jobs", "ratio", "goal", ""], right_rows(options)),
         "wrong history": (["jobs", "history", "ratio", "first guard only", ""], wrong_rows(options)),
         f"from {SHIFT_ENDS} ends after a change to four times": (["jobs", "ratio", "drops", ""], shifted_rows(options)),
+        "CPU of a decision, against the default's": (["histories", "ratio", ""], cpu_rows()),
         "estimates: end within p90": (["jobs", "new", "at the median", "every 30 s", ""], calibration_rows(options)),
     }
     for title, (head, rows) in tables.items():

@@ -7,7 +7,7 @@ from typing import Final
 
 from agentjobs_async.learning.survival import AGES, Survival
 
-__all__ = ["COARSE_BITS", "COARSE_FROM", "FINE_CELLS", "GapTable", "default_gap"]
+__all__ = ["GapTable", "default_gap"]
 
 _STEPS: Final = 16
 _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step in range(_STEPS + 1))
@@ -15,9 +15,8 @@ _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step
 
 _JITTER: Final = 0.1  # of a gap, as the default has
 _LEAST_JITTER: Final = 0.02  # at the bounds, which it must not cross: jobs that began at once drift apart all the same
-FINE_CELLS: Final = 256  # of one second each, since the default's gap grows up to an age of 190 s
-COARSE_BITS: Final = 3  # then cells of 8 s
-COARSE_FROM: Final = FINE_CELLS - (FINE_CELLS >> COARSE_BITS)
+_FINE_SECONDS: Final = 256  # up to here each second has a gap of its own: the default's grows up to an age of 190 s
+_COARSE_SECONDS: Final = 8  # then so many share one
 _LAST_AGE_SECONDS: Final = 7_200
 _BISECTIONS: Final = 16
 
@@ -33,8 +32,8 @@ def default_gap(age: float) -> float:
 class GapTable:
     """The gaps between polls by age. Looking one up takes as long as computing the default's.
 
-    A gap is drawn evenly from `low` to `low + width` of its cell, which is up to ±10 % of it. Cells are of 1 s below an
-    age of `FINE_CELLS` seconds, and of `2**COARSE_BITS` seconds from there on; `COARSE_FROM` makes their numbers go on.
+    A gap is drawn evenly from `low` to `low + width` of its cell, which is up to ±10 % of it. There is a cell for each
+    second of age, so that the age is its place.
 
     Args:
         survival: How long jobs take.
@@ -42,7 +41,7 @@ class GapTable:
             the default wait makes.
 
     Attributes:
-        cells: (low, width) of each cell, in seconds.
+        cells: (low, width) of each second of age, in seconds; the last one serves all later ages.
         polls_per_job: What it expects, by `survival`.
     """
 
@@ -60,16 +59,20 @@ class GapTable:
                 high = middle
         gaps = _gaps(lateness, (low + high) / 2)
         self.polls_per_job = _polls(survival, gaps)
-        self.cells = [_with_jitter(gaps[place], shortest, longest) for place, shortest, longest in _cells()]
+        self.cells = [
+            cell
+            for place, shortest, longest, seconds in _cells()
+            for cell in (_with_jitter(gaps[place], shortest, longest),) * seconds
+        ]
 
 
 @cache
-def _cells() -> list[tuple[int, float, float]]:
-    """Return (place in `AGES`, shortest gap, longest gap) of each cell of a table."""
-    begins = [*range(FINE_CELLS), *range(FINE_CELLS, _LAST_AGE_SECONDS, 1 << COARSE_BITS)]
+def _cells() -> list[tuple[int, float, float, int]]:
+    """Return (place in `AGES`, shortest gap, longest gap, seconds that share it) of each gap of a table."""
+    begins = [*range(_FINE_SECONDS), *range(_FINE_SECONDS, _LAST_AGE_SECONDS, _COARSE_SECONDS)]
     ends = [*begins[1:], _LAST_AGE_SECONDS]
     return [
-        (bisect_left(AGES, (begin + end) / 2), default_gap(end) / 2, default_gap(begin) * 2)
+        (bisect_left(AGES, (begin + end) / 2), default_gap(end) / 2, default_gap(begin) * 2, end - begin)
         for begin, end in zip(begins, ends, strict=True)
     ]
 

@@ -9,7 +9,6 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.learning.gaps import COARSE_BITS, COARSE_FROM, FINE_CELLS
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
 from agentjobs_async.learning.learner import Learner
 from agentjobs_async.models import AgentJob
@@ -83,7 +82,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         job, now = retry_state.held, retry_state.outcome_timestamp
         if type(job) is not AgentJob:
             return self._after_fault(retry_state)
-        if (job.model != self._model or job.project_id != self._project_id) and self._only is None:
+        if self._only is None and (job.model != self._model or job.project_id != self._project_id):
             self._serve(job)
         learner = self._serving
         if learner.history.added >= learner.renewed_at:
@@ -91,9 +90,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         cells = learner.cells
         if not cells:
             return DEFAULT_WAIT(retry_state)
-        age = now - retry_state.start_time
         try:  # written out here, since a call takes a tenth of all the time that a decision may take
-            low, width = cells[int(age) if age < FINE_CELLS else COARSE_FROM + (int(age) >> COARSE_BITS)]
+            low, width = cells[int(now - retry_state.start_time)]
         except IndexError:
             low, width = cells[-1]
         return low + width * random()  # noqa: S311 - no secret
@@ -107,8 +105,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if not learner.cells:
             return delay
         age = int(state.outcome_timestamp - state.start_time)
-        place = age if age < FINE_CELLS else COARSE_FROM + (age >> COARSE_BITS)
-        low, width = learner.cells[min(place, len(learner.cells) - 1)]
+        low, width = learner.cells[min(age, len(learner.cells) - 1)]
         return max(low + width * random(), delay)  # noqa: S311 - no secret
 
     def _serve(self, job: AgentJob) -> None:
