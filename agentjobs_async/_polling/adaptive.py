@@ -9,7 +9,11 @@ __all__ = ["AdaptiveRate"]
 _CUT: Final = 0.7  # the part of the measured rate that a refusal leaves, as in CUBIC (RFC 9438)
 _PLATEAU: Final = 0.98  # of the refused rate: where the curve is flat, so that polls stay just below the quota
 _REGROWTH_SECONDS: Final = 8.0  # to the plateau; the shorter, the less of the quota is left unused
-_SEARCH_SECONDS: Final = 30.0  # the scale of the growth beyond; shorter is refused more often, longer finds quota late
+_SEARCH_SECONDS: Final = 60.0  # the scale of the growth beyond; each refusal leaves quota unused, also by its pause
+_FREE: Final = 1.05  # of the refused rate: a server that does not refuse this much allows more than before
+_FREE_AFTER_SECONDS: Final = _REGROWTH_SECONDS + _SEARCH_SECONDS * ((_FREE - _PLATEAU) / (_PLATEAU - _CUT)) ** (1 / 3)
+_DOUBLING_SECONDS: Final = 6.0  # of the limit from then on; four times the quota is found within a minute
+_MAX_DOUBLINGS: Final = 64.0  # as much as no limit
 _FLOOR: Final = 0.2  # polls per second: slower ones would not notice when the server allows more
 _BETWEEN_CUTS_SECONDS: Final = 1.0  # a cut needs this long until the answers show what it has done
 _MEASURED_SECONDS: Final = 10  # the busiest of them is the measured rate: a mean would count seconds without demand
@@ -19,18 +23,19 @@ class AdaptiveRate:
     """How many polls may start per second, learnt from the answers.
 
     A refusal cuts the measured rate. From then on the limit regrows along the curve of CUBIC: fast at first, hardly
-    near the rate that was refused, then faster and faster, to find out whether the server allows more by now.
+    near the rate that was refused. Once it is beyond that rate, or where no poll was answered of late, the server's
+    limit is not known: the limit doubles again and again, as in TCP's slow start, until the next refusal.
 
     Attributes:
         in_force: Whether there is a limit: whether a poll was refused.
     """
 
-    __slots__ = ("_cut_at", "_peak", "_regrows_from", "_seconds", "in_force")
+    __slots__ = ("_cut_at", "_doubles_from", "_peak", "_regrows_from", "_seconds", "in_force")
 
     def __init__(self) -> None:
         self.in_force = False
         self._peak = inf
-        self._cut_at = self._regrows_from = -inf
+        self._cut_at = self._regrows_from = self._doubles_from = -inf
         self._seconds: deque[list[int]] = deque(maxlen=_MEASURED_SECONDS)
         """Seconds of loop time, and the number of jobs that polls showed in each."""
 
@@ -53,12 +58,16 @@ class AdaptiveRate:
         self._peak = max(min(busiest, self.at(now)), _FLOOR)
         self._cut_at = now
         self._regrows_from = max(now, until)
+        self._doubles_from = self._regrows_from + (_FREE_AFTER_SECONDS if busiest else 0.0)
         self.in_force = True
 
     def at(self, now: float) -> float:
         """Return the limit at the loop time `now`, in polls per second; infinity before the first refusal."""
         if not self.in_force:
             return inf
+        if now > self._doubles_from:
+            doublings = min((now - self._doubles_from) / _DOUBLING_SECONDS, _MAX_DOUBLINGS)
+            return self._peak * _FREE * 2**doublings
         beyond = max(now - self._regrows_from, 0.0) - _REGROWTH_SECONDS
         curve = (beyond / (_REGROWTH_SECONDS if beyond < 0 else _SEARCH_SECONDS)) ** 3
         return max(self._peak * (_PLATEAU + (_PLATEAU - _CUT) * curve), _FLOOR)

@@ -71,7 +71,26 @@ def test_floor() -> None:
     rate = AdaptiveRate()
     for now in range(10, 100, 5):
         rate.refuse(now, now, now)
-    assert rate.at(99.0) == 0.2
+    assert rate.at(95.0) == 0.2
+
+
+def test_no_rate_is_known() -> None:
+    """Where no poll was answered before the refusal, the limit doubles every 6 s from the end of the pause on."""
+    rate = AdaptiveRate()
+    rate.refuse(10.0, 10.0, 20.0)
+    assert [rate.at(20.0), rate.at(26.0)] == pytest.approx([0.2, 0.42])
+    assert rate.at(32.0) == pytest.approx(2 * rate.at(26.0))
+
+
+def test_free_growth() -> None:
+    """A limit that has grown beyond the refused rate without a refusal doubles every 6 s, without a step."""
+    rate = counted(50)
+    rate.refuse(111.9, 112.0, 112.0)
+    free = next(now for now in range(112, 200) if rate.at(now) > 1.05 * 50)
+    assert rate.at(free - 1) > 1.04 * 50
+    assert rate.at(free) < 1.2 * 50
+    assert rate.at(free + 6) == pytest.approx(2 * rate.at(free))
+    assert 1e9 < rate.at(1e6) < inf
 
 
 class Quota:
@@ -100,21 +119,37 @@ class Quota:
 
 
 @pytest.mark.looptime(noop_cycles=5)
-@pytest.mark.parametrize("changed", [5, 20])
+@pytest.mark.parametrize("changed", [5, 20, 40])
 async def test_quota(changed: int) -> None:
-    """Polls use nine tenths of a quota, few are refused, and a quota that changes is found within a minute."""
+    """Polls use 92 % of a quota, few are refused, and a quota that changes is found within a minute."""
     quota = Quota(10)
     async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(200)]
         await asyncio.sleep(200)
         begin = clock()
-        assert quota.share(begin - 140, begin) >= 0.9
+        assert quota.share(begin - 140, begin) >= 0.92
         quota.per_second = changed
         await asyncio.sleep(200)
-        assert quota.share(begin + 60, begin + 200) >= 0.9
+        assert quota.share(begin + 60, begin + 200) >= 0.92
         for wait in waits:
             wait.cancel()
     assert len(quota.refused) <= 0.02 * len(quota.answered)
+
+
+@pytest.mark.looptime(noop_cycles=5)
+async def test_a_server_that_refuses_all_at_first() -> None:
+    """Polls of which the very first ones were refused use nine tenths of the quota a minute after there is one."""
+    quota = Quota(0)
+    async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(200)]
+        await asyncio.sleep(120)
+        assert len(quota.refused) <= 40
+        quota.per_second = 20
+        begin = clock()
+        await asyncio.sleep(160)
+        assert quota.share(begin + 60, begin + 160) >= 0.9
+        for wait in waits:
+            wait.cancel()
 
 
 @pytest.mark.looptime
