@@ -21,19 +21,19 @@ _COLUMNS: Final[dict[str, Callable[[JournalRow], Any]]] = {
     "key": lambda row: row.item_key,
     "project": lambda row: row.project_id,
     "state": lambda row: row.state.value,
-    "job": lambda row: row.job_id,
-    "link": lambda row: link_or_none(row.pr_link),
+    "job_id": lambda row: row.job_id,
+    "pr_link": lambda row: link_or_none(row.pr_link),
     "error": lambda row: row.error,
-    "planned": lambda row: _time(row.planned_at),
-    "sent": lambda row: _time(row.sent_at),
-    "created": lambda row: _time(row.created_at),
-    "seen": lambda row: _time(row.seen_at),
-    "ended": lambda row: _time(row.ended_at),
+    "planned_at": lambda row: _time(row.planned_at),
+    "sent_at": lambda row: _time(row.sent_at),
+    "created_at": lambda row: _time(row.created_at),
+    "seen_at": lambda row: _time(row.seen_at),
+    "ended_at": lambda row: _time(row.ended_at),
     "seconds": lambda row: seconds_between(row.created_at, row.ended_at),
     "polls": lambda row: row.polls,
     "tries": lambda row: row.tries,
 }
-"""The columns of the table, as the page's own CSV has them."""
+"""The columns of the table, as the page's own CSV has them: named as those of `agentjobs export`, and as rows are."""
 
 
 def _time(time: datetime | None) -> str | None:

@@ -153,13 +153,15 @@ async def csv_of(visited: Visit) -> list[dict[str, str]]:
 
 
 async def test_csv_of_the_rows_shown(browser: Browser, written: Path) -> None:
-    """The file has the rows that the filter leaves."""
+    """The file has the rows that the filter leaves, and the columns of a report as CSV."""
     async with opened(browser, written) as visited:
         await visited.page.select_option("#state", "failed")
         rows = await csv_of(visited)
         assert [(row["key"], row["state"], row["prompt"]) for row in rows] == [
             ("page-3", "failed", "Document the page 3")
         ]
+    report = await report_of(written.with_name("run.db"), format="csv")
+    assert ",".join(rows[0]) == report.splitlines()[0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,8 +10,12 @@ async def test_csv(tmp_path: Path) -> None:
     await run_some(tmp_path / "run.db")
     rows = list(csv.DictReader(StringIO(await report_of(tmp_path / "run.db", format="csv"))))
     assert [row["key"] for row in rows] == [f"page-{number}" for number in range(1, 10)]
+    assert list(rows[0]) == [
+        *("number", "key", "project", "state", "job_id", "pr_link", "error"),
+        *("planned_at", "sent_at", "created_at", "seen_at", "ended_at", "seconds", "polls", "tries", "prompt"),
+    ]
     assert rows[0]["prompt"] == "Document the page 1"
-    assert rows[0]["ended"].endswith("Z")
+    assert rows[0]["ended_at"].endswith("Z")
     assert float(rows[0]["seconds"]) >= 0
     assert "Document the page" not in await report_of(tmp_path / "run.db", format="csv", prompts=False)
 
