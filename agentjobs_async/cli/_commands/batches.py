@@ -9,7 +9,7 @@ import click
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.cli._commands.help_pages import RUN_EPILOG, command, journal_exit_codes
-from agentjobs_async.cli._commands.journals import existing
+from agentjobs_async.cli._commands.journal_arguments import existing, journal_argument
 from agentjobs_async.cli._commands.options import (
     CREATE_RATE,
     EMULATOR_OPTION,
@@ -21,7 +21,6 @@ from agentjobs_async.cli._commands.options import (
     batch_options,
     given_limits,
     input_options,
-    journal_option,
 )
 from agentjobs_async.cli.options import Options, most_tries
 from agentjobs_async.cli.process import run_action
@@ -111,23 +110,19 @@ def plan(
 
 
 @command("resume", short_help="Go on with a journal.", epilog=RUN_EPILOG)
-@click.argument("place", metavar="[FILE|URL]", required=False)
-@journal_option("The journal of an earlier run.", required=False)
+@journal_argument("The journal of an earlier run.", "agentjobs resume FILE; agentjobs status lists those that are left")
 @EMULATOR_OPTION
 @batch_options
 @ITEM_TIMEOUT
-def resume(options: Options, place: str | None, journal: str | None, settings: dict[str, Any]) -> int:
+def resume(options: Options, journal: str, settings: dict[str, Any]) -> int:
     """Go on where a run stopped, with the journal FILE.
 
     What was planned is sent, what was created is waited for. What was being sent when that run ended is unknown: it is
     listed, and not sent again; see agentjobs resolve.
     """
-    named = place or journal
-    if named is None:
-        raise InvalidInputError("give the journal: agentjobs resume FILE; agentjobs status lists those that are left")
     from agentjobs_async.cli import batches  # noqa: PLC0415 - see above
 
-    batch = _options(options, existing(named), settings)
+    batch = _options(options, existing(journal), settings)
     return run_action(lambda context: batches.run_tasks(context, batch, batches.NO_TASKS))
 
 

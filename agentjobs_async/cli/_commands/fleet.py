@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from agentjobs_async.cli._commands.help_pages import EXIT_CODES, command, journal_exit_codes
+from agentjobs_async.cli._commands.journal_arguments import journal_argument
 from agentjobs_async.cli._commands.options import (
     EMULATOR_OPTION,
     MAX_SENDING,
@@ -76,7 +77,7 @@ def submit(
     short_help="Work off what was submitted, with others.",
     epilog=EXIT_CODES.format(success="with --until-done, all completed"),
 )
-@journal_option(_JOURNAL)
+@journal_argument(_JOURNAL, "agentjobs worker postgresql+psycopg://host/database")
 @click.option(
     "--chunks",
     type=click.IntRange(min=1),

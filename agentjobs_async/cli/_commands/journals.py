@@ -3,41 +3,26 @@
 What they do is imported when they run: it loads SQLAlchemy, which no other command waits for.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._text import one_line
 from agentjobs_async.cli._commands.filters import filter_options
 from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command, journal_exit_codes
-from agentjobs_async.cli._commands.options import TEXT, journal_option
+from agentjobs_async.cli._commands.journal_arguments import existing, journal_argument, journal_before_keys
+from agentjobs_async.cli._commands.options import TEXT
 from agentjobs_async.cli.process import run_action
 from agentjobs_async.cli.records import FORMATS
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Where
 
-__all__ = ["existing", "export", "resolve", "retry", "status"]
-
-
-def existing(journal: str) -> str:
-    """Return the file or URL of a journal.
-
-    Raises:
-        InvalidInputError: There is no such file.
-    """
-    from agentjobs_async.batch import Journal  # noqa: PLC0415 - see above
-
-    if not Journal.open(journal).is_shared and not Path(journal).exists():
-        raise InvalidInputError(f"--journal: there is no {one_line(journal, 200)}")
-    return journal
+__all__ = ["export", "resolve", "retry", "status"]
 
 
 @command("status", short_help="Show what a journal holds.", epilog=ALL_COMPLETED)
-@click.argument("place", metavar="[FILE|URL]", required=False)
-@journal_option("The journal; a run may be using it.", required=False)
+@journal_argument("The journal; a run may be using it.", None)
 @click.option(
     "--format",
     "form",
@@ -49,7 +34,7 @@ def existing(journal: str) -> str:
 @click.option("--watch", is_flag=True, help="Show its rate, its end and its workers until all items have ended.")
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
 @filter_options
-def status(place: str | None, journal: str | None, form: str, where: "Where", *, watch: bool, is_summary: bool) -> int:
+def status(journal: str | None, form: str, where: "Where", *, watch: bool, is_summary: bool) -> int:
     """Show what the journal FILE holds, while a run uses it or later: how many items are in which state, then each.
 
     With --state, --grep, --project or --older-than, show those items that meet all of them. The exit code is that of
@@ -59,11 +44,11 @@ def status(place: str | None, journal: str | None, form: str, where: "Where", *,
     """
     from agentjobs_async.cli import journals, status  # noqa: PLC0415 - see above
 
-    if watch and (form != "table" or (place or journal) is None):
+    if watch and (form != "table" or journal is None):
         raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --format")
-    if (named := place or journal) is None:
+    if journal is None:
         return run_action(lambda context: journals.show_left_journals(context, form))
-    found, options = existing(named), status.StatusOptions(form, where, is_summary)
+    found, options = existing(journal), status.StatusOptions(form, where, is_summary)
     if watch:
         from agentjobs_async.cli.watching import watch_status  # noqa: PLC0415 - see above
 
@@ -76,8 +61,7 @@ def status(place: str | None, journal: str | None, form: str, where: "Where", *,
     short_help="Plan failed items again.",
     epilog=journal_exit_codes("all of them are planned again", "some keys were refused"),
 )
-@click.argument("keys", metavar="[KEY]...", nargs=-1)
-@journal_option("The journal; no run may be using a file.")
+@journal_before_keys("The journal; no run may be using a file.", "agentjobs retry FILE --state failed", "[KEY]...")
 @filter_options
 @click.option("--max-tries", type=click.IntRange(min=2), help="Only items that had fewer tries.")
 @click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
@@ -104,14 +88,13 @@ def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | 
     short_help="Write the outcome of each item.",
     epilog=journal_exit_codes("the outcomes are written, whatever they are"),
 )
-@click.argument("place", metavar="[FILE|URL]", required=False)
-@journal_option("The journal; a run may be using it.", required=False)
+@journal_argument("The journal; a run may be using it.", "agentjobs export FILE")
 @click.option("--join", "file", metavar="FILE", type=TEXT, help="The input of run: its columns come first.")
 @click.option("--input-format", type=click.Choice(FORMATS), help="The format of the input.  [default: as run takes it]")
 @click.option("--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]")
 @click.option("--out", metavar="FILE", type=TEXT, help="The file to write.  [default: standard output]")
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
-def export(place: str | None, journal: str | None, file: str | None, **options: str | None) -> int:
+def export(journal: str, file: str | None, **options: str | None) -> int:
     """Write a line for each item: its outcome, pull request, job, tries, times and error.
 
     With --join, and --key as run was given it, write a line for each record of the input: its own columns, then those
@@ -119,13 +102,11 @@ def export(place: str | None, journal: str | None, file: str | None, **options: 
     """
     from agentjobs_async.cli import exporting  # noqa: PLC0415 - see above
 
-    if (named := place or journal) is None:
-        raise InvalidInputError("give the journal: agentjobs export FILE")
     if file is None and (options["key"] or options["input_format"]):
         raise InvalidInputError("--key and --input-format say how to read --join FILE")
     form = options["form"] or ("jsonl" if (options["out"] or "").endswith(".jsonl") else "csv")
     join = None if file is None else exporting.Join(file, options["input_format"], options["key"])
-    chosen = exporting.Export(existing(named), form, options["out"], join)
+    chosen = exporting.Export(existing(journal), form, options["out"], join)
     return run_action(lambda context: exporting.export(context, chosen))
 
 
@@ -134,8 +115,7 @@ def export(place: str | None, journal: str | None, file: str | None, **options: 
     short_help="Settle an item whose create is unknown.",
     epilog=journal_exit_codes("all were settled", "some lines of --from were refused"),
 )
-@click.argument("key", required=False)
-@journal_option("The journal; no run may be using a file.")
+@journal_before_keys("The journal; no run may be using a file.", "agentjobs resolve FILE KEY --job JOB", "[KEY]")
 @click.option(
     "--job",
     "job_id",
@@ -148,7 +128,7 @@ def export(place: str | None, journal: str | None, file: str | None, **options: 
 @click.option("--abandon", is_flag=True, help="End it as failed, whatever became of its job; nothing is waited for.")
 @click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see below. - is standard input.")
 def resolve(
-    key: str | None, journal: str, job_id: str | None, file: str | None, *, send_again: bool, abandon: bool
+    keys: tuple[str, ...], journal: str, job_id: str | None, file: str | None, *, send_again: bool, abandon: bool
 ) -> int:
     """Settle the item KEY, which may have started an agent: look at the project first.
 
@@ -162,12 +142,13 @@ def resolve(
     from agentjobs_async.cli import journals, resolving  # noqa: PLC0415 - see above
 
     if file is not None:
-        if key is not None or job_id is not None or send_again or abandon:
+        if keys or job_id is not None or send_again or abandon:
             raise InvalidInputError("--from FILE goes without KEY, --job, --send-again and --abandon")
         place, resolutions = existing(journal), resolving.resolutions_of(file)
         return run_action(lambda context: resolving.resolve_all(context, place, resolutions))
-    if key is None:
-        raise InvalidInputError("give the KEY of the item, or --from FILE for many")
+    if len(keys) != 1:
+        raise InvalidInputError("give the journal and the KEY of one item, or --from FILE for many")
+    (key,) = keys
     if (job_id is not None) + send_again + abandon != 1:
         raise InvalidInputError("give either --job ID or --send-again, or --abandon")
     found = existing(journal)

@@ -10,8 +10,8 @@ import click
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.cli._commands.help_pages import command, journal_exit_codes
-from agentjobs_async.cli._commands.journals import existing
-from agentjobs_async.cli._commands.options import TEXT, journal_option
+from agentjobs_async.cli._commands.journal_arguments import existing, journal_argument
+from agentjobs_async.cli._commands.options import TEXT
 from agentjobs_async.cli.process import run_action
 
 __all__ = ["report", "serve"]
@@ -24,8 +24,7 @@ _EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
 
 
 @command("report", short_help="Write a page, or a file for other programs.", epilog=_EPILOG)
-@click.argument("place", metavar="[FILE|URL]", required=False)
-@journal_option("The journal; a run may be using it.", required=False)
+@journal_argument("The journal; a run may be using it.", "agentjobs report FILE --out report.html")
 @click.option("--out", metavar="FILE", type=TEXT, help="Where to write.  [default: standard output]")
 @_PROMPTS
 @click.option(
@@ -35,16 +34,14 @@ _EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
     help="A page; a table; the log of GNU parallel; Chrome's trace events; JUnit's XML; or Markdown.  "
     "[default: by the suffix of --out, else html]",
 )
-def report(place: str | None, journal: str | None, out: str | None, form: str | None, *, prompts: bool) -> int:
+def report(journal: str, out: str | None, form: str | None, *, prompts: bool) -> int:
     """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
 
     The page has figures, charts and a table to search, and for each item the command that settles or retries it.
     """
     from agentjobs_async.cli import report_file  # noqa: PLC0415 - see above
 
-    if (named := place or journal) is None:
-        raise InvalidInputError("give the journal: agentjobs report FILE --out report.html")
-    found = existing(named)
+    found = existing(journal)
     if out is not None:
         file = report_file.ReportFile.of(out, form, prompts=prompts)
         return run_action(lambda context: report_file.write_file(context, found, file))
@@ -58,8 +55,7 @@ def report(place: str | None, journal: str | None, out: str | None, form: str | 
     short_help="Show a journal as a page that is live, until Ctrl-C.",
     epilog=journal_exit_codes("never: a signal ends it"),
 )
-@click.argument("place", metavar="[FILE|URL]", required=False)
-@journal_option("The journal; a run or workers may be using it.", required=False)
+@journal_argument("The journal; a run or workers may be using it.", "agentjobs serve FILE")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
 )
@@ -76,7 +72,7 @@ def report(place: str | None, journal: str | None, out: str | None, form: str | 
     help="Let the page retry, resolve and abandon items, with the token of the printed address.",
 )
 @_PROMPTS
-def serve(place: str | None, journal: str | None, port: int, host: str, *, allow_actions: bool, prompts: bool) -> int:
+def serve(journal: str, port: int, host: str, *, allow_actions: bool, prompts: bool) -> int:
     """Show what the journal FILE holds as a page that follows it: changes are there within a second.
 
     It is the page of agentjobs report. Actions are written to standard error. Other machines are better served by an
@@ -86,8 +82,6 @@ def serve(place: str | None, journal: str | None, port: int, host: str, *, allow
     from agentjobs_async.report.serving import check_live_page  # noqa: PLC0415 - see above
 
     check_live_page()
-    if (named := place or journal) is None:
-        raise InvalidInputError("give the journal: agentjobs serve FILE")
-    found = existing(named)
+    found = existing(journal)
     settings = {"allow_actions": allow_actions, "prompts": prompts}
     return run_action(lambda context: serving.serve(context, found, host, port, **settings))

@@ -1,0 +1,65 @@
+"""The journal as the first argument of the commands that take one."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def db(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The journal of two items that failed."""
+    service.live("failed")
+    path = str(tmp_path / "run.db")
+    assert main(["run", "--yes", "one", "two", "--journal", path]) == 1
+    capsys.readouterr()
+    return path
+
+
+def test_journal_comes_first(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`retry` and `resolve` take the journal as their first argument, before keys and without."""
+    assert main(["retry", db, "1"]) == 0
+    assert main(["retry", db, "--state", "failed"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("1 item planned again") == 2
+    assert main(["resolve", db, "1", "--abandon"]) == 2
+    assert "only what is created or unknown is abandoned" in capsys.readouterr().err
+    assert main(["status", db, "--summary"]) == 4
+    assert capsys.readouterr().out == "2 planned\n"
+
+
+def test_journal_named_otherwise(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the option or the environment names the journal, all arguments are keys."""
+    assert main(["retry", "--journal", db, "1"]) == 0
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", db)
+    assert main(["retry", "2"]) == 0
+    assert main(["status"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["retry"], "give the journal: agentjobs retry FILE"),
+        (["resolve", "--abandon"], "give the journal: agentjobs resolve FILE KEY"),
+        (["resolve", "run.db", "--abandon"], "give the journal and the KEY of one item"),
+        (["retry", "none.db", "key"], "there is no none.db"),
+        (["worker"], "give the journal: agentjobs worker "),
+        (["serve"], "give the journal: agentjobs serve FILE"),
+        (["report"], "give the journal: agentjobs report FILE"),
+    ],
+)
+def test_no_journal(
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A command without a journal says how to give it; a key alone is taken for a journal, which is not there."""
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
