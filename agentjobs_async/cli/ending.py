@@ -13,7 +13,7 @@ from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.github import show_on_github
-from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs
+from agentjobs_async.cli._output.hints import resolve_command, resume_command, show_emulator_ends, show_jobs
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
@@ -27,6 +27,7 @@ from agentjobs_async.cli.tasks import Refusal
 __all__ = ["Ending", "tally"]
 
 _RESUMED: Final = (State.PLANNED, State.SENDING, State.CREATED)
+_FAILED: Final = (State.FAILED, State.REJECTED)
 _PROMPT_COLUMNS: Final = 60
 _MOST_UNKNOWN: Final = 20  # lines
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
@@ -105,6 +106,8 @@ class Ending:
         elif any(counts[state] for state in _RESUMED):
             await self._show_time_left()
             self._show_way_on(counts)
+        elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
+            self._show_retry(sum(counts[state] for state in _FAILED))
         is_for_people = not self.options.shared.as_json
         await show_on_github(self.context.screen, self.journal, counts, tally(counts), is_for_people=is_for_people)
         return counts
@@ -135,26 +138,35 @@ class Ending:
         elif self._outlives_the_command:
             self._offer("Resume with this; the same run again would create all of them again:")
 
+    def _show_retry(self, failed: int) -> None:
+        """Show the command that tries failed items again, if there are any."""
+        if failed:
+            self._offer(f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:", "--retry-failed")
+
     @property
     def _outlives_the_command(self) -> bool:
         """Whether the journal is the run's own and can be resumed: an emulator's jobs end with the command."""
         return self.is_own and not self.options.shared.service.emulated
 
-    def _offer(self, words: str) -> None:
+    def _offer(self, words: str, *more: str) -> None:
         self.context.screen.notice(words)
-        self.context.screen.command(f"  {self._resume_command()}")
+        self.context.screen.command(f"  {self._resume_command(*more)}")
 
-    def _resume_command(self) -> str:
-        return resume_command(self.journal.address, self.options.to_resume())
+    def _resume_command(self, *more: str) -> str:
+        return resume_command(self.journal.address, [*self.options.to_resume(), *more])
 
     def _show_unknown(self, rows: Sequence[JournalRow]) -> None:
         notice = self.context.screen.notice
-        if rows:
-            notice("May have started an agent; look at the project, then use agentjobs resolve KEY --journal:")
+        if not rows:
+            return
+        notice("May have started an agent; look at the project:")
         for row in rows[:_MOST_UNKNOWN]:
             notice(f"  {row.key}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
         if len(rows) > _MOST_UNKNOWN:
             notice(f"  … and {len(rows) - _MOST_UNKNOWN} more: agentjobs status shows all")
+        if self._outlives_the_command or not self.is_own:
+            notice("Then settle each by its job, by --send-again or by --abandon:")
+            self.context.screen.command(f"  {resolve_command(self.journal.address)}")
 
     async def _known_jobs(self) -> list[JobRef]:
         """Return the jobs that continue: those of this run, and those that a removed file still has."""

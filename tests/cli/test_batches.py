@@ -292,7 +292,9 @@ def test_unknown_and_resolved(
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     assert "1 completed, 2 unknown" in told
-    assert "then use agentjobs resolve KEY --journal:\n  k0: p0\n  k1: p1\n" in told
+    assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
+    assert f" resolve {db} KEY --job JOB\n" in told
+    assert " resume " not in told
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
     assert main(["resolve", "k1", "--journal", db, "--send-again"]) == 0

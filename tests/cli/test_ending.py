@@ -150,3 +150,25 @@ def test_in_place(db: Path) -> None:
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]
+
+
+def test_failed_items_are_offered_again(service: EmulatorThread, db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a run offers once the command that tries again what failed, and this command does so."""
+    service.live("failed", prompt="b")
+    service.inject("400", prompt="c")
+    assert main(["run", "--yes", "a", "b", "c", "--journal", str(db)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("2 failed; try them again with:\n") == 1
+    command = told.splitlines()[-1].split()
+    service.live(prompt="b")
+    with Child(*command[command.index("resume") :], env=service.environment) as again:
+        assert again.ended() == 0
+    assert "failed" not in again.stderr
+    assert service.emulator.agents_started == {"a": 1, "b": 2, "c": 1}
+
+
+def test_journal_that_does_not_stay(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run whose own journal is removed at its end offers no command for it."""
+    service.live("failed")
+    assert main(["run", "a x"]) == 1
+    assert "again with" not in capsys.readouterr().err

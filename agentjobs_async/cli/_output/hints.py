@@ -9,7 +9,7 @@ from pathlib import Path
 from agentjobs_async import JobRef
 from agentjobs_async.cli._output.screen import Screen
 
-__all__ = ["resume_command", "show_emulator_ends", "show_jobs", "wait_command"]
+__all__ = ["resolve_command", "resume_command", "show_emulator_ends", "show_jobs", "wait_command"]
 
 
 def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | None, *, keep_ids: bool = False) -> None:
@@ -48,6 +48,11 @@ def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
 def resume_command(journal: str, options: Sequence[str]) -> str:
     """Return the command that resumes a journal."""
     return f"{_program()} resume {shlex.join([journal, *options])}"
+
+
+def resolve_command(journal: str) -> str:
+    """Return the command that settles an unknown item of a journal; its key and its job are left to fill in."""
+    return f"{_program()} resolve {shlex.quote(journal)} KEY --job JOB"
 
 
 def _program() -> str:
