@@ -9,7 +9,7 @@ __all__ = ["AdaptiveRate"]
 _CUT: Final = 0.7  # the part of the measured rate that a refusal leaves, as in CUBIC (RFC 9438)
 _PLATEAU: Final = 0.98  # of the refused rate: where the curve is flat, so that polls stay just below the quota
 _REGROWTH_SECONDS: Final = 8.0  # to the plateau; the shorter, the less of the quota is left unused
-_SEARCH_SECONDS: Final = 60.0  # the scale of the growth beyond; each refusal leaves quota unused, also by its pause
+_SEARCH_SECONDS: Final = 50.0  # the scale of the growth beyond; each refusal leaves quota unused, also by its pause
 _FREE: Final = 1.05  # of the refused rate: a server that does not refuse this much allows more than before
 _FREE_AFTER_SECONDS: Final = _REGROWTH_SECONDS + _SEARCH_SECONDS * ((_FREE - _PLATEAU) / (_PLATEAU - _CUT)) ** (1 / 3)
 _DOUBLING_SECONDS: Final = 6.0  # of the limit from then on; four times the quota is found within a minute
@@ -55,7 +55,9 @@ class AdaptiveRate:
         if began < self._cut_at or now < self._cut_at + _BETWEEN_CUTS_SECONDS:
             return
         busiest = max((count for second, count in self._seconds if second > now - _MEASURED_SECONDS), default=0)
-        self._peak = max(min(busiest, self.at(now)), _FLOOR)
+        # That second is over: a limit that doubles has grown since.
+        grown = self.at(now) / self.at(now - 1.0) if self.in_force else 1.0
+        self._peak = max(min(busiest * grown, self.at(now)), _FLOOR)
         self._cut_at = now
         self._regrows_from = max(now, until)
         self._doubles_from = self._regrows_from + (_FREE_AFTER_SECONDS if busiest else 0.0)

@@ -37,6 +37,19 @@ def test_cut_and_regrowth() -> None:
     assert steps[-1] > 100
 
 
+def test_refused_while_it_doubles() -> None:
+    """The busiest second lags behind a limit that doubles: the cut counts how much that has grown since."""
+    rate = AdaptiveRate()
+    rate.refuse(10.0, 10.0, 10.0)
+    for second in range(10, 60):
+        for _ in range(int(rate.at(second))):
+            rate.count(second + 0.5)
+    refused = rate.at(60.0)
+    rate.refuse(59.9, 60.0, 60.0)
+    assert rate.at(60.0) == pytest.approx(0.7 * refused, rel=0.08)
+    assert rate.at(60.0) < 0.7 * refused
+
+
 def test_pause() -> None:
     """The limit does not regrow while the server's Retry-After lasts."""
     rate = counted(50)
