@@ -1,6 +1,7 @@
 """The file of a report: checked before anything is sent, written at the end of a run or by `agentjobs report`."""
 
 import asyncio
+from io import StringIO
 from pathlib import Path
 from typing import Final, Self
 
@@ -10,6 +11,7 @@ from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal
 from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli._output.workflow_commands import without_commands_in_json
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context
 from agentjobs_async.report.writing import check_format, format_of, write_report
@@ -77,8 +79,12 @@ class ReportFile:
 
 async def write_to_screen(context: Context, journal: str, form: str, *, prompts: bool) -> int:
     """Write the report of a journal to standard output."""
+    text = StringIO()
     async with Journal.open(journal, read_only=True) as opened:
-        await write_report(opened, context.screen.stream, format=form, prompts=prompts)
+        await write_report(opened, text, format=form, prompts=prompts)
+    # An escape by `raw_text` would end the trace's being JSON.
+    told = without_commands_in_json(text.getvalue()) if form == "trace" else text.getvalue()
+    context.screen.raw_text(told)
     return ExitCode.COMPLETED
 
 

@@ -71,11 +71,6 @@ class Screen:
         """Whether a live view is being shown."""
         return self._live is not None
 
-    @property
-    def stream(self) -> TextIO:
-        """Standard output itself, for what has a format of its own."""
-        return self._stream
-
     def line(self, *parts: Styled) -> None:
         """Write one line to standard output; on a terminal it is wrapped between words, never within one."""
         _print(self._out, parts)

@@ -66,6 +66,19 @@ def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_on_github")
+def test_trace_stays_json(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A trace in a log gives no command, and is JSON."""
+    journal = str(tmp_path / "run.db")
+    assert main(["run", "--yes", "##[add-mask]b c", "--journal", journal]) == 0
+    capsys.readouterr()
+    assert main(["report", journal, "--format", "trace"]) == 0
+    written = capsys.readouterr().out
+    assert "##[" not in written
+    assert "##[add-mask]b" in json.dumps(json.loads(written))
+    assert service.emulator.agents_started.total() == 1
+
+
+@pytest.mark.usefixtures("_on_github")
 def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the log of a step no key, prompt, place or error gives a command; the annotations are all there is."""
     service.live("failed", prompt="two ##[add-mask]b")
@@ -84,6 +97,8 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: py
     main(["retry", "--journal", journal, "--dry-run"])
     main(["resolve", "--journal", journal, HOSTILE, "--abandon"])
     main(["export", journal])
+    for form in ("html", "csv", "joblog", "trace", "junit", "markdown"):
+        main(["report", journal, "--format", form])
     main(["get", HOSTILE])
     printed = capsys.readouterr()
     lines = [*printed.out.splitlines(), *printed.err.splitlines()]
