@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from types import CoroutineType
 from typing import Final, TypeVar
 
 from attrs import evolve
@@ -54,7 +53,7 @@ async def _read(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef)
 
 
 def _awaitable(reading: T) -> T:
-    if type(reading) is not CoroutineType and not hasattr(reading, "__await__"):
+    if not hasattr(reading, "__await__"):
         raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
     return reading
 

@@ -86,6 +86,7 @@ class _Wait:
     """
 
     __slots__ = (
+        "_durations",
         "_last_error",
         "_policy",
         "_polling",
@@ -110,6 +111,7 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self.job = target if isinstance(target, AgentJob) else None
+        self._durations = Durations(policy, _NO_HOOKS)
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy
@@ -150,7 +152,7 @@ class _Wait:
             self._last_error = answer
         decision = decide(self._policy, self, answer, now)
         if isinstance(decision, Done):
-            Durations(self._policy, _NO_HOOKS).ended(decision.job, self.started, self.seen, now)
+            self._durations.ended(decision.job, self.started, self.seen, now)
             return decision.job
         if isinstance(decision, Failed):
             return decision.error
