@@ -10,7 +10,6 @@ from agentjobs_async._polling.decision import (
     Failed,
     Refusal,
     decide,
-    due_after,
     ends_unseen,
     is_refusal,
 )
@@ -23,7 +22,7 @@ from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import AgentJob, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy
+from agentjobs_async.policy import PollPolicy, delay_of
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
 from agentjobs_async.telemetry.observers import Hooks
 
@@ -118,12 +117,12 @@ class Answers:
 
     def _act_on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
         """Do what `_act` and `_poll_again` do, for an answer that no server can have asked to wait with."""
-        due = due_after(self.policy, tracked, job, now)
-        if tracked.waiters is None or tracked in self._ending.jobs:
-            return  # the last waiter left while a strategy was called
-        if due is None:
+        if job.is_terminal:
             self._finish(tracked, job)
             return
+        due = now + delay_of(self.policy.wait, tracked, job, now)
+        if tracked.waiters is None or (self._ending.jobs and tracked in self._ending.jobs):
+            return  # the last waiter left while a strategy was called
         tracked.not_before = now
         if self._notified and tracked in self._notified:
             self._notified.remove(tracked)

@@ -17,7 +17,6 @@ __all__ = [
     "Failed",
     "Refusal",
     "decide",
-    "due_after",
     "ends_unseen",
     "is_refusal",
     "last_poll_lead",
@@ -87,8 +86,9 @@ def decide(policy: PollPolicy, history: PollHistory, answer: Answer, now: float)
         InvalidInputError: `policy.wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
     if isinstance(answer, AgentJob):
-        due = due_after(policy, history, answer, now)
-        return Done(answer) if due is None else Again(due, now, now, history.polls)
+        if answer.is_terminal:
+            return Done(answer)
+        return Again(now + delay_of(policy.wait, history, answer, now), now, now, history.polls)
     if isinstance(answer, JobWithRetryAfter):
         job = answer.job
         if job.is_terminal:
@@ -97,15 +97,6 @@ def decide(policy: PollPolicy, history: PollHistory, answer: Answer, now: float)
     if is_refusal(answer):
         return _after_refusal(policy, history, answer, now)
     return _after_fault(policy, history, answer, now)
-
-
-def due_after(policy: PollPolicy, history: PollHistory, job: AgentJob, now: float) -> float | None:
-    """Return the loop time of the next poll after one that showed `job`; `None` where the job has ended.
-
-    Raises:
-        InvalidInputError: As `decide`.
-    """
-    return None if job.is_terminal else now + delay_of(policy.wait, history, job, now)
 
 
 def is_refusal(answer: object) -> TypeGuard[Refusal]:

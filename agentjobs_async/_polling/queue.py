@@ -102,7 +102,7 @@ class PollQueue:
         if tracked.bucket != Tracked.NOWHERE:
             self._unqueue(tracked)
         delay = when - now
-        step = 1 if delay < _SECONDS_PER_STEP else min(int(delay / _SECONDS_PER_STEP), _MAX_STEP)
+        step = 1 if delay < 2 * _SECONDS_PER_STEP else min(int(delay / _SECONDS_PER_STEP), _MAX_STEP)
         # The spread has delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets, of which every `step`-th is used. All jobs
         # divided by their number are what one must hold. The 1 is for the rest, RESOLUTION_SECONDS for a delay of 0.
         jobs = len(self._jobs)

@@ -66,8 +66,11 @@ class TimerBuckets(Generic[T]):
             bucket += -bucket % step
         items = self._buckets.get(bucket)
         if items is not None and at_most is not None and len(items) >= at_most:
-            bucket = self._with_room(bucket, at_most, step)
+            wanted, bucket = bucket, self._full.get(bucket, bucket)
             items = self._buckets.get(bucket)
+            if items is not None and len(items) >= at_most:
+                bucket = self._with_room(wanted, bucket, at_most, step)
+                items = self._buckets.get(bucket)
         if items is None:
             items = self._buckets[bucket] = _Bucket()
             items.number = bucket
@@ -76,8 +79,7 @@ class TimerBuckets(Generic[T]):
         self._size += 1
         return items.number
 
-    def _with_room(self, wanted: int, at_most: int, step: int) -> int:
-        bucket = self._full.get(wanted, wanted)
+    def _with_room(self, wanted: int, bucket: int, at_most: int, step: int) -> int:
         while len(self._buckets.get(bucket, ())) >= at_most:
             bucket += step
         self._full[wanted] = bucket
