@@ -27,6 +27,11 @@ class Durations:
         self._learn: Callable[..., Any] | None = getattr(policy.wait, "learn", None)
         self._hooks = hooks
 
+    @property
+    def learns(self) -> bool:
+        """Whether there is such a method."""
+        return self._learn is not None
+
     def ended(self, job: AgentJob, started: float, seen: float, now: float) -> None:
         """Record that a job ended after the loop time `seen`, and by `now`; the wait for it began at `started`."""
         if self._learn is not None:

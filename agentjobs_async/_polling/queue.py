@@ -132,8 +132,9 @@ class PollQueue:
 
     def remove(self, tracked: Tracked) -> None:
         """Stop polling the job."""
-        self._unqueue(tracked)
-        tracked.bucket = Tracked.NOWHERE
+        if tracked.bucket != Tracked.NOWHERE:
+            self._unqueue(tracked)
+            tracked.bucket = Tracked.NOWHERE
         if self._clock.unreachable:
             self.outage.probe_soon()
 

@@ -158,7 +158,7 @@ class Scheduler:
         """Stop polling the job, and end all of its waits."""
         if tracked.waiters is not None and tracked not in self._ending.jobs:
             self._forget(tracked)
-            if isinstance(result, AgentJob):
+            if self._durations.learns and isinstance(result, AgentJob):
                 self._durations.ended(result, tracked.started, tracked.seen, self.loop.time())
             self._ending.add(tracked, result)
 

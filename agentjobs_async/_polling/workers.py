@@ -85,11 +85,11 @@ class Workers:
             self._starting = None
         if self._queue.has_set_aside():
             self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
-        if not self._queue.has_backlog():
-            return
+        if self._starting is not None or not self._queue.has_backlog():
+            return  # a starting worker calls this once it has found work
         if len(self._workers) >= self._slots:
             self._timers.set(self._cut_hung_polls, self._loop.time() + _PATIENCE_SECONDS)
-        elif self._starting is None:
+        else:
             worker = self._starting = Worker()
             self._workers.add(worker)
             context = Context()
