@@ -4,7 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
@@ -15,6 +15,7 @@ from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.threads import until_done
 from agentjobs_async.batch._throttles import throttles_of
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable._callback import Callback
@@ -132,19 +133,28 @@ class Run:
 
         Return the error that names the jobs which the journal does not have; `None` when it has all.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + grace
+        until = asyncio.get_running_loop().time() + grace
         self._following.stop()  # first: no job that is created meanwhile is waited for
         self._opened.stop_sharing_polls()
         try:
             return await self._item_tasks.close(grace)
         finally:
-            submitting = set(self._submitting)
-            for task in submitting:
-                task.cancel()
-            if submitting:
-                await asyncio.wait(submitting)
-            await self._following.close(max(until - loop.time(), 0.0))
+            try:
+                await self._end_submits()
+            finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
+                await self._end_following(until)
+
+    async def _end_submits(self) -> None:
+        submitting: set[asyncio.Future[Any]] = set(self._submitting)
+        for task in submitting:
+            task.cancel()
+        await until_done(submitting)
+
+    async def _end_following(self, until: float) -> None:
+        """Wait until the loop time `until` for callbacks under way; then the journal's rows are free for others."""
+        try:
+            await self._following.close(max(until - asyncio.get_running_loop().time(), 0.0))
+        finally:
             _FOLLOWED.discard(self._entries)
             if self._shared:
                 # If it fails, others take the rows over once this owner gives no sign of life any more.

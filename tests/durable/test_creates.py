@@ -46,6 +46,23 @@ async def test_answer_while_leaving(path: Path) -> None:
             assert [row.state for row in await journal.rows()] == ["created"]
 
 
+async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession, path: Path) -> None:
+    """As a scope of anyio's does it: calls under way end all the same, and the open journal can be followed again."""
+    async with Journal.open(path) as journal:
+        jobs = DurableJobs(session, journal)
+        await jobs.__aenter__()
+        submitting = asyncio.create_task(jobs.submit("k", "Hello"))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(jobs.aclose())
+        while not closing.done():
+            await asyncio.sleep(0)
+            closing.cancel()
+        with pytest.raises(SessionClosedError):
+            await submitting
+        async with DurableJobs(session, journal) as again:
+            assert (await again.submit("k", "Hello")).state == "created"
+
+
 async def test_row_that_was_read_before_its_create(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that finds its row before the create is answered, and goes on after that, returns the job."""
     calls: list[str] = []
