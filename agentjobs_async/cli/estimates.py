@@ -11,7 +11,15 @@ from attrs import evolve, frozen
 from agentjobs_async.batch import BatchItem, JournalRow, Rate
 from agentjobs_async.cli.limits import rate_text
 
-__all__ = ["RecentDurations", "RunEstimate", "Smoothed", "estimate", "seconds_to_last_create", "time_left"]
+__all__ = [
+    "RecentDurations",
+    "RunEstimate",
+    "Smoothed",
+    "earliest_end",
+    "estimate",
+    "seconds_to_last_create",
+    "time_left",
+]
 
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
 _SMOOTHING_SECONDS: Final = 20.0  # in which an end that is shown comes nearly two thirds of the way to a new one
@@ -93,12 +101,31 @@ def time_left(
         if create_rate is None or not last_create:
             return None
         return RunEstimate(last_create, f"{rate_text(create_rate)} decides", is_least=True)
-    active = [max(job_seconds - age, _LEAST_LEFT * job_seconds) for age in ages]
+    active = _left(ages, job_seconds)
     by_slots = max((sum(active) + to_create * job_seconds) / max_active, *active, job_seconds * bool(to_create), 0.0)
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
         return RunEstimate(by_rate, f"{rate_text(create_rate)} decides")
     return RunEstimate(max(by_rate, by_slots), f"--max-active {max_active} decides")
+
+
+def earliest_end(*, to_create: int, ages: Sequence[float], last_create: float, job_seconds: float | None) -> float:
+    """Return the seconds before which no run is shown to end: its last create is due, and each job takes some time.
+
+    Args:
+        to_create: The items that are still to be sent.
+        ages: How long each active job has been active, in seconds.
+        last_create: Seconds until the last create may go.
+        job_seconds: What a job usually takes; `None` while that is not known.
+    """
+    if job_seconds is None:
+        return last_create
+    return max(last_create + job_seconds * bool(to_create), *_left(ages, job_seconds), 0.0)
+
+
+def _left(ages: Sequence[float], job_seconds: float) -> list[float]:
+    """Return how long each active job is expected to take still; never nothing, since it has not ended."""
+    return [max(job_seconds - age, _LEAST_LEFT * job_seconds) for age in ages]
 
 
 def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) -> float:

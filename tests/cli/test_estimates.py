@@ -3,7 +3,14 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import BatchItem, Rate
-from agentjobs_async.cli.estimates import RunEstimate, Smoothed, estimate, seconds_to_last_create, time_left
+from agentjobs_async.cli.estimates import (
+    RunEstimate,
+    Smoothed,
+    earliest_end,
+    estimate,
+    seconds_to_last_create,
+    time_left,
+)
 
 ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for number in range(250)]
 
@@ -74,3 +81,32 @@ def test_an_end_that_moves_slowly() -> None:
     assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
     assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
     assert smoothed.shown(RunEstimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 0.0),
+        ({"last_create": 50.0}, 50.0),
+        ({"last_create": 50.0, "job_seconds": None}, 50.0),
+        ({"last_create": 50.0, "to_create": 2}, 110.0),
+        ({"ages": [20.0, 90.0]}, 40.0),
+        ({"ages": [90.0]}, 6.0),
+    ],
+)
+def test_earliest_end(settings: dict[str, Any], seconds: float) -> None:
+    """No end is shown before the usual time of the last job, nor at once while a job takes longer than usual."""
+    usual: dict[str, Any] = {"to_create": 0, "ages": [], "last_create": 0.0, "job_seconds": 60.0}
+    assert earliest_end(**usual | settings) == seconds
+
+
+def test_jobs_that_take_longer_than_usual() -> None:
+    """The end that is shown stays ahead of now, however long the jobs under way have been late."""
+    end, shown = Smoothed(), 0.0
+    for now in range(0, 300, 2):
+        ages = [float(now)]
+        found = RunEstimate(max(60.0 - now, 6.0), "--max-active 4 decides")
+        earliest = earliest_end(to_create=0, ages=ages, last_create=0.0, job_seconds=60.0)
+        shown = end.shown(found, earliest, float(now)).seconds
+        assert shown >= 6.0
+    assert shown < 60.0

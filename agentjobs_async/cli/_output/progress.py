@@ -14,7 +14,14 @@ from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live
 from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.documents import result_document
-from agentjobs_async.cli.estimates import RecentDurations, RunEstimate, Smoothed, seconds_to_last_create, time_left
+from agentjobs_async.cli.estimates import (
+    RecentDurations,
+    RunEstimate,
+    Smoothed,
+    earliest_end,
+    seconds_to_last_create,
+    time_left,
+)
 from agentjobs_async.cli.item_changes import ItemChanges
 from agentjobs_async.cli.item_results import run_result
 from agentjobs_async.cli.options import DEFAULT_ACTIVE
@@ -152,6 +159,7 @@ class RunDisplay:
 
     def _estimate(self, stats: BatchStats, active: Sequence[ActiveItem], now: float) -> RunEstimate | None:
         limits, to_create, next_create = self._limits, self._to_create, stats.next_create or 0.0
+        job_seconds = self._durations.median
         ages = [item.age for item in active if item.state is not State.PLANNED]
         found = time_left(
             to_create=to_create,
@@ -160,9 +168,10 @@ class RunDisplay:
             max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
             create_rate=limits.create_rate,
             next_create=next_create,
-            job_seconds=self._durations.median,
+            job_seconds=job_seconds,
         )
-        earliest = seconds_to_last_create(min(self._queue, to_create), limits.create_rate, next_create)
+        last_create = seconds_to_last_create(min(self._queue, to_create), limits.create_rate, next_create)
+        earliest = earliest_end(to_create=to_create, ages=ages, last_create=last_create, job_seconds=job_seconds)
         return None if found is None else self._end.shown(found, earliest, now)
 
     @property
