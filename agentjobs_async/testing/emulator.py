@@ -84,10 +84,10 @@ class Emulator:
         self._plans = Plans()
         self._plans.add(RunningPlan(plan))
         self._requests: list[ReceivedRequest] = []
+        self._wall_at_zero: datetime | None = None
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._wall_at_zero = datetime.now(UTC) - timedelta(seconds=self._loop.time())
         await self._listener.open()
         await self.foreign.__aenter__()
         await self._refuse_when_due()
@@ -231,11 +231,18 @@ class Emulator:
             fault=str(fault) if fault else None,
         )
         self._requests.append(request)
-        wall = self._wall_at_zero + timedelta(seconds=request.at)
+        wall = self._wall_at(request.at)
         answer = self._service.answer(request, wall, start_agent=fault is None or fault.starts_agent)
         await pause(self._latency)
         await self._refuse_when_due(exchange.transport)
         return await self._deliver(exchange, answer, fault, wall)
+
+    def _wall_at(self, moment: float) -> datetime:
+        """Return the wall clock at a loop time; from the first request on it goes as the loop's clock does."""
+        if self._wall_at_zero is None:
+            # Not on entry: looptime replaces the loop's clock between a test's fixtures and the test.
+            self._wall_at_zero = datetime.now(UTC) - timedelta(seconds=moment)
+        return self._wall_at_zero + timedelta(seconds=moment)
 
     async def _deliver(self, exchange: Exchange, answer: Answer, fault: Fault | None, wall: datetime) -> bool:
         # Without a fault no placeholder has a meaning: a client may name a project "{key}".

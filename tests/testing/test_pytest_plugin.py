@@ -167,6 +167,29 @@ def test_polls_are_as_fast_as_the_jobs(pytester: pytest.Pytester) -> None:
     )
 
 
+def test_waits_that_learn_in_virtual_time(pytester: pytest.Pytester) -> None:
+    """Jobs begin now by the wall clock, though looptime replaces the loop's clock after the fixtures: waits learn."""
+    assert passes(
+        pytester,
+        """
+        import time
+        import pytest
+        from agentjobs_async import History, PollPolicy, wait_learned
+        from agentjobs_async.testing import JobScript
+
+        @pytest.mark.looptime(start=0)
+        @pytest.mark.agentjobs(speed=1, script=JobScript(duration=60))
+        async def test_learned(agentjobs_emulator):
+            policy = PollPolicy(wait=wait_learned(history := History()))
+            async with agentjobs_emulator.session(project_id="docs", policy=policy) as session:
+                job = await session.run_job("write")
+            assert abs(job.created_at.timestamp() - time.time()) < 600
+            assert len(history) == 1
+        """,
+        number=1,
+    )
+
+
 def test_environment_of_an_application(pytester: pytest.Pytester) -> None:
     """`agentjobs_env` leads a session without arguments to the emulator, in async tests and in others."""
     assert passes(
