@@ -7,6 +7,7 @@ from attrs import evolve
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch.states import RETRIED
+from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import table_lines
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context
@@ -25,14 +26,14 @@ async def retry_keys(context: Context, journal: str, keys: Sequence[str]) -> int
                 context.screen.notice(f"{key} ", ("refused", "bold red"), f": {described(error)}")
             else:
                 planned += 1
-        _show_planned(context, opened, planned)
+        _show_planned(context, opened, journal, planned)
     return ExitCode.COMPLETED if planned == len(keys) else ExitCode.FAILED
 
 
 async def retry_items(context: Context, journal: str, where: Where, max_tries: int | None) -> int:
     """Plan all items again that meet `where`."""
     async with Journal.open(journal) as opened:
-        _show_planned(context, opened, len(await opened.retry(where=where, max_tries=max_tries)))
+        _show_planned(context, opened, journal, len(await opened.retry(where=where, max_tries=max_tries)))
     return ExitCode.COMPLETED
 
 
@@ -49,10 +50,18 @@ async def show_retries(context: Context, journal: str, where: Where, max_tries: 
     return ExitCode.COMPLETED
 
 
-def _show_planned(context: Context, journal: Journal, planned: int) -> None:
-    sender = "a worker that runs, or agentjobs resume, sends" if journal.is_shared else "agentjobs resume sends"
-    goes_on = f"; {sender} {'it' if planned == 1 else 'them'}" if planned else ""
-    context.screen.notice(f"{_items(planned)} planned again{goes_on}.")
+def _show_planned(context: Context, journal: Journal, given: str, planned: int) -> None:
+    """Show how many were planned, and what sends them; `given` is the journal as the command was given it."""
+    them = "it" if planned == 1 else "them"
+    if not planned:
+        context.screen.notice("0 items planned again.")
+    elif journal.is_shared:  # its address may hold a password, which no command shows
+        context.screen.notice(
+            f"{_items(planned)} planned again; a worker that runs, or agentjobs resume, sends {them}."
+        )
+    else:
+        context.screen.notice(f"{_items(planned)} planned again. Send {them} with:")
+        context.screen.command(f"  {resume_command(given, [])}")
 
 
 def _items(number: int) -> str:

@@ -168,7 +168,9 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert main(["retry", "--journal", db, "--state", "failed", "--dry-run"]) == 0
     assert "1 item would be planned again" in capsys.readouterr().err
     assert main(["retry", "--journal", db, "--state", "failed"]) == 0
-    assert "1 item planned again; agentjobs resume sends it." in capsys.readouterr().err
+    planned, command = capsys.readouterr().err.splitlines()
+    assert planned == "1 item planned again. Send it with:"
+    assert command.endswith(f" resume {db}")
     assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no row.*\n1 item planned", capsys.readouterr().err)
     assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
