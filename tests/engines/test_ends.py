@@ -30,7 +30,7 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.engines._connector import QueueConnector
 from agentjobs_async.engines.procrastinate import run_worker
 
-point, number = sys.argv[4], int(sys.argv[5])
+point, number, timeout = sys.argv[4], int(sys.argv[5]), float(sys.argv[6])
 owner, name, when = {{
     "before it runs a chunk": (BatchWorker, "run", "before"),
     "before it claims": (Entries, "claim", "before"),
@@ -68,10 +68,8 @@ async def main(base_url, key, place):
     if point in {{"before it gives the chunk back", "before it says good-bye"}}:
         asyncio.get_running_loop().call_later(0.5, stop.set)
     async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
-        async with Journal.open(place, owner_timeout={STALLED_AFTER}) as journal:
-            await run_worker(
-                session, journal, max_sending={GATE}, stalled_after={STALLED_AFTER}, polling=0.2, stop=stop
-            )
+        async with Journal.open(place, owner_timeout=timeout) as journal:
+            await run_worker(session, journal, max_sending={GATE}, stalled_after=timeout, polling=0.2, stop=stop)
 
 asyncio.run(main(*sys.argv[1:4]))
 """
@@ -91,10 +89,13 @@ POINTS = [
 ]
 
 
-async def started(emulator: Emulator, place: str, *arguments: str) -> asyncio.subprocess.Process:
+async def started(
+    emulator: Emulator, place: str, point: str, number: signal.Signals, owner_timeout: float = STALLED_AFTER
+) -> asyncio.subprocess.Process:
     with tempfile.TemporaryFile() as complaints:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", WORKER, emulator.base_url, emulator.api_key, place, *arguments),
+            *(sys.executable, "-c", WORKER, emulator.base_url, emulator.api_key, place, point, str(int(number))),
+            str(owner_timeout),
             stderr=complaints,
             cwd=ROOT,
             env=environment(),
@@ -110,15 +111,23 @@ async def all_ended(journal: Journal) -> None:
 @pytest.mark.parametrize("point", POINTS)
 async def test_every_point(database: str, point: str, number: signal.Signals) -> None:
     """Wherever a worker ends, and by whatever signal, another one brings all of its items to their ends."""
+    async with Emulator(script=JobScript(duration=1.0)) as emulator:
+        async with Journal.open(database) as journal:
+            await submit(items(COUNT), journal=journal)
+        worker = await started(
+            emulator, database, point, number, owner_timeout=60.0
+        )  # a slow machine is no dead worker
+        async with asyncio.timeout(60):
+            assert await worker.wait() != 1  # it met its point, and no error before it
+        await followed_again(emulator, database, number)
+
+
+async def followed_again(emulator: Emulator, database: str, number: signal.Signals) -> None:
+    """Work on what is left, and check that all of it has come to its end."""
     async with (
-        Emulator(script=JobScript(duration=1.0)) as emulator,
         Journal.open(database, owner_timeout=STALLED_AFTER) as journal,
         emulator.session(project_id="docs", policy=PollPolicy(wait=lambda _: 0.05)) as session,
     ):
-        await submit(items(COUNT), journal=journal)
-        worker = await started(emulator, database, point, str(int(number)))
-        async with asyncio.timeout(60):
-            assert await worker.wait() != 1  # it met its point, and no error before it
         stop = asyncio.Event()
         working = asyncio.ensure_future(
             run_worker(session, journal, stalled_after=STALLED_AFTER, polling=0.2, stop=stop)
@@ -145,7 +154,7 @@ async def test_a_worker_that_is_stopped_and_goes_on(database: str, point: str) -
         emulator.session(project_id="docs", policy=PollPolicy(wait=lambda _: 0.05)) as session,
     ):
         await submit(items(COUNT), journal=journal, chunk=COUNT)
-        stopped = await started(emulator, database, point, str(int(signal.SIGSTOP)))
+        stopped = await started(emulator, database, point, signal.SIGSTOP)
         async with asyncio.timeout(60):
             while not (unknown := await journal.unknown()):  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
@@ -187,7 +196,7 @@ async def test_ending_without_a_database(database: str, number: signal.Signals) 
     ):
         await journal.set_limits(FleetLimits(max_active=GATE))
         await submit(items(COUNT), journal=journal, chunk=1)
-        worker = await started(emulator, wire.url, "when it has recorded the end", str(int(signal.SIGUSR1)))
+        worker = await started(emulator, wire.url, "when it has recorded the end", signal.SIGUSR1)
         async with asyncio.timeout(60):
             while len(emulator.jobs) < GATE:  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
