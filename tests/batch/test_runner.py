@@ -1021,3 +1021,11 @@ async def test_polls_per_second_of_a_file(tmp_path: Path) -> None:
         async with run_batch(session.session, items(1), journal=journal) as results:
             limited = [session.polls_per_second async for _ in results]
     assert (limited, session.polls_per_second) == ([3.0], None)
+
+
+async def test_a_session_of_the_callers_own(tmp_path: Path) -> None:
+    """Without a limit of polls, a run needs the public calls of a session only: a double of it will do."""
+    session = FakeSession()
+    del session._clock
+    async with Journal.open(tmp_path / "run.db") as journal:
+        assert outcomes(await run(session, items(1), journal)) == {"k0": "completed"}

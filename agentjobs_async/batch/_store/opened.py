@@ -66,6 +66,7 @@ class Opened:
         self._read_only = read_only
         self._clock = clock
         self._sharing: AgentJobsSession | None = None
+        self._is_limiting = False
         self.owner_timeout = owner_timeout
 
     @property
@@ -141,7 +142,9 @@ class Opened:
         self._sharing = None
 
     def _share(self, share: PollShare | None) -> None:
-        if self._sharing is not None:
+        # Without a limit of polls nothing private of the session is used: callers' tests run batches on doubles of it.
+        if self._sharing is not None and (share is not None or self._is_limiting):
+            self._is_limiting = share is not None
             self._sharing._clock.share(self, share)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
 
     async def _open_file(self, path: Path) -> None:
