@@ -48,16 +48,7 @@ ROOMS: dict[str, set[str]] = {
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` refuses another loop or a forked child, `telemetry` links traces, and
     # `_polling` takes a share of the polls.
-    "batch": {
-        "",
-        "_extras",
-        "_loop",
-        "_polling",
-        "_text",
-        "_validation",
-        "learning",
-        "telemetry",
-    },  # a share of the polls
+    "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "learning", "telemetry"},
     "durable": {"", "_extras", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a watch itself
     "engines": {"", "_extras", "_validation", "batch"},
     "report": {"", "_extras", "_text", "_validation", "batch"},
