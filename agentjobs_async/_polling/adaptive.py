@@ -10,9 +10,13 @@ _CUT: Final = 0.7  # the part of the measured rate that a refusal leaves, as in 
 _PLATEAU: Final = 0.98  # of the refused rate: where the curve is flat, so that polls stay just below the quota
 _REGROWTH_SECONDS: Final = 8.0  # to the plateau; the shorter, the less of the quota is left unused
 _SEARCH_SECONDS: Final = 50.0  # the scale of the growth beyond; each refusal leaves quota unused, also by its pause
-_FREE: Final = 1.05  # of the refused rate: a server that does not refuse this much allows more than before
-_FREE_AFTER_SECONDS: Final = _REGROWTH_SECONDS + _SEARCH_SECONDS * ((_FREE - _PLATEAU) / (_PLATEAU - _CUT)) ** (1 / 3)
-_DOUBLING_SECONDS: Final = 6.0  # of the limit from then on; four times the quota is found within a minute
+_DOUBLES_BEYOND: Final = 1.05  # of the refused rate: a server that does not refuse this much allows more than before
+_DOUBLES_AFTER_SECONDS: Final = _REGROWTH_SECONDS + _SEARCH_SECONDS * (
+    (_DOUBLES_BEYOND - _PLATEAU) / (_PLATEAU - _CUT)
+) ** (1 / 3)
+"""Seconds from the end of the pause until the curve of `AdaptiveRate.at` has reached that rate."""
+
+_DOUBLING_SECONDS: Final = 6.0  # in which the limit doubles from then on: four times the quota is found within a minute
 _MAX_DOUBLINGS: Final = 64.0  # as much as no limit
 _FLOOR: Final = 0.2  # polls per second: slower ones would not notice when the server allows more
 _BETWEEN_CUTS_SECONDS: Final = 1.0  # a cut needs this long until the answers show what it has done
@@ -60,7 +64,7 @@ class AdaptiveRate:
         self._peak = max(min(busiest * grown, self.at(now)), _FLOOR)
         self._cut_at = now
         self._regrows_from = max(now, until)
-        self._doubles_from = self._regrows_from + (_FREE_AFTER_SECONDS if busiest else 0.0)
+        self._doubles_from = self._regrows_from + (_DOUBLES_AFTER_SECONDS if busiest else 0.0)
         self.in_force = True
 
     def at(self, now: float) -> float:
@@ -69,7 +73,7 @@ class AdaptiveRate:
             return inf
         if now > self._doubles_from:
             doublings = min((now - self._doubles_from) / _DOUBLING_SECONDS, _MAX_DOUBLINGS)
-            return self._peak * _FREE * 2**doublings
+            return self._peak * _DOUBLES_BEYOND * 2**doublings
         beyond = max(now - self._regrows_from, 0.0) - _REGROWTH_SECONDS
         curve = (beyond / (_REGROWTH_SECONDS if beyond < 0 else _SEARCH_SECONDS)) ** 3
         return max(self._peak * (_PLATEAU + (_PLATEAU - _CUT) * curve), _FLOOR)

@@ -3,16 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from agentjobs_async._polling.decision import (
-    Again,
-    Answer,
-    Done,
-    Failed,
-    Refusal,
-    decide,
-    ends_unseen,
-    is_refusal,
-)
+from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.snapshots import snapshot

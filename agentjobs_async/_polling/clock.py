@@ -20,7 +20,6 @@ On a busy machine, 10 ms left a tenth of the quota unused, and with 50 ms twice 
 A limit that the user has set is kept to more strictly: two starts are never closer than it allows.
 """
 
-
 _HELD_BACK_SECONDS: Final = 1.0
 """How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
 

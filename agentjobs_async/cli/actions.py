@@ -12,6 +12,7 @@ from agentjobs_async import (
     AgentJob,
     AgentJobsSession,
     AuthError,
+    Estimate,
     HttpTimeouts,
     JobRef,
     JobSource,
@@ -34,7 +35,7 @@ __all__ = ["create_job", "get_job", "wait_for_jobs"]
 
 
 async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str], journal: str | None = None) -> int:
-    """Wait for all jobs; one named twice is waited for once. Its durations tell how long they have left."""
+    """Wait for all jobs, once for each; the durations in `journal` tell how long they have left."""
     refs = list(dict.fromkeys(map(options.service.ref, jobs)))
     waits = _Waits(context, options, refs)
     service, screen = options.service, context.screen
@@ -89,14 +90,15 @@ class _Waits:
     def _time_left(self) -> str | None:
         """Return when the jobs end that were seen and have not ended, in words; `None` if that is not known."""
         active = [job for ref in self._numbers if ref not in self._results and (job := self.changes.last_job(ref))]
-        left = None if self._estimates is None else self._estimates.of(active)
+        left = self._left(active)
         return None if left is None else ends_in(left, len(active))
 
+    def _left(self, active: Sequence[AgentJob]) -> Estimate | None:
+        return None if self._estimates is None else self._estimates.of(active)
+
     def _change(self, change: Change) -> None:
-        left = (
-            self._estimates.of([change.job]) if self._estimates and change.job and not change.job.is_terminal else None
-        )
-        self._report.change(evolve(change, number=self._numbers[change.ref], left=left))
+        active = [] if change.job is None or change.job.is_terminal else [change.job]
+        self._report.change(evolve(change, number=self._numbers[change.ref], left=self._left(active)))
 
     async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
         error: Exception | None = None

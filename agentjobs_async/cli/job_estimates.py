@@ -16,10 +16,10 @@ _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait th
 
 
 class JobEstimates:
-    """Tells how long jobs have left that are waited for since now.
+    """Says how long the jobs of `agentjobs wait` have left.
 
     Args:
-        session: The session that waits for them.
+        session: The session that waits for them, from now on.
     """
 
     def __init__(self, session: AgentJobsSession) -> None:

@@ -83,5 +83,6 @@ def serve(journal: str, port: int, host: str, *, allow_actions: bool, prompts: b
 
     check_live_page()
     found = existing(journal)
-    settings = {"allow_actions": allow_actions, "prompts": prompts}
-    return run_action(lambda context: serving.serve(context, found, host, port, **settings))
+    return run_action(
+        lambda context: serving.serve(context, found, host, port, allow_actions=allow_actions, prompts=prompts)
+    )

@@ -18,5 +18,8 @@ def clock(moment: float) -> str:
 
 
 def ends_in(left: Estimate, jobs: int = 2) -> str:
-    """Return when one of so many active jobs ends: "ends in about 2 min, 9 of 10 within 5 min" for the only one."""
-    return f"{'an active job ' * (jobs > 1)}ends in {left}"
+    """Return in words when one of `jobs` active jobs ends: "an active job ends in about 2 min, 9 of 10 within 5 min".
+
+    With one job only, the words are "ends in ...", to follow its name.
+    """
+    return f"ends in {left}" if jobs == 1 else f"an active job ends in {left}"
