@@ -39,7 +39,9 @@ def get(options: Options, job: str) -> int:
 
 @command("wait", short_help="Wait until jobs have ended.", epilog=WAIT_EPILOG)
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-@journal_option("Whose jobs tell by their durations when each JOB will end, and when to poll it.", required=False)
+@journal_option(
+    "Its ended jobs tell how long such jobs take: when each JOB will end, and when to poll it.", required=False
+)
 @shared_options(DEFAULT_TIMEOUT, "For each job; none waits for ever.", endless=True)
 def wait(options: Options, jobs: tuple[str, ...], journal: str | None) -> int:
     """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project.

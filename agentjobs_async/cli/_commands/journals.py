@@ -61,7 +61,9 @@ def status(journal: str | None, form: str, where: "Where", *, watch: bool, is_su
     short_help="Plan failed items again.",
     epilog=journal_exit_codes("all of them are planned again", "some keys were refused"),
 )
-@journal_before_keys("The journal; no run may be using a file.", "agentjobs retry FILE --state failed", "[KEY]...")
+@journal_before_keys(
+    "The journal; if it is a file, no run may be using it.", "agentjobs retry FILE --state failed", "[KEY]..."
+)
 @filter_options
 @click.option("--max-tries", type=click.IntRange(min=2), help="Only items that had fewer tries.")
 @click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
@@ -115,7 +117,9 @@ def export(journal: str, file: str | None, **options: str | None) -> int:
     short_help="Settle an item whose create is unknown.",
     epilog=journal_exit_codes("all were settled", "some lines of --from were refused"),
 )
-@journal_before_keys("The journal; no run may be using a file.", "agentjobs resolve FILE KEY --job JOB", "[KEY]")
+@journal_before_keys(
+    "The journal; if it is a file, no run may be using it.", "agentjobs resolve FILE KEY --job JOB", "[KEY]"
+)
 @click.option(
     "--job",
     "job_id",
@@ -126,7 +130,7 @@ def export(journal: str, file: str | None, **options: str | None) -> int:
 )
 @click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
 @click.option("--abandon", is_flag=True, help="End it as failed, whatever became of its job; nothing is waited for.")
-@click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see below. - is standard input.")
+@click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see above. - is standard input.")
 def resolve(
     keys: tuple[str, ...], journal: str, job_id: str | None, file: str | None, *, send_again: bool, abandon: bool
 ) -> int:
