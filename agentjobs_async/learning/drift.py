@@ -19,6 +19,9 @@ class DriftTest:
     The rank of each new duration among all before it is uniform as long as the order of the durations does not matter,
     and independent of the earlier ranks. Each stake multiplies its part of the wealth by 1 + stake x (rank - 1/2), with
     mean 1: the "simple jumper" of Vovk et al. (2021).
+
+    The order matters where jobs run at the same time: they end in the order of their durations, not of their starts.
+    Then the test reports changes that are none; sound bets would need the durations in the order of the starts.
     """
 
     __slots__ = ("_parts", "_sorted")

@@ -40,8 +40,9 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     polls are answered, an end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most
     2.12 times the default's polls, and one more. Second, a test bets against the new durations being distributed as the
     earlier ones; once it has won 100 times its stake, the history is dropped, hooks are called with `HistoryDropped`,
-    and the default waits until there are 20 new durations. If the distribution does not change, the chance that this
-    ever happens is at most 1 %.
+    and the default waits until there are 20 new durations. If the distribution does not change and jobs run one after
+    another, the chance that this ever happens is at most 1 %. Of jobs that run at the same time the short ones end
+    first, which the test takes for a change.
 
     Args:
         history: Earlier durations, and where new ones are added: a `History` for jobs of all kinds together; or a dict
