@@ -107,7 +107,11 @@ class Answers:
             tracked.notify_all(job)
 
     def _act_on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
-        """Do what `_act` and `_poll_again` do, for an answer that no server can have asked to wait with."""
+        """End the waits or poll again, as `_act` and `_poll_again` do by `decide`.
+
+        Nearly every answer is a job without a Retry-After. It needs none of their records of faults and pauses, which
+        cost a sixth of a poll's CPU in memory (`benchmarks/bench_waits.py`).
+        """
         if job.is_terminal:
             self._finish(tracked, job)
             return

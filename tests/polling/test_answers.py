@@ -17,7 +17,9 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import Polled, every
+from agentjobs_async._polling.answers import Answers
+from agentjobs_async._polling.tracked import Tracked
+from tests.polled import Polled, clock, every
 
 pytestmark = pytest.mark.looptime
 
@@ -80,3 +82,24 @@ async def test_strategy_that_raises_more_than_an_exception(raised: BaseException
         with pytest.raises(type(raised)):
             watch.result()
         assert tracker.stats().jobs == 0
+
+
+def _as_any_answer(answers: Answers, tracked: Tracked, job: AgentJob, now: float) -> None:
+    answers._act(tracked, job, now, now)
+
+
+@pytest.mark.parametrize("by_decide", [False, True])
+async def test_jobs_are_acted_on_as_decide_says(monkeypatch: pytest.MonkeyPatch, *, by_decide: bool) -> None:
+    """An answer that is a job takes a shorter way than others, and is acted on as `decide` says all the same."""
+    if by_decide:
+        monkeypatch.setattr(Answers, "_act_on_job", _as_any_answer)
+    began = clock()
+    get_job = Polled("active", OSError("reset"), "active", "active", "completed", latency=1)
+    async with JobTracker(get_job, policy=every(5)) as tracker:
+        waiting = asyncio.ensure_future(tracker.wait_for_job(REF, timeout=None))
+        watch = tracker.watch(REF, timeout=None)
+        await asyncio.sleep(12.5)
+        tracker.notify(REF)  # while the third poll is in flight: the next one comes soon after it
+        assert (await waiting).status == (await watch).status == "completed"
+    assert [at for at, _ in get_job.asked] == pytest.approx([0, 6, 12, 13.25, 19.25], abs=0.05)
+    assert clock() - began == pytest.approx(20.25, abs=0.05)
