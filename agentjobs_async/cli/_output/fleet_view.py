@@ -108,7 +108,7 @@ def _worker_line(worker: WorkerState, name: int, width: int) -> tuple[Styled, ..
 def _tally(view: FleetView) -> Iterator[str]:
     counts = view.counts
     ended = view.total - view.left
-    yield f"{ended} of {view.total} ended ({ended * 100 // max(view.total, 1)} %)"
+    yield f"{ended:,} of {view.total:,} ended ({ended * 100 // max(view.total, 1)} %)"
     active = counts[State.SENDING] + counts[State.CREATED]
     numbers = {
         "completed": counts[State.COMPLETED],
@@ -118,7 +118,7 @@ def _tally(view: FleetView) -> Iterator[str]:
         "active": active,
         "planned": counts[State.PLANNED],
     }
-    yield from (f"{number} {word}" for word, number in numbers.items() if number)
+    yield from (f"{number:,} {word}" for word, number in numbers.items() if number)
 
 
 def _pace(view: FleetView) -> str:
@@ -127,7 +127,7 @@ def _pace(view: FleetView) -> str:
     if view.ends_per_second is None:
         return "none has ended in the last 10 min"
     left, per_hour = view.seconds_left or 0.0, view.ends_per_second * _HOUR_SECONDS
-    return f"{per_hour:.0f} ended per hour; end about {clock(view.now + left)}, in {span(left)}"
+    return f"{per_hour:,.0f} ended per hour; end about {clock(view.now + left)}, in {span(left)}"
 
 
 def _number(count: int, word: str) -> str:

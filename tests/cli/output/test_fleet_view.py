@@ -31,6 +31,14 @@ def test_on_a_terminal() -> None:
     ]
 
 
+def test_large_numbers() -> None:
+    """Numbers of a thousand and more have separators, as in the live view of a run."""
+    large = evolve(view(ends_per_second=1.0), counts=COUNTS | {State.COMPLETED: 30_000})
+    first, second, *_ = text(fleet_lines(large, 100, 24))
+    assert first == "30,009 of 30,070 ended (99 %), 30,000 completed, 9 failed, 1 active, 60 planned"
+    assert second.startswith("3,600 ended per hour; end about ")
+
+
 def test_time_left() -> None:
     """Where it is known, it tells how long the active jobs have left, if the terminal has room."""
     found = view()
