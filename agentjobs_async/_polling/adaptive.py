@@ -27,8 +27,9 @@ class AdaptiveRate:
     """How many polls may start per second, learnt from the answers.
 
     A refusal cuts the measured rate. From then on the limit regrows along the curve of CUBIC: fast at first, hardly
-    near the rate that was refused. Once it is beyond that rate, or where no poll was answered of late, the server's
-    limit is not known: the limit doubles again and again, as in TCP's slow start, until the next refusal.
+    near the rate that was refused. Once it is beyond that rate, or where no poll was answered before the
+    refusal, the server's limit is not known: this one doubles again and again, as in TCP's slow start, until the next
+    refusal.
 
     Attributes:
         in_force: Whether there is a limit: whether a poll was refused.

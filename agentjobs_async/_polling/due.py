@@ -44,12 +44,12 @@ class DueJobs:
         self.stale = 0
 
     def begin_waiting(self) -> None:
-        """Record that the first job is about to be ready; without a limit, the order is of arrival from now on."""
+        """Record that the first job is about to be ready; without a limit, the order of arrival holds from now on."""
         self.waiting_since = self._clock()
         self._order_by_arrival()
 
     def take_turns(self) -> None:
-        """Make the projects take turns if jobs have waited for slots for a while, and no poll was refused of late.
+        """Make projects take turns if jobs have waited for slots for a second, and no poll was refused for a minute.
 
         While polls are refused, turns would bring those of many small projects close together, and two refusals in a
         row hold back the polls of all.

@@ -41,6 +41,9 @@ class _Bucket(list[T]):
 class TimerBuckets(Generic[T]):
     """Items by the time at which they are due. Removal is lazy: an item that moved or ended stays in its old bucket.
 
+    The owner must call `note_stale` for each such entry, after `is_current` has become false for it: while none is
+    counted, due items are returned unchecked.
+
     Args:
         is_current: Returns whether an item found in a bucket, given by its number, is still to come due from there.
     """

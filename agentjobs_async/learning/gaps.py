@@ -16,7 +16,7 @@ _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step
 _JITTER: Final = 0.1  # of a gap, as the default has
 _LEAST_JITTER: Final = 0.02  # at the bounds, which it must not cross: jobs that began at once drift apart all the same
 _FINE_SECONDS: Final = 256  # up to here each second has a gap of its own: the default's grows up to an age of 190 s
-_COARSE_SECONDS: Final = 8  # then so many share one
+_COARSE_SECONDS: Final = 8  # beyond it, this many seconds share a gap
 _LAST_AGE_SECONDS: Final = 7_200
 _BISECTIONS: Final = 16
 

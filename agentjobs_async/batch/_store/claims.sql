@@ -202,10 +202,11 @@ CREATE OR REPLACE FUNCTION agentjobs_share_polls(
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '2s'
 AS $$
--- Return the polls per second of an owner that `held` so many until now, null for any number; which of the polling owners
--- it is, from 0, null while it keeps what it held; how many there are, and the time. The parts that are recorded never
--- exceed the limit, unless it was lowered: a part grows only to its full size, and only once the others have given up
--- enough for that. What an owner gives up is recorded by its next call, when it is not in use any more.
+-- Return the share of an owner, in polls per second, null for any number; its number among the polling owners, from 0,
+-- null while it keeps what it held; how many there are; the time. `held` is what it has used until now, `used` the part
+-- of the limit that is shared out. The shares that are recorded never exceed the limit, unless it was lowered: a share
+-- grows only to its full size, and only once the others have given up enough for that. What an owner gives up is
+-- recorded by its next call, when it is not in use any more.
 DECLARE
     polls_of_all double precision;
     of_others double precision;
