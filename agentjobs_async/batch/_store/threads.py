@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Result
 
 __all__ = ["FileConnection", "FileEngine", "until_done"]
+
+_MAX_CONNECTIONS: Final = 15  # at once, the most that SQLAlchemy's pool opens: a thread never waits for the pool
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class FileEngine:
-    """Opens connections to a file, as an `AsyncEngine` does to a server.
+    """Opens connections to a file, as an `AsyncEngine` does to a server; at most 15 are open at once.
 
     Args:
         sync_engine: Opens what the threads use.
@@ -22,11 +24,18 @@ class FileEngine:
 
     def __init__(self, sync_engine: Engine) -> None:
         self.sync_engine = sync_engine
+        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._running: set[asyncio.Future[Any]] = set()
 
     async def connect(self) -> "FileConnection":
-        """Return an open connection."""
-        return await FileConnection(self).open()
+        """Return an open connection, once there are few enough."""
+        await self._free.acquire()
+        connection = FileConnection(self, self._free.release)
+        try:
+            return await connection.open()
+        except BaseException:
+            connection.leave()
+            raise
 
     async def dispose(self) -> None:
         """Wait for all work in threads, however often this is cancelled, then close the connections."""
@@ -54,10 +63,12 @@ class FileConnection:
 
     Args:
         engine: What it belongs to.
+        on_left: Called once it is not used any more.
     """
 
-    def __init__(self, engine: FileEngine) -> None:
+    def __init__(self, engine: FileEngine, on_left: Callable[[], None]) -> None:
         self._engine = engine
+        self._on_left = on_left
         self._thread = ThreadPoolExecutor(1, "agentjobs-journal")
         self._connection: Connection
 
@@ -97,7 +108,12 @@ class FileConnection:
         try:
             await self.run_sync(Connection.close)
         finally:
-            self._thread.shutdown(wait=False)
+            self.leave()
+
+    def leave(self) -> None:
+        """End the thread, after the work that it has been given."""
+        self._thread.shutdown(wait=False)
+        self._on_left()
 
 
 async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import items
 
@@ -37,3 +37,26 @@ async def test_reading_while_a_write_waits(path: Path, file_journal: Journal) ->
         busy.execute("ROLLBACK")
     assert await adding == []
     assert sum((await file_journal.counts()).values()) == 2
+
+
+async def test_many_reads_at_once(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have few threads, of which a machine, and even more a container, has not many to give."""
+    open_now: set[FileConnection] = set()
+    most = 0
+    opening, leave = FileConnection.open, FileConnection.leave
+
+    async def counted(connection: FileConnection) -> FileConnection:
+        nonlocal most
+        open_now.add(connection)
+        most = max(most, len(open_now))
+        return await opening(connection)
+
+    def left(connection: FileConnection) -> None:
+        open_now.discard(connection)  # not there: the one that writes
+        leave(connection)
+
+    monkeypatch.setattr(FileConnection, "open", counted)
+    monkeypatch.setattr(FileConnection, "leave", left)
+    await asyncio.gather(*(file_journal.counts() for _ in range(200)))
+    assert 0 < most <= 15
+    assert not open_now
