@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
+from math import floor
 from types import TracebackType
 from typing import Final, Self
 from weakref import WeakValueDictionary
@@ -118,7 +119,7 @@ class _DeadlineTimers:
 
     def add(self, scope: CancelScope, deadline: float) -> None:
         """Call `scope.set_timer` once the second of `deadline` begins; at once if it has begun."""
-        number = int(deadline)
+        number = floor(deadline)
         second = self._seconds.get(number)
         if second is None:
             if number <= self._loop.time():
@@ -135,12 +136,12 @@ class _DeadlineTimers:
 
     def remove(self, scope: CancelScope, deadline: float) -> None:
         """Forget a scope that was left."""
-        second = self._seconds.get(int(deadline))
+        second = self._seconds.get(floor(deadline))
         if second is not None:
             second.pop(scope, None)
             if not second:
                 second.timer.cancel()
-                del self._seconds[int(deadline)]
+                del self._seconds[floor(deadline)]
 
 
 _TIMERS: Final[WeakValueDictionary[int, _DeadlineTimers]] = WeakValueDictionary()

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import weakref
+from contextlib import closing
 
+import looptime
 import pytest
 
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup
@@ -97,6 +99,18 @@ async def test_block_that_ends_by_itself(deadline: float | None, caplog: pytest.
     await asyncio.sleep(60)
     assert not scope.ended
     assert caplog.records == []
+
+
+def test_clock_below_zero() -> None:
+    """A block ends at its deadline whatever the loop's clock shows."""
+
+    async def work() -> float:
+        with CancelScope(-4.3):
+            await asyncio.sleep(60)
+        return asyncio.get_running_loop().time()
+
+    with closing(looptime.new_event_loop(start=-5.5)) as loop:
+        assert loop.run_until_complete(work()) == pytest.approx(-4.3)
 
 
 async def test_what_has_come_counts() -> None:
