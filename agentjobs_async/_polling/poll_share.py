@@ -1,4 +1,4 @@
-"""The part of a limit of polls per second that one of several processes may use, and its turns among the others."""
+"""The share of one of several processes in a limit of polls per second, and its turns among those of the others."""
 
 from collections.abc import Callable
 from math import ceil, inf

@@ -97,7 +97,7 @@ class FleetLimits:
         max_sending: How many creates each process has under way at once.
         polls_per_second: How many polls may start per second, above 0; `None` for any number. On PostgreSQL the
             processes that poll share 95 % of it equally. One that comes polls nothing until the others have given up
-            its part, within a quarter of the seconds after which an owner is taken for dead.
+            its share, within a quarter of the seconds after which an owner is taken for dead.
 
     Raises:
         InvalidInputError: A setting is invalid.

@@ -18,7 +18,7 @@ def polls_of(clock: PollClock, begin: float, end: float, late: float = 0.0) -> l
 
 
 def clocks_of(count: int, limit: float) -> list[PollClock]:
-    """Return the clocks of processes that share a limit, as a journal gives each its part."""
+    """Return the clocks of processes that share a limit, as a journal gives each its share."""
     clocks = [PollClock(None) for _ in range(count)]
     for number, clock in enumerate(clocks):
         clock.share("journal", PollShare(limit / count, 7.0 + number / limit))

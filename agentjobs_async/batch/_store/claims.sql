@@ -198,7 +198,7 @@ ALTER TABLE agentjobs_owners ADD COLUMN IF NOT EXISTS polls double precision;
 
 CREATE OR REPLACE FUNCTION agentjobs_share_polls(
     its_owner text, held double precision, patience double precision, used double precision, given_now double precision,
-    OUT part double precision, OUT number bigint, OUT pollers bigint, OUT moment double precision
+    OUT share double precision, OUT number bigint, OUT pollers bigint, OUT moment double precision
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '2s'
 AS $$
@@ -212,7 +212,7 @@ DECLARE
     of_others double precision;
     server_is_up boolean;
 BEGIN
-    -- One owner at a time: each has to see the parts of those before it.
+    -- One owner at a time: each has to see the shares of those before it.
     PERFORM pg_advisory_xact_lock(hashtext('agentjobs_share_polls'));
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     server_is_up := date_part('epoch', clock_timestamp() - pg_postmaster_start_time()) >= patience;
@@ -221,16 +221,16 @@ BEGIN
         INTO pollers, number, of_others
         FROM agentjobs_owners
         WHERE polls IS NOT NULL AND owner <> its_owner AND (seen_at >= moment - patience OR NOT server_is_up);
-    part := polls_of_all / pollers;
+    share := polls_of_all / pollers;
     -- A millionth is for sums that are rounded.
-    IF part > held AND part > polls_of_all * 1.000001 - of_others THEN
-        part := held;
+    IF share > held AND share > polls_of_all * 1.000001 - of_others THEN
+        share := held;
         number := NULL;
     END IF;
-    UPDATE agentjobs_owners SET polls = greatest(coalesce(part, 0), held) WHERE owner = its_owner;
+    UPDATE agentjobs_owners SET polls = greatest(coalesce(share, 0), held) WHERE owner = its_owner;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp())); -- again: writing takes its time
 EXCEPTION WHEN lock_not_available THEN
-    part := held;
+    share := held;
     number := NULL;
 END
 $$;

@@ -124,7 +124,7 @@ class Opened:
         return taken
 
     async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
-        """Limit a session to this owner's part of the journal's polls per second, now and at each change.
+        """Limit a session to this owner's share of the journal's polls per second, now and at each change.
 
         The session's own limits hold beside it: the smallest counts.
         """
@@ -135,7 +135,7 @@ class Opened:
             await self.heartbeat.polls.begin(self._share)
 
     def stop_sharing_polls(self) -> None:
-        """Lift the session's limit, and give up this owner's part of the polls."""
+        """Lift the session's limit, and give up this owner's share of the polls."""
         if self.heartbeat is not None:
             self.heartbeat.polls.end()
         self._share(None)

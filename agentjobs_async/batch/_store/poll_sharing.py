@@ -1,4 +1,4 @@
-"""The part of a journal's polls per second that one owner uses: all of them together stay within the limit."""
+"""One owner's share of a journal's polls per second: all shares together stay within the limit."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,10 +15,10 @@ _USED: Final = 0.95  # of the limit: polls are under way for unequal times, so t
 
 
 class PollSharing:
-    """Asks for the owner's part of the polls at each beat, while the owner polls.
+    """Asks for the owner's share of the polls at each beat, while the owner polls.
 
-    The parts of all owners never exceed the limit. One that joins polls nothing until the others have given up enough
-    for its whole part, with their next beats; a dead owner's part is free once it is taken for dead. An owner that is
+    All shares together never exceed the limit. An owner that joins polls nothing until the others have given up enough
+    for its whole share, with their next beats; a dead owner's share is free once it is taken for dead. An owner that is
     not sure to count as alive polls nothing.
 
     Args:
@@ -67,11 +67,11 @@ class PollSharing:
         _, found = await self._database.write(asking, claims=True)
         if self._on_share is None:
             return  # it ended meanwhile
-        part, number, pollers, moment = tuple(found[0])
-        if part is None:
+        per_second, number, pollers, moment = tuple(found[0])
+        if per_second is None:
             self._share = None
         elif number is not None:
-            self._share = self._with_turns(part, number / pollers, moment)
+            self._share = self._with_turns(per_second, number / pollers, moment)
         elif not held:
             self._share = PollShare(0.0)
         self._on_share(self._share)

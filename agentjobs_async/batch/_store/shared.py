@@ -98,15 +98,15 @@ def active_counts() -> Select[Any]:
 
 
 def share_polls(owner: str, held: float, patience: float, used: float, now: Moment) -> Select[Any]:
-    """Select the polls per second of an owner, NULL for any number; its number, that of all pollers, and the time.
+    """Select an owner's share in polls per second, NULL for any number; its number, that of all pollers, and the time.
 
-    `used` is the part of the journal's limit that is shared. The owner must have `held` no more until now. What it
-    gives up is free for others once it calls this again.
+    `used` is the part of the journal's limit that is shared out, `held` the most that the owner has used until now.
+    What it gives up is free for others once it calls this again.
     """
     moment = literal(None if isinstance(now, ColumnElement) else now, Double)
     arguments = (literal(owner, String), *(literal(number, Double) for number in (held, patience, used)), moment)
-    found = func.agentjobs_share_polls(*arguments).table_valued("part", "number", "pollers", "moment")
-    return select(found.c.part, found.c.number, found.c.pollers, found.c.moment)
+    found = func.agentjobs_share_polls(*arguments).table_valued("share", "number", "pollers", "moment")
+    return select(found.c.share, found.c.number, found.c.pollers, found.c.moment)
 
 
 def stop_polling(owner: str) -> Update:

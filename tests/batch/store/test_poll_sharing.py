@@ -51,7 +51,7 @@ async def polling(stack: AsyncExitStack, journal: Journal) -> FakeSession:
 
 
 async def test_who_joins_waits(database: str) -> None:
-    """An owner that joins polls nothing until the others have given up its part, each with its next beat."""
+    """An owner that joins polls nothing until the others have given up its share, each with its next beat."""
     async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two, owner(database) as three:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
@@ -69,7 +69,7 @@ async def test_who_joins_waits(database: str) -> None:
 
 
 async def test_who_leaves(database: str) -> None:
-    """The part of an owner that leaves is free for the others at once."""
+    """The share of an owner that leaves is free for the others at once."""
     async with AsyncExitStack() as stack, owner(database) as one:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
@@ -82,7 +82,7 @@ async def test_who_leaves(database: str) -> None:
 
 
 async def test_a_worker_that_ends_before_its_journal(database: str) -> None:
-    """The next beat of an owner that polls no more gives up its part."""
+    """The next beat of an owner that polls no more gives up its share."""
     async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
@@ -100,7 +100,7 @@ async def test_a_worker_that_ends_before_its_journal(database: str) -> None:
 
 
 async def test_owners_that_do_not_poll(database: str) -> None:
-    """Owners that have the journal open to write, and poll nothing, take no part of the polls."""
+    """Owners that have the journal open to write, and poll nothing, have no share of the polls."""
     async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
         await two.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
@@ -124,7 +124,7 @@ async def test_a_changed_limit(database: str) -> None:
 
 
 async def test_a_silent_owner(database: str) -> None:
-    """The part of an owner that is silent is in use until it is taken for dead; before that it stops polling itself."""
+    """The share of a silent owner is in use until it is taken for dead; before that it stops polling itself."""
     async with AsyncExitStack() as stack, owner(database, SOON) as one, owner(database, SOON) as two:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
@@ -150,4 +150,4 @@ async def test_turns_of_all(database: str) -> None:
             asking = shared.share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
             asked += (await entries._database.write(asking))[1]
         assert sorted(row.number for row in asked) == [0, 1, 2]
-        assert {(row.part, row.pollers, row.moment) for row in asked} == {(4.0, 3, 1_000.0)}
+        assert {(row.share, row.pollers, row.moment) for row in asked} == {(4.0, 3, 1_000.0)}
