@@ -24,13 +24,13 @@ class FileEngine:
 
     def __init__(self, sync_engine: Engine) -> None:
         self.sync_engine = sync_engine
-        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self._slots = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._running: set[asyncio.Future[Any]] = set()
 
     async def connect(self) -> "FileConnection":
-        """Return an open connection, once there are few enough."""
-        await self._free.acquire()
-        connection = FileConnection(self, self._free.release)
+        """Return an open connection, once fewer than 15 are open."""
+        await self._slots.acquire()
+        connection = FileConnection(self, self._slots.release)
         try:
             return await connection.open()
         except BaseException:
