@@ -55,7 +55,7 @@ async def test_deadline_of_an_interrupted_block() -> None:
 
 
 async def test_left_block_is_forgotten() -> None:
-    """A block that was left in time keeps neither its task nor a timer."""
+    """A block that was left in time does not keep its task in memory until its deadline."""
     loop = asyncio.get_running_loop()
 
     async def work() -> None:
