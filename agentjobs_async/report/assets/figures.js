@@ -52,7 +52,7 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
     { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
   if (left) { // only of a live page
-    const [value, note] = left.all.split(', ');
+    const [value, note] = left.all.split(', '); // "about 2 min" and "9 of 10 within 5 min"
     times.push({ name: 'an active job ends in', value, note });
   }
   return { outcomes, figures: times };

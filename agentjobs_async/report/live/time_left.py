@@ -27,7 +27,7 @@ _STEPS: Final = _steps()
 
 
 class TimeLeft:
-    """Says when the active jobs of a journal will end.
+    """When the active jobs of a journal will end.
 
     Args:
         journal: The open journal.
@@ -35,14 +35,15 @@ class TimeLeft:
 
     def __init__(self, journal: Journal) -> None:
         self._active = ActiveJobs(journal)
-        self._told: Mapping[str, History] = {}
+        self._histories: Mapping[str, History] = {}
+        """Those by which `_by_project` was made."""
         self._by_project: dict[str, list[str | None]] = {}
 
     async def words(self) -> dict[str, Any] | None:
         """Return the words; `None` while nothing is known.
 
-        `all` tells of the active jobs together. `by_project` has a list for each project, of what is told of one job
-        from each age of `ages` on, in seconds.
+        `all` has them for the active jobs together; `by_project` has a list for each project: the words for one job
+        from each age in `ages` on, in seconds.
 
         Raises:
             JournalError: The journal can't be read.
@@ -50,9 +51,9 @@ class TimeLeft:
         left = await self._active.time_left()
         if left is None:
             return None
-        if self._active.histories is not self._told:
-            self._told = self._active.histories
-            self._by_project = {project: _words(history) for project, history in self._told.items()}
+        if self._active.histories is not self._histories:
+            self._histories = self._active.histories
+            self._by_project = {project: _words(history) for project, history in self._histories.items()}
         return {"all": str(left), "ages": _STEPS, "by_project": self._by_project}
 
 
