@@ -9,6 +9,7 @@ from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Re
 
 __all__ = ["FileConnection", "FileEngine", "until_done"]
 
+_THREADS: Final = "agentjobs-journal"  # their name
 _MAX_CONNECTIONS: Final = 15  # at once, the most that SQLAlchemy's pool opens: a thread never waits for the pool
 
 P = ParamSpec("P")
@@ -40,7 +41,12 @@ class FileEngine:
     async def dispose(self) -> None:
         """Wait for all work in threads, however often this is cancelled, then close the connections."""
         await until_done(self._running)
-        await asyncio.to_thread(self.sync_engine.dispose)
+        # In a thread of its own: those of the loop may all be busy with the caller's work, or gone already.
+        thread = ThreadPoolExecutor(1, _THREADS)
+        try:
+            await self.run(thread, self.sync_engine.dispose)
+        finally:
+            thread.shutdown(wait=False)
 
     async def run(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         """Return what `work` returns in a thread. Cancelling this call leaves at once, and the work goes on."""
@@ -69,7 +75,7 @@ class FileConnection:
     def __init__(self, engine: FileEngine, on_left: Callable[[], None]) -> None:
         self._engine = engine
         self._on_left = on_left
-        self._thread = ThreadPoolExecutor(1, "agentjobs-journal")
+        self._thread = ThreadPoolExecutor(1, _THREADS)
         self._connection: Connection
 
     async def open(self) -> Self:

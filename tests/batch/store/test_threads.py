@@ -60,3 +60,13 @@ async def test_many_reads_at_once(file_journal: Journal, monkeypatch: pytest.Mon
     await asyncio.gather(*(file_journal.counts() for _ in range(200)))
     assert 0 < most <= 15
     assert not open_now
+
+
+async def test_closing_without_threads_of_the_loop(path: Path) -> None:
+    """A journal closes while the loop's own threads serve nobody: all of them are busy, or the loop is ending."""
+    journal = Journal.open(path)
+    await journal.__aenter__()
+    await journal.add(items(1))
+    await asyncio.get_running_loop().shutdown_default_executor()
+    await journal.aclose()
+    assert not path.with_name(f"{path.name}-wal").exists()
