@@ -3,52 +3,60 @@
 from collections.abc import Callable
 from math import inf
 from time import time
-from typing import Any, Final
+from typing import Any
 
+from agentjobs_async.learning.starts import is_late
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import PollPolicy
+from agentjobs_async.policy import PollHistory, PollPolicy
 from agentjobs_async.telemetry.observers import Hooks
 
 __all__ = ["Durations"]
-
-_LATEST_START_SECONDS: Final = 10.0  # after the job's creation: clocks differ, and a create's answer takes a moment
 
 
 class Durations:
     """Passes durations on to `policy.wait`, where that has a method `learn`; else does nothing.
 
     A duration counts from the start of the wait. So a job that was created long before, as its `created_at` and the
-    local clock say, is left out.
+    local clock say, is left out. Where the strategy has a method `start`, it is told of each wait that begins (`start`)
+    or is over (`learn`, `leave`), since the order in which jobs end says nothing about the order of their starts.
+
+    Attributes:
+        learns: Whether there is a method `learn`.
     """
 
-    __slots__ = ("_hooks", "_learn")
+    __slots__ = ("_hooks", "_learn", "_leave", "_start", "learns")
 
     def __init__(self, policy: PollPolicy, hooks: Hooks) -> None:
         self._learn: Callable[..., Any] | None = getattr(policy.wait, "learn", None)
+        self._start: Callable[..., Any] | None = getattr(policy.wait, "start", None) if self._learn else None
+        self._leave: Callable[..., Any] | None = getattr(policy.wait, "leave", None) if self._start else None
         self._hooks = hooks
+        self.learns = self._learn is not None
 
-    @property
-    def learns(self) -> bool:
-        """Whether there is such a method."""
-        return self._learn is not None
+    def began(self, project_id: str, wait: PollHistory) -> None:
+        """Record that the wait for a job of this project begins."""
+        if self._start is not None:
+            self._start(project_id, wait)
 
-    def ended(self, job: AgentJob, started: float, seen: float, now: float) -> None:
-        """Record that a job ended after the loop time `seen`, and by `now`; the wait for it began at `started`."""
+    def ended(self, job: AgentJob, wait: PollHistory, now: float) -> None:
+        """Record that a job ended after it was last seen active, and by the loop time `now`."""
         if self._learn is not None:
-            self._record(job, started, seen - started, now - started, now)
+            self._record(job, wait, now - wait.started, now)
 
-    def left(self, job: AgentJob | None, started: float, seen: float, now: float) -> None:
-        """Record that a wait timed out at the loop time `now`, for a job that was active at `seen`."""
-        if self._learn is not None and job is not None and seen > started:
-            self._record(job, started, seen - started, inf, now)
+    def timed_out(self, wait: PollHistory, now: float) -> None:
+        """Record that a wait timed out at the loop time `now`, for a job that was active when it was last seen."""
+        if self._learn is not None and wait.job is not None and wait.seen > wait.started:
+            self._record(wait.job, wait, inf, now)
 
-    def _record(self, job: AgentJob, started: float, earliest: float, latest: float, now: float) -> None:
-        if self._learn is None or _age(job) - (now - started) > _LATEST_START_SECONDS:
+    def left(self, wait: PollHistory) -> None:
+        """Record that a wait is over, whatever its job does. Does nothing after `ended` and `timed_out`."""
+        if self._leave is not None:
+            self._leave(wait)
+
+    def _record(self, job: AgentJob, wait: PollHistory, latest: float, now: float) -> None:
+        if self._learn is None or is_late(job, time() - (now - wait.started)):
+            self.left(wait)
             return
-        for event in self._learn(job.project_id, job.model, earliest, latest):
+        known = () if self._start is None else (wait,)
+        for event in self._learn(job.project_id, job.model, wait.seen - wait.started, latest, *known):
             self._hooks.emit_apart(event)
-
-
-def _age(job: AgentJob) -> float:
-    """Return the seconds since the job was created, by the local clock; 0.0 if the service does not say when."""
-    return 0.0 if job.created_at is None else time() - job.created_at.timestamp()

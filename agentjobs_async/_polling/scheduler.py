@@ -120,6 +120,8 @@ class Scheduler:
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
+        if self._durations.learns:
+            self._durations.began(ref.project_id, tracked)
         return tracked
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
@@ -139,6 +141,8 @@ class Scheduler:
         shared = tracked.is_shared
         if tracked.leave(waiter) and tracked not in self._ending.jobs:
             self._forget(tracked)
+            if self._durations.learns:
+                self._durations.left(tracked)
             if tracked.worker is not None:
                 self._abandon(tracked, result)
         self._deadlines.remove(waiter)
@@ -158,9 +162,15 @@ class Scheduler:
         """Stop polling the job, and end all of its waits."""
         if tracked.waiters is not None and tracked not in self._ending.jobs:
             self._forget(tracked)
-            if self._durations.learns and isinstance(result, AgentJob):
-                self._durations.ended(result, tracked.started, tracked.seen, self.loop.time())
+            if self._durations.learns:
+                self._learn(tracked, result)
             self._ending.add(tracked, result)
+
+    def _learn(self, tracked: Tracked, result: Result) -> None:
+        if isinstance(result, AgentJob):
+            self._durations.ended(result, tracked, self.loop.time())
+        else:
+            self._durations.left(tracked)
 
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
@@ -199,7 +209,7 @@ class Scheduler:
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
         if not tracked.is_shared:
-            self._durations.left(tracked.job, tracked.started, tracked.seen, now)
+            self._durations.timed_out(tracked, now)
         self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
 
     def _dispatch(self) -> None:

@@ -55,7 +55,7 @@ async def wait_for_job(
     loop = asyncio.get_running_loop()
     read, clock = reader(get_job), loop.time
     result: AgentJob | Exception | None = wait.begin(clock())
-    with CancelScope(wait.deadline) as scope:
+    with wait, CancelScope(wait.deadline) as scope:
         while result is None:
             wait.poll()
             result = wait.take(await read(wait.ref), clock(), cut=scope.ended)
@@ -133,6 +133,13 @@ class _Wait:
             self._update(self.job)
         return self.job if self.job.is_terminal else None
 
+    def __enter__(self) -> None:
+        if self.job is None or not self.job.is_terminal:
+            self._durations.began(self.ref.project_id, self)
+
+    def __exit__(self, *_raised: object) -> None:
+        self._durations.left(self)
+
     def poll(self) -> None:
         """Record that a poll starts."""
         self.polls += 1
@@ -152,7 +159,7 @@ class _Wait:
             self._last_error = answer
         decision = decide(self._policy, self, answer, now)
         if isinstance(decision, Done):
-            self._durations.ended(decision.job, self.started, self.seen, now)
+            self._durations.ended(decision.job, self, now)
             return decision.job
         if isinstance(decision, Failed):
             return decision.error

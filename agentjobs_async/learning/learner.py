@@ -21,15 +21,19 @@ class Learner:
     Args:
         history: Read, added to, and cleared when the durations have changed.
         polls_per_job: As in `wait_learned`.
+        begun: How many waits had begun before this learner was made. No bets are made on their durations: of these
+            jobs, only those that end late would be seen.
 
     Attributes:
+        begun: As above; after the history was dropped, how many waits had begun by then.
         cells: As of `GapTable`; empty while there are fewer than 20 durations.
         renewed_at: How many durations must have been added to the history for new cells.
     """
 
-    __slots__ = ("_drift", "_due", "_polls_per_job", "cells", "history", "renewed_at")
+    __slots__ = ("_drift", "_due", "_polls_per_job", "begun", "cells", "history", "renewed_at")
 
-    def __init__(self, history: History, polls_per_job: float | None) -> None:
+    def __init__(self, history: History, polls_per_job: float | None, begun: int = 0) -> None:
+        self.begun = begun
         self.history = history
         self.cells: Sequence[tuple[float, float]] = ()
         self.renewed_at = 0
@@ -51,17 +55,32 @@ class Learner:
         self.renewed_at = history.added + _RENEWED_EVERY
         self._due = now + _RENEWED_AFTER_SECONDS
 
-    def learn(self, earliest: float, latest: float) -> int:
-        """Add a duration; return how many durations were dropped since they differ from what the jobs take now."""
+    @property
+    def drift(self) -> DriftTest:
+        """The test. It knows what the history held when the test was first used."""
         if self._drift is None:
-            self._drift = DriftTest()
-            for low, high in self.history:
-                if high < inf:
-                    self._drift.know(uniform(low, high))  # noqa: S311 - no secret
+            ended = ((low, high) for low, high in self.history if high < inf)
+            self._drift = DriftTest(uniform(low, high) for low, high in ended)  # noqa: S311 - no secret
+        return self._drift
+
+    def add(self, earliest: float, latest: float) -> None:
+        """Add a duration to the history, in the order of the ends."""
+        _ = self.drift  # made before the history holds the duration: a bet on it may follow
         self.history.add(earliest, latest)
-        if latest == inf or not self._drift.add(uniform(earliest, latest)):  # noqa: S311 - no secret
-            return 0
+
+    def bet(self, earliest: float, latest: float) -> bool:
+        """Bet on a duration, in the order of the starts; return whether the history no longer holds.
+
+        A job that was not seen to end says nothing, unless it was seen active beyond the horizon of the test.
+        """
+        drift = self.drift
+        if latest < inf:
+            return drift.add(uniform(earliest, latest))  # noqa: S311 - no secret
+        return earliest > drift.horizon and drift.add(earliest)
+
+    def drop(self, begun: int) -> int:
+        """Drop all durations and return how many there were; no bets are made on the first `begun` waits any more."""
         dropped = len(self.history)
         self.history.clear()
-        self._drift, self.cells, self.renewed_at = None, (), 0
+        self._drift, self.cells, self.renewed_at, self.begun = None, (), 0, begun
         return dropped

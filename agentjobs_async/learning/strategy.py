@@ -11,8 +11,9 @@ from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
 from agentjobs_async.learning.learner import Learner
+from agentjobs_async.learning.starts import Start, Starts
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import DEFAULT_WAIT, CallState
+from agentjobs_async.policy import DEFAULT_WAIT, CallState, PollHistory
 from agentjobs_async.telemetry import HistoryDropped
 
 __all__ = ["Histories", "Kind", "wait_learned"]
@@ -40,9 +41,9 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     polls are answered, an end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most
     2.12 times the default's polls, and one more. Second, a test bets against the new durations being distributed as the
     earlier ones; once it has won 100 times its stake, the history is dropped, hooks are called with `HistoryDropped`,
-    and the default waits until there are 20 new durations. If the distribution does not change and jobs run one after
-    another, the chance that this ever happens is at most 1 %. Of jobs that run at the same time the short ones end
-    first, which the test takes for a change.
+    and the default waits until there are 20 new durations. If the distribution does not change, the chance that this
+    ever happens is at most 1 %, however many jobs run at the same time: the test takes their durations in the order of
+    their starts, since the short ones end first.
 
     Args:
         history: Earlier durations, and where new ones are added: a `History` for jobs of all kinds together; or a dict
@@ -67,6 +68,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         self._only = Learner(history, polls_per_job) if isinstance(history, History) else None
         self.histories: Histories = {} if history is None or isinstance(history, History) else history
         self._learners: dict[Kind, Learner] = {}
+        self._starts = Starts()
         self._nothing = Learner(History(), polls_per_job)
         self._serving = self._only or self._nothing
         """The one for the kind of the job that was polled last: one kind of jobs is usual."""
@@ -133,21 +135,75 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
                 return learner.history
         return None
 
-    def learn(self, project_id: str, model: str | None, earliest: float, latest: float) -> list[HistoryDropped]:
-        """Add the duration of a job, as `History.add` does; return the events of histories that no longer hold."""
-        if self._only is not None:
-            dropped = self._only.learn(earliest, latest)
-            return [HistoryDropped(None, None, dropped)] if dropped else []
+    def start(self, project_id: str, wait: PollHistory) -> None:
+        """Record that a wait begins. Durations are tested for a change in the order of these calls."""
+        self._starts.begin(self._queue(project_id), wait)
+
+    def leave(self, wait: PollHistory) -> None:
+        """Record that a wait is over before its job, if that is not known already."""
+        self._starts.leave(wait)
+
+    def learn(
+        self, project_id: str, model: str | None, earliest: float, latest: float, wait: PollHistory | None = None
+    ) -> list[HistoryDropped]:
+        """Add the duration of a job, as `History.add` does; return the events of histories that no longer hold.
+
+        Args:
+            project_id: The project of the job.
+            model: The model of the job.
+            earliest: As in `History.add`.
+            latest: As in `History.add`.
+            wait: The wait for the job; `None` if it counts as one that began now, which is so for jobs one after
+                another.
+        """
         self._project_id = None  # another learner may serve the kind from now on
+        kind = project_id, _bounded(model)
+        for learner in self._learners_of(kind):
+            learner.add(earliest, latest)
+        if wait is None:
+            self._starts.add(self._queue(project_id), kind, earliest, latest)
+        else:
+            self._starts.end(wait, kind, earliest, latest)
+        return self._bets(self._queue(project_id))
+
+    def _queue(self, project_id: str) -> str | None:
+        """Return the name of the queue for jobs of a project: jobs that share a history are in one queue."""
+        return None if self._only is not None else project_id
+
+    def _learners_of(self, kind: Kind) -> list[Learner]:
+        """Return the learners that learn from jobs of this kind; they are made where they are missing."""
+        if self._only is not None:
+            return [self._only]
         # The history of the project serves models of which little is known yet.
-        kinds: set[Kind] = {(project_id, None), (project_id, _bounded(model))}
-        counts = {kind: self._learner(kind).learn(earliest, latest) for kind in kinds}
-        return [HistoryDropped(*kind, dropped) for kind, dropped in counts.items() if dropped]
+        return [self._learner(each) for each in dict.fromkeys(((kind[0], None), kind))]
+
+    def _bets(self, queue: str | None) -> list[HistoryDropped]:
+        """Bet on the durations whose turn has come; return the events of histories that no longer hold."""
+        events = []
+        for start in self._starts.decided(queue, self._horizon):
+            for kind, learner in self._betting(start):
+                if learner.bet(start.earliest, start.latest):
+                    events.append(HistoryDropped(*kind, learner.drop(self._starts.count)))
+        return events
+
+    def _horizon(self, start: Start) -> float:
+        """Return the seconds beyond which no test needs to know a duration more exactly."""
+        return max((learner.drift.horizon for _, learner in self._betting(start)), default=0.0)
+
+    def _betting(self, start: Start) -> list[tuple[tuple[str | None, str | None], Learner]]:
+        """Return the learners that bet on the duration of a job, each with its kind."""
+        kind, found = start.kind(), list[tuple[tuple[str | None, str | None], Learner | None]]()
+        if self._only is not None:
+            found = [((None, None), self._only)]
+        elif kind is not None:
+            kinds = dict.fromkeys(((kind[0], None), (kind[0], _bounded(kind[1]))))
+            found = [(each, self._learners.get(each)) for each in kinds]
+        return [(each, learner) for each, learner in found if learner is not None and learner.begun < start.number]
 
     def _learner(self, kind: Kind) -> Learner:
         learner = self._learners.pop(kind, None)
         if learner is None:
-            learner = Learner(History(), self._polls_per_job)
+            learner = Learner(History(), self._polls_per_job, self._starts.count)
             if len(self._learners) >= _MOST_KINDS:
                 oldest = next(iter(self._learners))
                 del self._learners[oldest]

@@ -24,7 +24,7 @@ class OnePoll:
     """The polls of one job so far, as strategies read them."""
 
     started = seen = 0.0
-    job = None
+    job: AgentJob | None = None
     shown = polls = 1
     bad_answers = 0
     refused_since = None

@@ -6,9 +6,7 @@ from agentjobs_async.learning.drift import DriftTest
 def test_notices_a_change() -> None:
     """Durations four times as long are noticed within 40 of them."""
     random.seed(1)
-    drift = DriftTest()
-    for _ in range(50):
-        drift.know(random.lognormvariate(5, 0.6))
+    drift = DriftTest(random.lognormvariate(5, 0.6) for _ in range(50))
     assert any(drift.add(4 * random.lognormvariate(5, 0.6)) for _ in range(40))
 
 
