@@ -25,7 +25,7 @@ SOON: dict[str, Any] = {"stalled_after": 1.0, "polling": 0.1}
 
 @pytest.fixture
 async def journal(database: str) -> AsyncIterator[Journal]:
-    async with Journal.open(database, owner_timeout=1.0) as opened:
+    async with Journal.open(database, owner_timeout=2.0) as opened:
         yield opened
 
 
@@ -382,7 +382,7 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     """Items of a chunk that was done, since they had become unknown, are followed when their late owner ends."""
     session = FakeSession()
     await submit(items(2), journal=journal)
-    other = await Journal.open(database, owner_timeout=1.0).__aenter__()
+    other = await Journal.open(database, owner_timeout=2.0).__aenter__()
     claim = await entries_of(other).claim("k0")
     assert isinstance(claim, str)
     assert other._opened.heartbeat is not None

@@ -39,7 +39,7 @@ async def main(base_url, key, place):
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     policy = PollPolicy(wait=lambda _: 0.05)
     async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
-        async with Journal.open(place, owner_timeout=1.0) as journal:
+        async with Journal.open(place, owner_timeout=2.0) as journal:
             await run_worker(session, journal, max_sending={GATE}, stalled_after=1.0, polling=0.2, stop=stop)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -133,7 +133,7 @@ async def running(place: str, count: int, chunk: int = 10) -> AsyncIterator[Flee
     with tempfile.TemporaryFile("w+") as complaints:
         async with (
             Emulator(script=JobScript(duration=LIFE), latency=0.01) as emulator,
-            Journal.open(place, owner_timeout=1.0) as journal,
+            Journal.open(place, owner_timeout=2.0) as journal,
         ):
             await journal.set_limits(LIMITS)
             await submit(items(count), journal=journal, chunk=chunk)
@@ -189,10 +189,16 @@ async def test_the_same_chunks_twice_at_once(database: str) -> None:
         await fleet.check(40)
 
 
+async def _registered(place: str, count: int) -> bool:
+    ((workers,),) = execute(place, "SELECT count(*) FROM procrastinate_workers")
+    return int(workers) >= count
+
+
 async def test_a_restarted_database(postgresql: Server, database: str) -> None:
     """The database restarts twice under load; the workers go on with it, and nothing is unknown."""
     async with running(database, 60) as fleet:
         workers = [await fleet.start() for _ in range(2)]
+        await until(lambda: _registered(database, 2))  # a worker that starts without a database ends with an error
         for count in (10, 35):
             await fleet.created(count)
             await asyncio.to_thread(postgresql.restart)

@@ -16,7 +16,7 @@ from tests.batch.stage import FakeSession, connected, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
 
-SOON = 1.0
+SOON = 2.0
 LATER = 3.0
 WHY = ValueError("because")
 

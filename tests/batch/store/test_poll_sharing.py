@@ -14,7 +14,7 @@ LIMIT = 12.0
 WHOLE = 0.95 * LIMIT  # what the owners share
 NEVER = 600.0
 """Seconds until an owner is taken for dead: no beat comes within a test, but by `beat`."""
-SOON = 1.0
+SOON = 2.0
 
 
 @asynccontextmanager
