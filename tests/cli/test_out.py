@@ -36,6 +36,7 @@ def keys_of(out: Path) -> Counter[str]:
 
 def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
     """However often a run is killed or stopped, the next one writes what is missing, and nothing twice."""
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(300)))  # more than end before the last kill
     arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out), "--max-active", "8"]
     command = ["run", "--file", str(tasks)]
     for number, kill in enumerate([signal.SIGKILL, signal.SIGINT] * 3):
@@ -49,7 +50,7 @@ def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_p
             out.write_bytes(out.read_bytes()[: -number * 30 or None] if out.exists() else b"")  # as a disk may lose it
     with Child("resume", *arguments, env=service.environment) as child:
         assert child.ended() == (4 if "unknown" in child.stderr else 0)
-    assert keys_of(out) == Counter({str(number): 1 for number in range(1, 61)})
+    assert keys_of(out) == Counter({str(number): 1 for number in range(1, 301)})
 
 
 def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
