@@ -89,7 +89,7 @@ class Answers:
 
     def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
         self._queue.answered(now)
-        previous, tracked.job = tracked.job, snapshot(job) if job.raw else job
+        previous, tracked.job = tracked.job, snapshot(job)
         if tracked.trouble is not None:
             tracked.recover()
         tracked.seen_second = self._counters.move(tracked.seen_second)

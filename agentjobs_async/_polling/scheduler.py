@@ -120,8 +120,7 @@ class Scheduler:
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
-        if self._durations.learns:
-            self._durations.began(ref.project_id, tracked)
+        self._durations.began(ref.project_id, tracked)
         return tracked
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
@@ -141,8 +140,7 @@ class Scheduler:
         shared = tracked.is_shared
         if tracked.leave(waiter) and tracked not in self._ending.jobs:
             self._forget(tracked)
-            if self._durations.learns:
-                self._durations.left(tracked)
+            self._durations.left(tracked)
             if tracked.worker is not None:
                 self._abandon(tracked, result)
         self._deadlines.remove(waiter)
@@ -162,8 +160,7 @@ class Scheduler:
         """Stop polling the job, and end all of its waits."""
         if tracked.waiters is not None and tracked not in self._ending.jobs:
             self._forget(tracked)
-            if self._durations.learns:
-                self._learn(tracked, result)
+            self._learn(tracked, result)
             self._ending.add(tracked, result)
 
     def _learn(self, tracked: Tracked, result: Result) -> None:
