@@ -46,10 +46,10 @@ ROOMS: dict[str, set[str]] = {
         "tracker",
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
-    # `_validation` checks numbers, `_loop` refuses another loop or a forked child, `telemetry` links traces, and
+    # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces, and
     # `_polling` takes a share of the polls.
     "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "learning", "telemetry"},
-    "durable": {"", "_extras", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a watch itself
+    "durable": {"", "_extras", "_loop", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a watch
     "engines": {"", "_extras", "_validation", "batch"},
     "report": {"", "_extras", "_text", "_validation", "batch"},
     "web": {"", "_extras", "_validation"},

@@ -8,6 +8,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
+from agentjobs_async._loop.until_done import until_done
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
 from agentjobs_async.batch._item_run import Phase, RunContext
 from agentjobs_async.batch._item_tasks import ItemTasks
@@ -15,7 +16,6 @@ from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.threads import until_done
 from agentjobs_async.batch._throttles import throttles_of
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable._callback import Callback

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async._loop.until_done import until_done
 from agentjobs_async._polling.poll_share import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
@@ -17,7 +18,6 @@ from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, mov
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import file_backend, table_statements, upgrade_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
-from agentjobs_async.batch._store.threads import until_done
 from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["Opened"]

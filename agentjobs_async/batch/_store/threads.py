@@ -7,7 +7,9 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Result
 
-__all__ = ["FileConnection", "FileEngine", "until_done"]
+from agentjobs_async._loop.until_done import until_done
+
+__all__ = ["FileConnection", "FileEngine"]
 
 _THREADS: Final = "agentjobs-journal"  # their name
 _MAX_CONNECTIONS: Final = 15  # at once, the most that SQLAlchemy's pool opens: a thread never waits for the pool
@@ -120,23 +122,6 @@ class FileConnection:
         """End the thread, after the work that it has been given."""
         self._thread.shutdown(wait=False)
         self._on_left()
-
-
-async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
-    """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.
-
-    Raises:
-        CancelledError: It was cancelled meanwhile.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while left := {task for task in tasks if not task.done()}:
-        try:
-            await asyncio.wait(left)
-        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each turn of the loop
-            cancelled = error
-            on_cancel()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _executed(connection: Connection, statement: Executable, parameters: Any) -> Result[Any]:

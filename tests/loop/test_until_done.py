@@ -1,0 +1,37 @@
+"""Waiting for tasks that have to end."""
+
+import asyncio
+
+import pytest
+
+from agentjobs_async._loop.until_done import until_done
+
+
+async def test_cancelled_again_and_again() -> None:
+    """A call that is cancelled returns once all tasks are done, and is cancelled then."""
+    release = asyncio.Event()
+    tasks: set[asyncio.Future[None]] = {asyncio.ensure_future(_wait_for(release)) for _ in range(2)}
+    cancellations: list[int] = []
+    waiting = asyncio.ensure_future(until_done(tasks, lambda: cancellations.append(1)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert len(cancellations) == 3
+    assert all(task.done() and not task.cancelled() for task in tasks)
+
+
+async def _wait_for(release: asyncio.Event) -> None:
+    await release.wait()
+
+
+async def test_nothing_to_wait_for() -> None:
+    """Without tasks, and with those that are done, it returns at once."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    await until_done(set())
+    await until_done({done})
