@@ -1,9 +1,9 @@
 """The journals of runs without --journal: where they are, and when they are removed."""
 
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -51,7 +51,7 @@ def is_in_use(journal: Path) -> bool:
 
 @contextmanager
 def new_journal(*, temporary: bool) -> Iterator[str]:
-    """Yield the path of a journal that does not exist yet; its name has the time and is unique.
+    """Yield the path of a journal that does not exist yet; its name has the time (UTC, µs) and is unique.
 
     Args:
         temporary: Whether it lies in a directory that is removed with the block: nothing resumes the jobs of an
@@ -65,7 +65,7 @@ def new_journal(*, temporary: bool) -> Iterator[str]:
             yield str(Path(temporary_directory) / f"run{_SUFFIX}")
         return
     place = directory()
-    name = f"{_PREFIX}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}{_SUFFIX}"
+    name = f"{_PREFIX}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{secrets.token_hex(3)}{_SUFFIX}"
     defect = None
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

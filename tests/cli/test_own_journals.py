@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.cli.own_journals import left_journals, new_journal
 from tests.cli.stage import ENDLESS_PLANNING, LASTING_EMULATOR, Child, EmulatorThread
 
 Captured = pytest.CaptureFixture[str]
@@ -124,6 +125,17 @@ def test_status_of_several(service: EmulatorThread, state_directory: Path, capsy
         (True, {"created": 1}),
     ]
     assert "run-broken.db: journal run-broken.db: the file is" in written.err
+
+
+def test_the_oldest_first(state_directory: Path) -> None:
+    """Journals are listed in the order in which they were made, also those of one second."""
+    made = []
+    for _ in range(20):
+        with new_journal(temporary=False) as journal:
+            Path(journal).touch()
+            made.append(Path(journal))
+    assert left_journals() == made
+    assert left(state_directory) == made
 
 
 def test_nothing_is_created_without_a_journal(service: EmulatorThread, state_directory: Path) -> None:
