@@ -201,7 +201,11 @@ class Listener:
             return
         self._release_port()
         loop = asyncio.get_running_loop()
-        self._socket = await loop.create_server(self._server, self._host, self.port, reuse_address=True)
+        # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
+        # gets through a second later, or takes for made a connection that the server never sees.
+        self._socket = await loop.create_server(
+            self._server, self._host, self.port, backlog=socket.SOMAXCONN, reuse_address=True
+        )
         self.port = self._socket.sockets[0].getsockname()[1]
         self.refusing = False
 

@@ -4,11 +4,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Self
+from contextlib import ExitStack
+from typing import Final, Self
 
 import pytest
 
 from agentjobs_async.testing._listener import Exchange, Listener
+
+MANY: Final = 300
 
 
 class Echo:
@@ -249,6 +252,17 @@ async def test_close_with_open_connections() -> None:
     ]:
         writer.transport.abort()
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.skipif(socket.SOMAXCONN < MANY, reason="the system keeps fewer connections waiting")
+async def test_many_connections_at_once() -> None:
+    """Each of many connections is made at once, though the server has not accepted the first one yet."""
+    async with Echo() as echo:
+        with ExitStack() as clients:
+            for _ in range(MANY):
+                clients.enter_context(socket.create_connection(("127.0.0.1", echo.listener.port), timeout=60))
+            assert echo.listener.accepted == 0
+            await until(lambda: echo.listener.accepted == MANY)
 
 
 async def test_spawned_work_ends_with_the_server() -> None:
