@@ -29,9 +29,10 @@ async def test_durable_bot(emulator: Emulator, tmp_path: Path, monkeypatch: pyte
         if not count:
             await told.wait()
 
-    emulator.script(JobScript(duration=0.5))
+    emulator.script(JobScript(duration=float("inf")))
     await names["bot"](messages(2), send)
     assert sent == []
+    await emulator.inject("document status=completed forever on=get")
     await names["bot"](messages(0), send)
     assert [(chat, text.partition(" ")[0]) for chat, text in sent] == [(7, "done:")]
     assert emulator.agents_started == {"Hello": 1}

@@ -1,7 +1,7 @@
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError
-from agentjobs_async.testing import Emulator
+from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
 
 
@@ -16,6 +16,8 @@ async def test_many(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> N
 
 async def test_follow(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
     """The sample of one job's changes prints them until the end."""
+    emulator.script(JobScript(duration=float("inf")))
+    await emulator.inject("ok x1 on=get then document status=completed forever on=get")
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Follow me")
         await run_page("many-jobs")["follow"](session, job.ref)

@@ -54,7 +54,7 @@ async def test_fleet(emulator: Emulator, database: str) -> None:
     await names["distribute"](database, ["one", "two"])
     async with emulator.session(project_id="docs") as session:
         working = asyncio.ensure_future(names["work"](session, database))
-        async with Journal.open(database, read_only=True) as journal, asyncio.timeout(30):
+        async with Journal.open(database, read_only=True) as journal, asyncio.timeout(120):
             while (await journal.counts())[State.COMPLETED] < 2:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0.05)
         working.cancel()

@@ -31,7 +31,7 @@ async def test_hook(page: dict[str, Any], emulator: Emulator, capsys: pytest.Cap
     async with page["session"] as session:
         await session.run_job("Measure me")
         with pytest.raises(AgentJobsError):
-            await session.create_job("Refuse me", timeout=1)
+            await session.create_job("Refuse me", timeout=60)
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("wait_seconds ")
     assert first.endswith(" completed")

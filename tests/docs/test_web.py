@@ -63,11 +63,15 @@ async def test_silence(emulator: Emulator) -> None:
     change_or_silence = run_page("web")["change_or_silence"]
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Go on")
-        async with session.updates(job, timeout=0.5) as changes:
-            assert (await change_or_silence(changes, 5)).status == "active"
-            assert await change_or_silence(changes, 0.01) is None
+        async with session.updates(job, timeout=0.05) as changes:
+            assert (await change_or_silence(changes, 60)).status == "active"
             with pytest.raises(WaitTimeoutError):
                 await change_or_silence(changes, 60)
+        async with session.updates(job, timeout=None) as changes:
+            assert (await change_or_silence(changes, 60)).status == "active"
+            assert await change_or_silence(changes, 0.01) is None
+            await emulator.inject("document status=completed forever on=get")
+            assert (await change_or_silence(changes, 60)).status == "completed"
 
 
 async def test_shutdown(emulator: Emulator) -> None:
