@@ -1,5 +1,4 @@
 import asyncio
-import ctypes
 import json
 import re
 import signal
@@ -15,12 +14,10 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import entries_of
-from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread
+from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread, without_power
 
 pytestmark = pytest.mark.slow
 
-CAP_DAC_OVERRIDE = 1
-DROP_FROM_BOUNDING_SET = 24
 HOSTILE = "\x1b]0;owned\x07"
 
 
@@ -551,11 +548,6 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
         assert child.ended() == 4
     assert "run.db: the file can't be written" in child.stderr
     place.chmod(0o755)
-
-
-def without_power() -> None:
-    """Take the right to write where permissions forbid it, which root has."""
-    ctypes.CDLL(None).prctl(DROP_FROM_BOUNDING_SET, CAP_DAC_OVERRIDE)
 
 
 def test_status_of_nothing(db: str, capsys: pytest.CaptureFixture[str]) -> None:

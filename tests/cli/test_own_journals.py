@@ -1,4 +1,3 @@
-import ctypes
 import io
 import json
 import re
@@ -10,12 +9,9 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.own_journals import left_journals, new_journal
-from tests.cli.stage import ENDLESS_PLANNING, LASTING_EMULATOR, Child, EmulatorThread
+from tests.cli.stage import ENDLESS_PLANNING, LASTING_EMULATOR, Child, EmulatorThread, without_power
 
 Captured = pytest.CaptureFixture[str]
-
-CAP_DAC_OVERRIDE = 1
-DROP_FROM_BOUNDING_SET = 24
 
 
 def left(state_directory: Path) -> list[Path]:
@@ -35,11 +31,6 @@ def interrupted(service: EmulatorThread, number: signal.Signals) -> Child:
         child.until("job_000001 created").until("job_000002 created").send(number)
         child.ended()
     return child
-
-
-def without_power() -> None:
-    """Take the right to write where permissions forbid it, which root has."""
-    ctypes.CDLL(None).prctl(DROP_FROM_BOUNDING_SET, CAP_DAC_OVERRIDE)
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("completed", 0), ("failed", 1)])
@@ -203,7 +194,10 @@ def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
 def test_a_job_whose_time_is_up(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
     """A job whose time was up stands in the table and in the summary as that, and its journal is kept."""
     service.live(duration=3600)
-    assert main(["run", "a x", "--timeout", "0.5"]) == 4
+    with Child("run", "a x", env=service.environment) as child:
+        child.until(" created").send(signal.SIGINT)
+        child.ended()
+    assert main(["resume", str(the_journal(state_directory)), "--timeout", "0.05"]) == 4
     written = capsys.readouterr()
     assert "\n1 timed out\n" in written.out
     assert f" resume {the_journal(state_directory)} --base-url" in written.err

@@ -19,6 +19,7 @@ def test_a_fleet(service: EmulatorThread, database: str, terminal: bool) -> None
         with Child("status", "--watch", "--journal", database, terminal=terminal) as watch:
             watch.until("1 of 2 ended (50 %), 1 failed, 1 active").until("ended per hour; end about ")
             watch.until("LAST HEARTBEAT" if terminal else "1 worker, last heartbeat ")
+            service.wait_for_polls(2)  # an item without a job is not abandoned
             assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
             assert watch.ended() == 1
             assert "2 failed" in watch.stdout
