@@ -21,6 +21,7 @@ from tests.contract.ways import Waiting, every
 
 MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
 NOT_TEXT: Final = ("null", "7", "0", "true", "false", "[]", "{}", '["text"]', "1e3")
+ENDLESS: Final = JobScript(duration=float("inf"))  # so that a read shows what the create did
 NAMES: Final = {"prLink": "pr_link", "createdAt": "created_at", "archivedAt": "archived_at"}
 
 
@@ -40,7 +41,7 @@ async def test_fields_that_are_not_what_they_should_be() -> None:
     faults = {f"missing:{name}": name for name in MAY_BE_MISSING}
     faults |= {f"document {name}={value}": name for name in MAY_BE_MISSING for value in NOT_TEXT if name != "source"}
     faults |= {f"document source={value}": "source" for value in NOT_TEXT if value != "{}"}
-    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
         for fault, job in (await _read(emulator, session, faults)).items():
             assert getattr(job, NAMES.get(faults[fault], faults[fault])) is None, fault
             assert job.source is None or job.source == JobSource("acme/docs", "main"), fault
@@ -49,7 +50,7 @@ async def test_fields_that_are_not_what_they_should_be() -> None:
 
 async def test_fields_of_the_source() -> None:
     """The fields of the source are each text or None."""
-    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
         faults = {f"document source.{name}={value}": name for name in ("repository", "ref") for value in NOT_TEXT}
         for fault, job in (await _read(emulator, session, faults)).items():
             whole = JobSource("acme/docs", "main")
@@ -87,7 +88,7 @@ LINKS: Final[dict[str, bool]] = {
 
 async def test_links() -> None:
     """A link is given only when it is absolute http(s), without userinfo or control characters; none is fetched."""
-    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
         faults = {f'document prLink="{link}"': link for link in LINKS}
         jobs = await _read(emulator, session, faults)
         links = {link: jobs[fault].pr_link is not None for fault, link in faults.items()}
@@ -112,7 +113,7 @@ TIMES: Final[dict[str, datetime | None]] = {
 
 async def test_times() -> None:
     """A time is an aware one in UTC, or None."""
-    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
         faults = {f'document createdAt="{time}" archivedAt="{time}"': time for time in TIMES}
         for fault, job in (await _read(emulator, session, faults)).items():
             assert (job.created_at, job.archived_at) == (TIMES[faults[fault]], TIMES[faults[fault]]), fault
