@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 ROOT: Final = Path(__file__).parents[1]
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -16,6 +16,8 @@ FLAGS: Final = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+PATIENCE_MS: Final = 100_000
+"""Milliseconds after which a page that does not come to what is expected fails its test."""
 HOW: Final = "no browser: apt-get install chromium, or .ci/run browser, brings one"
 
 
@@ -33,8 +35,9 @@ async def launched() -> AsyncIterator[Browser]:
     if path is None:
         # The gate has brought a browser: there, a test of a page that skips would hide a fault.
         (pytest.fail if os.environ.get("AGENTJOBS_BROWSER_REQUIRED") else pytest.skip)(HOW)
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS)
         try:
             yield browser
         finally:
@@ -68,6 +71,7 @@ async def visit(browser: Browser, address: str, **options: Any) -> AsyncIterator
         options: Those of the context, such as `color_scheme`.
     """
     context = await browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
     visited = Visit(await context.new_page())
     try:
         await visited.page.goto(address)
