@@ -7,12 +7,13 @@ from attrs import frozen
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.cli._output.github import show_on_github
-from agentjobs_async.cli._output.listing import markdown_lines, table_lines
+from agentjobs_async.cli._output.listing import row_in_words, table_lines
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import exit_code
 from agentjobs_async.cli.process import Context
+from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable, chart_lines
 
 __all__ = ["StatusOptions", "show_status"]
 
@@ -40,7 +41,9 @@ async def show_status(context: Context, journal: str, options: StatusOptions) ->
         if options.form == "table" and counts[State.CREATED]:
             left = await ActiveJobs(opened).time_left()
             context.screen.lines([] if left is None else [(ends_in(left),)])
-        if not options.is_summary:
+        if options.form == "markdown" and not options.is_summary:
+            await _show_markdown(context, options.where, opened, counts)
+        elif not options.is_summary:
             await _show_rows(context, options, opened)
         words = tally(counts)
         await show_on_github(context.screen, opened, counts, words, is_for_people=options.form == "table")
@@ -57,15 +60,23 @@ def _show_counts(context: Context, options: StatusOptions, counts: Mapping[State
         context.screen.json_lines([{"items": sum(states.values()), "states": states}])
 
 
+async def _show_markdown(context: Context, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
+    """Write a chart of all items, and a table of those that `where` names: both fit the summary of a step on GitHub."""
+    table = MarkdownTable()
+    async for page in journal.rows(where=where).pages():
+        for row in page:
+            table.add(row_in_words(row))
+    above = [*chart_lines(counts), ""]  # without the blank line, the line before would be a row of the table
+    room = MOST_BYTES - sum(len(line) + 1 for line in (tally(counts), *above))
+    context.screen.lines(((line,) for line in (*above, *table.within(room))), wrap=False)
+
+
 async def _show_rows(context: Context, options: StatusOptions, journal: Journal) -> None:
     """Write the items page by page, so that any number of them takes little memory."""
     shown = 0
     async for page in journal.rows(where=options.where).pages():
         if options.form == "jsonl":
             context.screen.json_lines(row.to_dict() for row in page)
-        elif options.form == "markdown":
-            blank = [("",)] * (not shown)  # without it, the line before would be a row of the table
-            context.screen.lines([*blank, *markdown_lines(page, header=not shown)], wrap=False)
         else:
             context.screen.lines(table_lines(page, context.screen.width, header=not shown))
         shown += len(page)

@@ -1,7 +1,7 @@
 """A journal in Markdown, such as GitHub shows as the summary of a step: figures, a chart, and a table of the items."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -10,11 +10,12 @@ from agentjobs_async.report.figures import ORDER, Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
-__all__ = ["markdown_lines", "write_markdown"]
+__all__ = ["MOST_BYTES", "MarkdownTable", "chart_lines", "markdown_lines", "write_markdown"]
 
 _HEADER: Final = "| key | state | job | pull request | error | sent | created | seen | ended | polls | tries |"
 _TABLE_HEAD: Final = (_HEADER, f"|{' --- |' * (_HEADER.count('|') - 1)}")
-_MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
+MOST_BYTES: Final = 1_000_000
+"""Of a summary of a step, with room left below GitHub's 1 MiB."""
 _MOST_TEXT: Final = 1000  # characters of a cell
 _BRACKETS: Final = r"\([^\s<>()]*\)"  # round ones belong to a link if both are there
 _LINK: Final = re.compile(rf"""(https?://(?:[^\s<>()]|{_BRACKETS})*(?:[^\s<>.,;:!?'"()\]]|{_BRACKETS}))""")
@@ -24,13 +25,13 @@ _MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read 
 
 async def write_markdown(source: Source, stream: TextIO) -> None:
     """Write at most 1 MiB: those items that need a person come first, and the last ones are left out."""
-    tally, lines = Tally(), _Lines()
+    tally, table = Tally(), MarkdownTable()
     async for row in source.rows():
         tally.add(row)
-        lines.add(row)
+        table.add(row)
     head = "".join(f"{line}\n" for line in _head(source, tally.figures(source.pauses)))
     stream.write(head)
-    stream.writelines(f"{line}\n" for line in lines.within(_MOST_BYTES - len(head.encode())))
+    stream.writelines(f"{line}\n" for line in table.within(MOST_BYTES - len(head.encode())))
 
 
 def _head(source: Source, figures: Figures) -> Iterator[str]:
@@ -40,15 +41,20 @@ def _head(source: Source, figures: Figures) -> Iterator[str]:
     tiles = [*figures.outcomes, *figures.times]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):
         yield _row(cells)
-    if figures.total:
-        yield "\n```mermaid\npie showData"
-        yield from (f'    "{state}" : {figures.counts[state]}' for state in ORDER if figures.counts[state])
-        yield "```"
+    yield from chart_lines(figures.counts)
     yield ""
 
 
-class _Lines:
-    """The lines of the table, by the states of their items, as many as could fit."""
+def chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
+    """Return a blank line and a chart in Mermaid of how many items are in which state; nothing if there is no item."""
+    if any(counts.values()):
+        yield from ("", "```mermaid", "pie showData")
+        yield from (f'    "{state}" : {counts[state]}' for state in ORDER if counts.get(state))
+        yield "```"
+
+
+class MarkdownTable:
+    """A table of items, those that need a person first, of which as many lines are kept as could fit."""
 
     def __init__(self) -> None:
         self._by_state: dict[State, list[str]] = {state: [] for state in ORDER}
@@ -58,7 +64,7 @@ class _Lines:
     def add(self, row: JournalRow) -> None:
         """Add the line of an item."""
         self._rows += 1
-        if self._bytes[row.state] < _MOST_BYTES:
+        if self._bytes[row.state] < MOST_BYTES:
             line = _item_line(row)
             self._by_state[row.state].append(line)
             self._bytes[row.state] += len(line.encode()) + 1
@@ -74,18 +80,12 @@ class _Lines:
             written += 1
             yield line
         if written < self._rows:
-            yield f"\n… and {self._rows - written:,} more"
+            yield from ("", f"… and {self._rows - written:,} more")
 
 
-def markdown_lines(rows: Iterable[JournalRow], *, header: bool = True) -> Iterator[str]:
-    """Return a table of items in Markdown, with the markup in every text escaped. Times are in UTC.
-
-    Args:
-        rows: The items.
-        header: Whether the first two lines name the columns.
-    """
-    if header:
-        yield from _TABLE_HEAD
+def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
+    """Return a table of items in Markdown, with the markup in every text escaped. Times are in UTC."""
+    yield from _TABLE_HEAD
     yield from map(_item_line, rows)
 
 

@@ -282,6 +282,28 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.Ca
         assert written.out.replace("\n", "").isprintable()
 
 
+def test_status_in_markdown(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In Markdown the status has a chart of all items, and stays below the 1 MiB of the summary of a step on GitHub."""
+
+    async def plan() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add([BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)])
+
+    asyncio.run(plan())
+    assert main(["status", db, "--format", "markdown"]) == 4
+    written = capsys.readouterr().out
+    assert 900_000 < len(written.encode()) < 1_048_576
+    shown = written.splitlines()
+    assert shown[:7] == ["2500 planned", "", "```mermaid", "pie showData", '    "planned" : 2500', "```", ""]
+    assert shown[7].startswith("| key |")
+    left_out = 2500 - sum(line.startswith("| 0") for line in shown)
+    assert shown[-1] == f"… and {left_out:,} more"
+    assert main(["status", db, "--format", "markdown", "--grep", "00007-"]) == 4
+    assert capsys.readouterr().out.splitlines()[:7] == shown[:7]
+    assert main(["status", db, "--format", "markdown", "--summary"]) == 4
+    assert capsys.readouterr().out == "2500 planned\n"
+
+
 def test_unknown_and_resolved(
     service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from agentjobs_async.cli._output.listing import markdown_lines
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli._output.workflow_commands import is_on_github
 from agentjobs_async.cli.reasons import in_words
+from agentjobs_async.report.markdown import chart_lines
 
 __all__ = ["annotations", "show_on_github", "step_summary"]
 
@@ -47,7 +48,8 @@ async def show_on_github(
         for line in annotations(rows):
             screen.workflow_command(line, is_error=not is_for_people)
         if place := os.environ.get("GITHUB_STEP_SUMMARY"):
-            _append(screen, Path(place), rows, sum(counts.values()), words)
+            above = "\n".join((words, *chart_lines(counts)))
+            _append(screen, Path(place), rows, sum(counts.values()), above)
 
 
 def annotations(rows: Sequence[JournalRow]) -> Iterator[str]:
@@ -65,7 +67,7 @@ def step_summary(rows: Sequence[JournalRow], total: int, words: str, room: int) 
     Args:
         rows: The first rows, in the order in which they are to be shown.
         total: The number of all items.
-        words: How many items are in each state.
+        words: How many items are in each state, which a chart may follow.
         room: The most bytes; the summary is empty where not even the sentences fit.
     """
     head = f"### agentjobs\n\n{words}\n"

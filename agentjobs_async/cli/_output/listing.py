@@ -12,7 +12,7 @@ from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.report import markdown as report
 
-__all__ = ["markdown_lines", "table_lines"]
+__all__ = ["markdown_lines", "row_in_words", "table_lines"]
 
 Line = tuple[Styled, ...]
 
@@ -106,12 +106,11 @@ def _detail(row: JournalRow) -> str:
     return row.pr_link or row.job_id or ""
 
 
-def markdown_lines(rows: Sequence[JournalRow], *, header: bool = True) -> Iterator[Line]:
-    """Return a table in Markdown, with the markup in every text escaped. Times are in UTC.
+def row_in_words(row: JournalRow) -> JournalRow:
+    """Return a row whose error has no names of classes."""
+    return row if row.error is None else evolve(row, error=in_words(row.error))
 
-    Args:
-        rows: A page of the rows of a journal.
-        header: Whether the first two lines name the columns.
-    """
-    told = (evolve(row, error=None if row.error is None else in_words(row.error)) for row in rows)
-    yield from ((line,) for line in report.markdown_lines(told, header=header))
+
+def markdown_lines(rows: Sequence[JournalRow]) -> Iterator[Line]:
+    """Return a table in Markdown, with the markup in every text escaped. Times are in UTC."""
+    yield from ((line,) for line in report.markdown_lines(map(row_in_words, rows)))

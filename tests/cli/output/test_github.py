@@ -86,6 +86,8 @@ def test_commands(service: EmulatorThread, summary: Path, tmp_path: Path, capsys
     assert text.startswith("before\n### agentjobs\n")
     assert text.count("### agentjobs") == 3
     assert text.count("| 2 | failed |") == 3
+    assert text.count('\n\n```mermaid\npie showData\n    "failed" : 1\n') == 3
+    assert text.count("\n```\n\n| key |") == 3
 
 
 @pytest.mark.usefixtures("summary")

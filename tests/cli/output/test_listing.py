@@ -72,4 +72,3 @@ def test_markdown() -> None:
     """The table in Markdown is that of a report, with the reasons in words."""
     rows = [evolve(row, error=row.error and f"AgentJobsError: {row.error}") for row in ROWS]
     assert list(map(text, markdown_lines(rows))) == list(report.markdown_lines(ROWS))
-    assert list(map(text, markdown_lines(rows, header=False))) == list(report.markdown_lines(ROWS, header=False))
