@@ -207,7 +207,7 @@ class ProtocolError(AgentJobsError):
 
 
 class WaitTimeoutError(AgentJobsError, TimeoutError):
-    """The timeout of the wait passed. The job goes on remotely; wait for its `ref` again to resume.
+    """The timeout of the wait passed. The job continues remotely; wait for its `ref` again to resume.
 
     Attributes:
         last_job: The job as it was last seen; `None` when no poll showed it. Its `raw` is empty when the document had
@@ -220,7 +220,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
 
     __slots__ = ("elapsed", "last_error", "last_job", "polls", "ref")  # one object less for each of very many
 
-    advice = "it goes on remotely: wait for it again by its ref"
+    advice = "it continues remotely: wait for it again by its ref"
 
     def __init__(
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
@@ -253,7 +253,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         return *how, state
 
 
-_AFTER_SILENCE: Final = "if it exists, it goes on remotely: check its ids, and wait for it again by its ref"
+_AFTER_SILENCE: Final = "if it exists, it continues remotely: check its ids, and wait for it again by its ref"
 
 
 def describe(error: BaseException | None) -> str:

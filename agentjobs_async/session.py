@@ -153,7 +153,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             label: Your name for this job in events, such as `order-17`: 1 to 512 characters without control characters.
                 It is not sent. Waits that are given the returned job take it over.
             on_cancel: What becomes of the create when this call is cancelled: `"abandon"` cuts it, so that its outcome
-                is unknown once its first byte has left; with `"finish"` it goes on as the session's own, hooks get its
+                is unknown once its first byte has left; with `"finish"` it continues without the caller, hooks get its
                 `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect.
 
         Raises:
@@ -246,7 +246,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return self._service.mask(text)
 
     async def aclose(self) -> None:
-        """Interrupt all calls and close all connections. Idempotent. The jobs go on remotely.
+        """Interrupt all calls and close all connections. Idempotent. The jobs continue remotely.
 
         An interrupted create raises `CreateOutcomeUnknownError` if its first byte has left, else `SessionClosedError`,
         as waits and reads do.

@@ -47,7 +47,7 @@ class JobTracker(Waits[AgentJob | JobRef]):
         )
 
     async def aclose(self) -> None:
-        """End all waits with `SessionClosedError`. Idempotent. The jobs go on remotely.
+        """End all waits with `SessionClosedError`. Idempotent. The jobs continue remotely.
 
         Raises:
             SessionClosedError: The tracker is bound to another loop or to the process that forked this one.

@@ -128,9 +128,11 @@ def test_foreign_errors_name_nothing() -> None:
     assert not hasattr(error, "ref")
 
 
-@pytest.mark.parametrize(("last_job", "advice"), [(JOB, "it goes on remotely: "), (None, "if it exists, it goes on")])
+@pytest.mark.parametrize(
+    ("last_job", "advice"), [(JOB, "it continues remotely: "), (None, "if it exists, it continues")]
+)
 def test_advice_after_a_timeout(last_job: AgentJob | None, advice: str) -> None:
-    """A wait that ran out of time says that the job goes on, or that nobody has seen it so far."""
+    """A wait that ran out of time says that the job continues, or that no poll has shown it so far."""
     assert f"; {advice}" in str(WaitTimeoutError(REF, last_job, None, 3, 5.0))
 
 

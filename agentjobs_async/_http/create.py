@@ -39,7 +39,7 @@ _SHOWN_DIGITS: Final = 12  # of a prompt's hash in the log: enough to find it am
 
 
 def checked_on_cancel(value: object) -> bool:
-    """Return whether a create goes on when its caller is cancelled.
+    """Return whether a create continues when its caller is cancelled.
 
     Raises:
         InvalidInputError: `value` is neither `"abandon"` nor `"finish"`.

@@ -32,7 +32,7 @@ class Names:
         self._asked: dict[Key, asyncio.Future[Found]] = {}
 
     async def addresses(self, host: str, family: int) -> list[Address]:
-        """Return the addresses of `host`. Cancelling leaves at once; the look-up goes on for other callers.
+        """Return the addresses of `host`. Cancelling leaves at once; the look-up continues for other callers.
 
         Raises:
             OSError: The name has no address, or the look-up failed.

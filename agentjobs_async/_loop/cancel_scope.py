@@ -77,7 +77,7 @@ class CancelScope:
             self._handle.cancel()
         if not self.ended:
             return False
-        # Swallow our own cancellation only: if others cancelled the task as well, CancelledError goes on.
+        # Swallow our own cancellation only: if others cancelled the task as well, CancelledError propagates.
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
     def _cut(self, turns: int) -> None:

@@ -26,7 +26,7 @@ class Answers:
     """Acts on the answers to the polls of one scheduler.
 
     Args:
-        ending: Ends some of a job's waits, where others go on.
+        ending: Ends some of a job's waits, where others continue.
         finish: Stops polling a job and ends all of its waits with a result.
 
     Attributes:
@@ -157,7 +157,7 @@ class Answers:
             self._finish(tracked, decision.error)
 
     def _end_some(self, tracked: Tracked, refusal: Refusal, now: float, *, others: bool) -> bool:
-        """End the waits that a refusal ends, where other waits for the same job go on.
+        """End the waits that a refusal ends, where other waits for the same job continue.
 
         Each wait has a grace of its own, which begins with it. A wait is decided on for itself until a poll has shown
         it the job; all others share one history. `others` says whether the refusal ends those.

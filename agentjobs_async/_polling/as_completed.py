@@ -94,7 +94,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._feeder: asyncio.Task[None] | None = None
         self._ahead: float = AHEAD
         self._members: list[_Member] = []  # a list, lazily swept, takes a tenth of the memory of a set
-        self._running = 0  # members whose wait goes on
+        self._running = 0  # members whose wait continues
         self._finished: deque[WaitResult] = deque()
         self._fault: BaseException | None = None
         self._exhausted = False

@@ -30,7 +30,7 @@ class PollClock:
     Attributes:
         adaptive: The limit that follows from the server's refusals, where the budget asks for it.
         free: Whether any poll may start at any time.
-        resume_at: Loop time at which it goes on by itself; `None` while it runs, or stands until `resume` is called.
+        resume_at: Loop time at which it continues by itself; `None` while it runs, or stands until `resume` is called.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class PollClock:
             self.resume_at = until if self.resume_at is None else max(self.resume_at, until)
 
     def resume(self, now: float) -> float:
-        """Go on; return the seconds for which it stood still."""
+        """Continue; return the seconds for which it stood still."""
         if self._stopped_at is None:
             return 0.0
         stopped_for = now - self._stopped_at

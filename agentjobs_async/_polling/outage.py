@@ -23,7 +23,7 @@ class Outage:
     Args:
         jobs: All tracked jobs, shared with the scheduler.
         make_urgent: Queues a job's poll before all others.
-        resume: Lets all polls go on.
+        resume: Makes all polls continue.
 
     Attributes:
         not_reached_since: The jobs for which the server was not reached since it last answered.
@@ -73,7 +73,7 @@ class Outage:
         self._timers.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING_SECONDS)
 
     def end(self) -> None:
-        """Forget the outage, once polls go on."""
+        """Forget the outage, once polls continue."""
         self.not_reached_since.clear()
         self._probe = None
 

@@ -55,7 +55,7 @@ class TimerBuckets(Generic[T]):
         self._buckets: dict[int, _Bucket[T]] = {}
         self._heap: list[int] = []
         self._full: dict[int, int] = {}
-        """For a bucket that was full: the next that had room, where the search goes on."""
+        """For a bucket that was full: the next that had room, where the search continues."""
         self._size = 0
         self._stale = 0
 

@@ -29,7 +29,7 @@ async def wait_for_job(
 ) -> AgentJob:
     """Return the job once it is completed, archived or failed. `failed` is a result, not an exception.
 
-    Cancelling it leaves at once; the job itself goes on remotely.
+    Cancelling it leaves at once; the job itself continues remotely.
 
     Args:
         job: A job, or a reference to one. An `AgentJob` that has ended is returned without a poll.

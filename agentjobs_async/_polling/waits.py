@@ -74,7 +74,7 @@ class Waits(Generic[Given]):
     ) -> AgentJob:
         """Return the job once it is completed, archived or failed. `failed` is a result, not an exception.
 
-        Cancelling the wait leaves at once; the job itself goes on remotely.
+        Cancelling the wait leaves at once; the job itself continues remotely.
 
         Args:
             job: An `AgentJob`, a `JobRef`, or on a session a bare id of its default project. An `AgentJob` that has
@@ -221,9 +221,9 @@ class Waits(Generic[Given]):
         """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.
 
         New creates and waits raise a `SessionClosedError`, and all waits and reads under way end with it at once; the
-        jobs go on, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace holds.
+        jobs continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace holds.
         `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
-        under way go on until `aclose`.
+        under way continue until `aclose`.
 
         Args:
             grace: Seconds from 0 on for which creates under way may wait for their answers. After them they end as by

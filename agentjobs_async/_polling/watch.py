@@ -74,7 +74,7 @@ class Watch(asyncio.Future[AgentJob]):
                 self.exception()  # marks it as retrieved: the owner closed the session, and need not await the watch
 
     def cancel(self, msg: Any = None) -> bool:
-        """Stop waiting, at once. The job goes on remotely."""
+        """Stop waiting, at once. The job continues remotely."""
         if self.done():
             return False
         self._leave(self)

@@ -1,4 +1,4 @@
-"""Batches that survive anything: many prompts, a journal of what became of each, and runs that go on where one stopped.
+"""Batches: many prompts, a journal of how each of them ended, and runs that continue where an earlier one stopped.
 
 Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `postgresql` know the two databases, and
 `entries` what a row may do.

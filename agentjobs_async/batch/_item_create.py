@@ -34,7 +34,7 @@ class Created:
 
 @frozen
 class Ended:
-    """The item ends in this run: with a result, or with `None` where another owner or a later run goes on with it."""
+    """The item ends in this run: with a result, or with `None` where another owner or a later run continues with it."""
 
     result: BatchResult | None
 

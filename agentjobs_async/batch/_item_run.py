@@ -26,7 +26,7 @@ class Phase(IntEnum):
     NO_CREATES = 1
     """Nothing more is sent. Items that wait for their create are cancelled."""
     ANSWERS_ONLY = 2
-    """Waits for jobs are cancelled as well. A create under way goes on to its durable outcome, and no further."""
+    """Waits for jobs are cancelled as well. A create under way continues to its durable outcome, and no further."""
     LEFT = 3
     """No caller takes results any more: items that have one to hand over are cancelled as well."""
     CUT = 4

@@ -75,8 +75,8 @@ class CreateThrottles:
     """A throttle for each project, and one for all creates.
 
     Args:
-        rate: How many creates may go, of each project or of all.
-        refused_for: Seconds for which no create of a project goes after one was refused with 401 or 403.
+        rate: How many creates may be sent, of each project or of all.
+        refused_for: Seconds for which no create of a project is sent after one was refused with 401 or 403.
 
     Attributes:
         common: The throttle of all creates: a rate for all of them, and pauses while nothing can be sent.
@@ -132,10 +132,10 @@ class CreateThrottles:
         self.of(permit.project).mark_definite()
 
     def mark_unknown(self, permit: Permit, error: Exception) -> None:
-        """Count a create that may have started an agent; after three in a row, one at a time goes."""
+        """Count a create that may have started an agent; after three in a row, they are sent one at a time."""
         if permit.mark_unknown(error):
             _logger.warning(
-                "%s are held back, and one at a time goes until one is answered definitely: %s",
+                "%s are held back, and sent one at a time until one is answered definitely: %s",
                 _named(permit.project),
                 error,
             )

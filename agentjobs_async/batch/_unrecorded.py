@@ -24,7 +24,7 @@ class Unrecorded:
         self._recording: set[asyncio.Task[None]] = set()
 
     async def record(self, key: str, ref: JobRef, recording: Coroutine[Any, Any, None]) -> None:
-        """Await `recording`, which records the id; it goes on when this call is cancelled.
+        """Await `recording`, which records the id; it continues when this call is cancelled.
 
         Raises:
             JournalError: The id could not be recorded. It is in the log.

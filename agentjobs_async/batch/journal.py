@@ -152,7 +152,7 @@ class Journal:
         return await check(self._entries, items)
 
     async def set_limits(self, limits: FleetLimits) -> None:
-        """Keep limits in the journal; creates under way go on.
+        """Keep limits in the journal; creates under way continue.
 
         On PostgreSQL they hold from now on for all processes that work on it together. Each later run takes them,
         except for those that it is given itself.
@@ -176,7 +176,7 @@ class Journal:
 
         With `where`, plan all such items that meet it and were not tried again before, and return the keys of their
         rows; with `max_tries` (at least 2), only those with fewer tries so far. Interrupted, it has planned some of
-        them; the same call goes on with the others.
+        them; the same call continues with the others.
 
         Raises:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
@@ -221,8 +221,8 @@ class Journal:
         """End a created or unknown item as failed, when it can't be settled in any other way.
 
         Its job can't be read any more, has a status that this version does not know, or may not exist. Nothing is sent:
-        an agent that is at work goes on. The row keeps the job's id, where it has one, and its `error` says that it was
-        abandoned, and what was wrong before. `retry` plans it again.
+        an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says that it
+        was abandoned, and what was wrong before. `retry` plans it again.
 
         Raises:
             InvalidInputError: There is no such row, or it is neither created nor unknown.

@@ -1,4 +1,4 @@
-"""The settings that bound a run or a fleet, checked."""
+"""The limits of a run, and those that a journal keeps for all runs and workers, checked."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -12,7 +12,7 @@ __all__ = ["FleetLimits", "Kept", "Limits", "Rate", "given", "in_force"]
 
 Kept = Literal["kept"]
 """A setting of a run that is taken from the limits which the journal keeps."""
-_LONGEST_SECONDS: Final = 366 * 86_400.0  # for which a slot is kept where the journal says: as long as it is unknown
+_LONGEST_SECONDS: Final = 366 * 86_400.0  # a slot is kept that long where the journal's `unknown_for` is `None`
 
 
 @frozen
@@ -23,8 +23,8 @@ class Rate:
         count: How many, up to 1,000,000,000.
         per: The span in seconds, up to 31 years.
         scope: `"project"` counts each project for itself, as the server does; `"all"` counts all of them together.
-        spread: Whether creates go evenly, at least `per / count` seconds apart. Otherwise each goes as soon as it may,
-            so that a run begins with `count` creates at once, and may then send none for the rest of `per`.
+        spread: Whether creates are sent evenly, at least `per / count` seconds apart. Otherwise each is sent as soon as
+            the rate allows: a run begins with `count` creates at once, and may then send none for the rest of `per`.
 
     Raises:
         InvalidInputError: `count` is not a whole number of at least 1, `per` is not a finite number above 0, one of
@@ -46,7 +46,7 @@ class Rate:
 
     @property
     def gap(self) -> float:
-        """The seconds that lie at least between two creates."""
+        """The least number of seconds between two creates; 0 where they need not be apart."""
         return self.per / self.count if self.spread else 0.0
 
 
@@ -89,7 +89,7 @@ class FleetLimits:
     Attributes:
         max_active: How many items may have an agent at work; `None` for any number on PostgreSQL, and for the default
             of `run_batch` in each run.
-        create_rate: How many creates may go in any span of time, of each project or of all; `None` for any number.
+        create_rate: How many creates may be sent in any span of time, of each project or of all; `None` for any number.
         unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
             all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
             them together count as half of `max_active` at most, rounded down.

@@ -42,46 +42,47 @@ def run_batch(
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
 
-    What became of each item is in the journal before its result is returned, so that running again on the same journal
-    goes on where it stopped: planned items are sent, created ones are waited for, and those that were being sent when
-    the process ended become `unknown`. Items whose rows ended in an earlier run give no result.
+    How each item ended is in the journal before its result is returned. So a later run on the same journal continues
+    where this one stopped: planned items are sent, created ones are waited for, and items that were being sent when the
+    process ended become `unknown`. Items whose rows ended in an earlier run give no result.
 
-    What holds the creates of one project back leaves the others alone: its rate, a 429, a 401 or 403 (its items stay
-    planned, and the run ends with the `AuthError` when nothing else is left), and an outage. That is three unknown
-    creates in a row without a definite answer between them: then one at a time goes, after 1 s doubling to 60 s or as
-    the server asks, until one is answered definitely. What could not be sent at all is tried again after a pause of all
-    creates. A different prompt under the key of an earlier run is refused. Leaving the block cancels no remote job:
-    creates under way get up to 10 s for their answers, and the next run goes on.
+    Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an
+    outage. After a 401 or 403 the items of the project stay planned, and the run ends with the `AuthError` when nothing
+    else is left. Three unknown creates in a row without a definite answer between them are an outage: then one create
+    at a time is sent, after 1 s doubling to 60 s or as the server asks, until one is answered definitely. A create that
+    could not be sent at all pauses all creates, and is tried again. A different prompt under the key of an earlier run
+    is refused. Leaving the block cancels no remote job: creates under way get up to 10 s for their answers, and the
+    next run continues.
 
-    What is left out, or is "kept", is as `Journal.set_limits` has set it, and as `agentjobs run` was told on the same
-    journal; otherwise it has the default that is named below. A run changes none of the limits in the journal.
+    A limit that is left out, or is "kept", is taken from the journal, if `Journal.set_limits` or `agentjobs run` has
+    set it there; otherwise it has the default named below. A run changes none of the limits in the journal.
 
     Args:
         session: Sends the creates and the polls. It is not closed.
         items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
-            are held back; empty to go on with the journal's rows.
+            are held back; empty to continue with the journal's rows.
         journal: An open one, not read-only.
         max_active: How many items are under way at once, and how many results may wait to be taken; 20. Each project
             may have as many that wait for their creates.
-        create_rate: How many creates may go in any span of time, of each project or of all, those of earlier runs
-            included; `None`, the default, for any number.
+        create_rate: How many creates may be sent in any span of time, of each project or of all, including those of
+            earlier runs; `None`, the default, for any number.
         timeout: Seconds that each item's create and wait may take together, in this run; 1800, and `None` for ever.
-            What waits for the rate or for a pause does not count.
+            Time spent waiting for the rate or a pause does not count.
         max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no
             bound.
         limit: How many items without a job may begin; `None` for no bound.
         max_sending: How many creates are under way at once: what one crash can leave unknown; 10.
         unknown_for: Seconds for which an unknown item keeps its slot of `max_active`, since its agent may be at work,
-            also in runs that follow; 600, and 0 for not at all. Settling it in the journal frees its slot for the next
-            run. For its own project such a slot counts whole. For any other project all of them together count as half
-            of `max_active` at most, rounded down, so that others go on during an outage of one project: until its slots
-            are free again, up to `max_active` plus half of it, rounded up, may have an agent.
-        learn: Whether the session's waits learn when to poll, from the jobs in the journal and those that end in this
-            run: as `wait_learned` does, and also after this run. `None` for where the journal holds the durations of at
-            least 20 jobs of a project. A session whose policy has a wait strategy of its own is left as it is.
+            also in later runs; 600, and 0 for not at all. Settling it in the journal frees its slot for the next run.
+            Its own project loses the whole slot. All such slots together take at most half of `max_active` (rounded
+            down) from any other project, so that others continue during the outage of one. Until the slots are free
+            again, up to `max_active` plus half of it (rounded up) agents may be at work.
+        learn: Whether the session's waits learn when to poll, as `wait_learned` does, from the jobs in the journal and
+            those that end in this run; they do so after this run, too. `None` learns if the journal holds the durations
+            of at least 20 jobs of a project. A session whose policy has a wait strategy of its own is left as it is.
 
     Raises:
-        InvalidInputError: An argument makes no sense.
+        InvalidInputError: An argument is invalid; the message says what is valid.
     """
     source: object = items
     if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):

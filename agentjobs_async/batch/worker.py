@@ -121,8 +121,8 @@ class BatchWorker:
 
         Run these again later: their time ran out, another owner is sending them, or they can't be sent or read for the
         time being. Items of a project whose creates the server refuses with 401 or 403 are among them: they stay
-        planned, the others go on, and after a minute one create tries again. Keys that the journal does not have are
-        left out. Cancelling returns at once; creates under way go on to their answers.
+        planned, the others continue, and after a minute one create tries again. Keys that the journal does not have are
+        left out. Cancelling returns at once; creates under way continue until they are answered.
 
         Raises:
             JournalError: The journal can't be read or written.

@@ -104,7 +104,7 @@ class _Waits:
         error: Exception | None = None
         try:
             await session.wait_for_job(ref, timeout=self._options.timeout)
-        except Exception as caught:  # noqa: BLE001 - whatever one job's wait raises, the others go on
+        except Exception as caught:  # noqa: BLE001 - whatever one job's wait raises, the others continue
             error = self._errors[ref] = caught
         self._results[ref] = self._result(ref, error)
         if not isinstance(error, SessionClosedError):  # a wait that was only stopped is among all results

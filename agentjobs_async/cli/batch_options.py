@@ -42,7 +42,7 @@ class BatchOptions:
     learn: bool | None = None
 
     def to_resume(self) -> list[str]:
-        """Return the options with which `agentjobs resume` goes on in the same way; the journal keeps the limits."""
+        """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""
         settings = {
             "--project": self.shared.service.project_id,
             "--max-failures": self.max_failures,

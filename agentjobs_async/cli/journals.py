@@ -16,7 +16,7 @@ __all__ = ["abandon_row", "resolve_row", "show_left_journals"]
 
 
 async def show_left_journals(context: Context, form: str) -> int:
-    """Write which journals runs without --journal have left, and how to go on with each."""
+    """Write which journals runs without --journal have left, and how to continue with each."""
     journals = left_journals()
     outcomes = Counter[Outcome]()
     for path in journals:
@@ -38,7 +38,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
     if form == "jsonl":
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
-        context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "go on with")
+        context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "continue with")
         context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")
     return outcomes_of(counts)
 
@@ -49,8 +49,8 @@ async def resolve_row(context: Context, journal: str, key: str, job_id: str | No
         found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
         await opened.resolve(key, job_id=found, send_again=job_id is None)
     done = "is planned again" if job_id is None else "has its job"
-    goes_on = "a worker that runs, or agentjobs resume, goes" if opened.is_shared else "agentjobs resume goes"
-    context.screen.notice(f"{key} {done}; {goes_on} on with it.")
+    by_whom = "a running worker, or agentjobs resume," if opened.is_shared else "agentjobs resume"
+    context.screen.notice(f"{key} {done}; {by_whom} continues with it.")
     return ExitCode.COMPLETED
 
 
@@ -58,5 +58,5 @@ async def abandon_row(context: Context, journal: str, key: str) -> int:
     """End an item as failed that can't be settled in any other way."""
     async with Journal.open(journal) as opened:
         await opened.abandon(key)
-    context.screen.notice(f"{key} counts as failed from now on; an agent that is at work goes on.")
+    context.screen.notice(f"{key} counts as failed from now on; an agent that is at work continues.")
     return ExitCode.COMPLETED

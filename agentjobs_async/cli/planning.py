@@ -34,7 +34,7 @@ async def planned(screen: Screen, journal: Journal, items: Sequence[BatchItem], 
                 refused += await journal.add(items[at : at + _AT_ONCE])
                 progress.came_to(min(at + _AT_ONCE, len(items)))
     except asyncio.CancelledError:
-        planned_so_far = f"; at least {progress.words}. The same command again plans the rest and goes on"
+        planned_so_far = f"; at least {progress.words}. The same command again plans the rest and continues"
         screen.notice(f"Nothing was sent{planned_so_far * keeps}.")
         raise
     return refused

@@ -80,7 +80,7 @@ class Creates:
             item.leave_slot()
             del self._under_way[item.key]
             create.answer(
-                SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and goes on at the next start")
+                SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and continues at the next start")
             )
 
     async def _is_over(self, item: ItemRun, create: _Create) -> bool:

@@ -89,14 +89,14 @@ class Following:
         self._end_in_task(row.key, self._tell(entry, error))
 
     def leave(self, key: str) -> None:
-        """Stop following a job, and calling `on_end` for it. The task of a callback that calls this goes on."""
+        """Stop following a job, and calling `on_end` for it. The task of a callback that calls this continues."""
         self._discard(key)
         ending = self._ending.pop(key, None)
         if ending is not None and ending is not asyncio.current_task():
             ending.cancel()
 
     def stop(self) -> None:
-        """End all waits; callbacks under way go on, and none is called again."""
+        """End all waits; callbacks under way continue, and none is called again."""
         self._closing.set()
         for follow in self._follows.values():
             follow.cancel()

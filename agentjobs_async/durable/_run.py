@@ -85,7 +85,7 @@ class Run:
         self._creates = Creates(self._item_tasks, self._following)
 
     async def start(self) -> None:
-        """Go on with all rows that no living owner follows, and look for more from now on."""
+        """Continue with all rows that no living owner follows, and look for more from now on."""
         limits = await self._entries.limits()
         await self._opened.share_polls(limits.polls_per_second, self._session)
         await self._take_over(own=True)
@@ -102,8 +102,8 @@ class Run:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                raise  # the caller was cancelled, and the task goes on
-        raise SessionClosedError("the durable jobs were closed; what is planned goes on at the next start")
+                raise  # the caller was cancelled, and the task continues
+        raise SessionClosedError("the durable jobs were closed; what is planned continues at the next start")
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key's newest try; `None` if there is none."""
@@ -206,7 +206,7 @@ class Run:
         return row
 
     def _take_up(self, row: JournalRow) -> None:
-        """Go on with a row of this owner where it is; do nothing if that is being done."""
+        """Continue with a row of this owner where it is; do nothing if that is being done."""
         ref = ref_of_row(row, self._session.project_id)
         if self._creates.answer_to(row.key) is not None or self._following.knows(row.key, ref):
             return

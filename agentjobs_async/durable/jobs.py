@@ -32,7 +32,7 @@ class DurableJobs:
     """Jobs that come one by one, each created at most once and followed to its end, whatever ends the process.
 
     Use it as `async with`: entering follows every job of the journal again that is under way, and sends what was
-    planned. Leaving stops following; it cancels no job, and the next start goes on. On PostgreSQL any number of
+    planned. Leaving stops following; it cancels no job, and the next start continues. On PostgreSQL any number of
     processes may share one journal: one of them follows each job, and another takes over when it dies.
 
     Of the journal's `FleetLimits`, a file applies those of creates in flight, their rate, and polls per second;
@@ -107,7 +107,7 @@ class DurableJobs:
             error.add_note(str(fault))
 
     async def aclose(self) -> None:
-        """Stop following: wait up to 10 s for creates and callbacks under way. Idempotent; the next start goes on.
+        """Stop following: wait up to 10 s for creates and callbacks under way. Idempotent; the next start continues.
 
         Raises:
             JournalError: The journal could not record jobs that were created; it names them, and so does the log.
@@ -144,7 +144,7 @@ class DurableJobs:
         Raises:
             InvalidInputError: An argument is invalid, or the key is that of another prompt or project.
             NotSentError: The server's certificate is not trusted, or the proxy refuses; the job is sent later.
-            SessionClosedError: The session or this object is closed or draining. What is planned goes on at the next
+            SessionClosedError: The session or this object is closed or draining. What is planned continues at the next
                 start.
             JournalError: The journal can't be written.
         """
@@ -169,7 +169,7 @@ class DurableJobs:
         return await self._open.active(where)
 
     async def unfollow(self, key: str) -> bool:
-        """Stop following a job, for good: no callback is called for it any more, and the job itself goes on.
+        """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
 
         Return whether it was followed. A callback may call this for its own job.
         """

@@ -25,9 +25,9 @@ class Start:
 
     Attributes:
         number: The number of the wait, in the order of the starts.
-        wait: The wait while it goes on, else `None`.
+        wait: The wait while it continues, else `None`.
         began: Wall-clock time at which it began.
-        job: The project and the model of the job; `None` while the wait goes on.
+        job: The project and the model of the job; `None` while the wait continues.
         earliest: As in `History.add`.
         latest: As in `History.add`.
     """

@@ -1,4 +1,4 @@
-"""The commands that settle or retry an item, or go on with it, ready to be pasted into a shell."""
+"""The commands that settle or retry an item, or continue with it, ready to be pasted into a shell."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ __all__ = ["COMMANDS", "Command", "commands_of"]
 Command = tuple[str, tuple[str, ...]]
 """What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item."""
 
-_RESUME: Final[Command] = ("Go on with the batch", ("agentjobs", "resume", "{journal}"))
+_RESUME: Final[Command] = ("Continue with the batch", ("agentjobs", "resume", "{journal}"))
 _RETRY: Final[Command] = ("Try it again", ("agentjobs", "retry", "--journal", "{journal}", "{key}"))
 
 

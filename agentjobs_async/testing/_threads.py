@@ -52,7 +52,7 @@ def _loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
 def blocked_loop_reported(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Log a warning, once, if the running loop does nothing for 2 s while the block lasts.
 
-    It is meant for an emulator on the loop of a test that calls a blocking client: neither would ever go on.
+    It is meant for an emulator on the loop of a test that calls a blocking client: neither would ever continue.
     """
     ended = threading.Event()
     thread = threading.Thread(target=_report_blocked, args=(loop, ended), name="agentjobs-watch", daemon=True)

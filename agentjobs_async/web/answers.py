@@ -64,10 +64,10 @@ _UNAVAILABLE: Final = _Meaning(503, "unavailable", "Jobs cannot be handled at th
 
 _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
     InvalidInputError: _Meaning(400, "invalid_request", "The request is not valid."),
-    WaitTimeoutError: _Meaning(202, "not_ended", "The job goes on. Ask again with the same token."),
+    WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again with the same token."),
     JobFailedError: _Meaning(200, "job_failed", "The agent could not complete the job."),
     SessionClosedError: _Meaning(
-        503, "restarting", "The service is restarting. A job goes on: take it up again by its token.", retry=True
+        503, "restarting", "The service is restarting. A job continues: take it up again by its token.", retry=True
     ),
     NotFoundError: _Meaning(404, "not_found", "There is no such job or project."),
     RateLimitedError: _Meaning(429, "too_many_requests", "Too many requests. Try again later.", retry=True),

@@ -40,7 +40,7 @@ def sse_events(
 
     Every frame is ``id: …\nevent: …\ndata: …\n\n``. The events are those of `job_events`; `data` is their JSON. A
     browser's EventSource connects again when a stream ends: close it at `job_end`, and at `job_error` too unless the
-    job may go on.
+    job may continue.
 
     Leaving the iterator ends the wait at once: by cancelling the task that iterates, or by `aclose()`.
 
@@ -85,7 +85,7 @@ def job_events(
 
 
 async def _frames(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[bytes]:
-    async with aclosing(events):  # else it would be left to the garbage collector, and its wait would go on
+    async with aclosing(events):  # else it would be left to the garbage collector, and its wait would continue
         async for event in events:
             yield _HEARTBEAT if event is None else _frame(event)
 

@@ -12,7 +12,7 @@ job = await session.create_job("Document the v2 endpoints")
 token = job.ref.to_token()
 print(token)
 
-# %% Each change, until the end. If you interrupt the kernel (Ctrl-C), the job goes on: run this cell again.
+# %% Each change, until the end. If you interrupt the kernel (Ctrl-C), the job continues: run this cell again.
 async with session.updates(JobRef.from_token(token), timeout=None) as changes:
     async for job in changes:
         print(job.status, job.pr_link or "")

@@ -40,7 +40,7 @@ def run(prompts: list[str], loop: asyncio.AbstractEventLoop, session: AgentJobsS
     except KeyboardInterrupt:  # Ctrl-C ends the waits; a create under way still has its answer
         asyncio.run_coroutine_threadsafe(session.drain(), loop).result()
         for create in creates:
-            print(create.exception() or f"goes on: {create.result().ref.to_token()}", file=sys.stderr)
+            print(create.exception() or f"continues: {create.result().ref.to_token()}", file=sys.stderr)
         return 130
     return 0
 

@@ -68,7 +68,7 @@ async def test_an_outage_costs_little(
 
 
 async def test_one_at_a_time(file_journal: Journal) -> None:
-    """After three unknown creates in a row one at a time goes, after 1 s doubling to 60 s, until one has its answer."""
+    """After three unknown creates in a row, one at a time is sent, after 1 s doubling to 60 s, until one has a job."""
     service = Service(lambda _, __, now: gateway(504) if now < 400 else None, takes=0.0)
     await run(service, items(40), file_journal, max_active=1, unknown_for=0.0)
     times = service.times[None]
@@ -201,7 +201,7 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
     warnings = [message for message in caplog.messages if "held back" in message]
     assert len(warnings) == 1
     assert warnings[0].startswith(
-        "all creates are held back, and one at a time goes until one is answered definitely: "
+        "all creates are held back, and sent one at a time until one is answered definitely: "
     )
     assert "HTTP 503" in warnings[0]
 

@@ -410,7 +410,7 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: pytest
     assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
     assert main(["resolve", "k0", "--journal", db, "--abandon"]) == 2
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
-    assert capsys.readouterr().err.endswith("k1 counts as failed from now on; an agent that is at work goes on.\n")
+    assert capsys.readouterr().err.endswith("k1 counts as failed from now on; an agent that is at work continues.\n")
     assert main(["resume", "--journal", db]) == 1
     assert service.emulator.agents_started.total() == 2
 

@@ -87,7 +87,7 @@ def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys
     with Child("worker", "--journal", url, env=service.environment) as worker:
         worker.until("k1 unknown").until("k0 completed").until("k2 completed")
         assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
-        assert "a worker that runs, or agentjobs resume, goes on with it" in capsys.readouterr().err
+        assert "a running worker, or agentjobs resume, continues with it" in capsys.readouterr().err
         worker.until("k1 (try 2) completed").send(signal.SIGINT)
         assert worker.ended() == 130
     assert state_of(url, "k1") == [("completed",)]

@@ -53,7 +53,7 @@ def test_nothing_is_lost(
     assert (str(journal) in child.stderr) is (number != signal.SIGKILL)
     assert main(["status"]) == 4
     shown = capsys.readouterr().out
-    assert re.fullmatch(rf"1 planned, 2 created: go on with\n  \S.* resume {journal}\n", shown)
+    assert re.fullmatch(rf"1 planned, 2 created: continue with\n  \S.* resume {journal}\n", shown)
     service.inject("document status=completed on=get forever")
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}

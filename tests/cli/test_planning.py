@@ -44,6 +44,6 @@ def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path) -> None:
         assert child.ended() == 130
     words = " ".join(child.stdout.split())
     assert "Nothing was sent; at least " in words
-    assert "The same command again plans the rest and goes on." in words
+    assert "The same command again plans the rest and continues." in words
     assert "resume" not in words
     assert service.emulator.requests == ()

@@ -33,5 +33,5 @@ async def test_interrupt() -> None:
             )
             process.interrupt(signal.SIGINT)
             assert await process.end() == 128 + signal.SIGINT
-    assert process.output.count("goes on: ") == 2
+    assert process.output.count("continues: ") == 2
     assert "Traceback" not in process.output

@@ -100,7 +100,7 @@ class Connector:
             self._backend.cut()
 
     def give_up(self) -> None:
-        """Fail whatever waits for a server, now and later, at once; files, whose threads can't be cut, go on."""
+        """Fail whatever waits for a server, now and later, at once; files, whose threads can't be cut, continue."""
         if self._backend.cut is not None:
             self.given_up = True
             self.cut()

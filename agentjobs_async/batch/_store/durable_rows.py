@@ -40,7 +40,7 @@ class DurableRows:
         self._patience = patience
 
     async def submit(self, item: BatchItem) -> tuple[JournalRow, bool] | None:
-        """Plan an item, or find its row; return the row, and whether this owner is to go on with it.
+        """Plan an item, or find its row; return the row, and whether this owner is to continue with it.
 
         Return `None` when the row of this key is that of another prompt or project. A row that is there keeps its
         context; the item of a batch, which no owner follows as a durable job, is followed from now on.

@@ -27,7 +27,7 @@ _logger: Final = logging.getLogger("agentjobs_async.batch")
 
 
 def _boot_time() -> float:
-    """Return seconds that go on while the machine sleeps, where the system counts them."""
+    """Return seconds that are counted while the machine sleeps, where the system does so."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

@@ -1,4 +1,4 @@
-"""Moving a journal: to PostgreSQL, so that many machines go on with it, back to a file, or to another database."""
+"""Moving a journal: to PostgreSQL, so that many machines continue with it, back to a file, or to another database."""
 
 import os
 from collections.abc import AsyncIterator
@@ -29,13 +29,13 @@ async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike
 
     Rows under way move as well; what was being sent when the last owner ended is unknown, as on a resume. Opening the
     old journal raises a `JournalError` with the reason `moved`, which names the new one; `read_only=True` still works.
-    After a kill at any moment, the same call goes on to the end. When it raises an error, the old journal is open as
-    before, unless the new one could not be asked whether it has the rows: then the same call goes on as well.
+    After a kill at any moment, the same call continues to the end. When it raises an error, the old journal is open as
+    before, unless the new one could not be asked whether it has the rows: then the same call continues as well.
 
     Args:
         source: The journal, as in `Journal.open`. Nothing else may use it.
-        target: Where it goes: a file that does not exist or holds no rows, or a database without rows. Workers may wait
-            there already: they see all rows at once.
+        target: The new place: a file that does not exist or holds no rows, or a database without rows. Workers may
+            already wait there: they see all rows at once.
 
     Raises:
         InvalidInputError: `source` is missing, holds no rows, or has another place recorded as its target; or `target`

@@ -237,7 +237,7 @@ def _give_up(database: Database, heartbeat: Heartbeat | None) -> None:
 
 
 async def _finished(work: Coroutine[Any, Any, None], on_cancel: Callable[[], None]) -> None:
-    """Await `work` to its end, even when cancelled: threads go on, and what they open or write must not be left so.
+    """Await `work` to its end, even when cancelled: threads continue, and what they open or write must not be left so.
 
     Each cancellation calls `on_cancel`, after which nothing waits for a server any more.
     """
@@ -246,5 +246,5 @@ async def _finished(work: Coroutine[Any, Any, None], on_cancel: Callable[[], Non
         await until_done({working}, on_cancel)
     finally:
         if not working.cancelled():
-            working.exception()  # when both failed, the cancellation is what goes on
+            working.exception()  # when both failed, the cancellation is what propagates
     working.result()

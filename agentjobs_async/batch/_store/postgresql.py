@@ -130,7 +130,7 @@ async def _make(connection: AnyConnection) -> None:
 async def _upgrade(connection: AnyConnection) -> None:
     """Upgrade a journal of the earlier layout, within the transaction of the caller, who holds the lock of openings.
 
-    Workers of the earlier version that are at work go on, since the columns are only added; no other one can begin.
+    Workers of the earlier version that are at work continue, since the columns are only added; no other one can begin.
     """
     # All claims would queue behind a statement that waits for the lock of the table.
     await connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_UPGRADING_SECONDS * 1000:.0f}ms'")

@@ -131,7 +131,7 @@ def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed
     allowed = origins(target)
     if origin is not None:
         if origin not in allowed:
-            raise ValueError(f"no row goes from {origin} to {target}")
+            raise ValueError(f"no row moves from {origin} to {target}")
         allowed = frozenset({origin})
     moving = update(ENTRIES).where(_ROW.state.in_([literal_column(f"'{state}'") for state in sorted(allowed)]))
     moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *borne)))

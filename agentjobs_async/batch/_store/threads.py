@@ -51,7 +51,7 @@ class FileEngine:
             thread.shutdown(wait=False)
 
     async def run(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        """Return what `work` returns in a thread. Cancelling this call leaves at once, and the work goes on."""
+        """Return what `work` returns in a thread. Cancelling this call leaves at once, and the work continues."""
         running = asyncio.get_running_loop().run_in_executor(thread, work)
         self._running.add(running)
         running.add_done_callback(self._has_run)

@@ -188,7 +188,7 @@ class Database:
             finally:
                 await connection.close()
 
-        # A task of its own, which goes on when this call is cancelled: a connection whose opening is cancelled would
+        # A task of its own, which continues when this call is cancelled: a connection whose opening is cancelled would
         # never be closed.
         reading = asyncio.get_running_loop().create_task(self.connector.run(rows))
         self._reading.add(reading)
@@ -256,8 +256,8 @@ class Database:
         try:
             return await queue.connection.run_sync(_transaction, writes, cancelled)
         except asyncio.CancelledError:
-            # The loop is ending. A thread that is at work goes on: it has to roll back, since a claim that it committed
-            # now would be unknown to the next owner, though nothing was sent.
+            # The loop is ending, but a thread at work continues. It must roll back: a claim that it committed now would
+            # become unknown under the next owner, though nothing was sent.
             cancelled.set()
             raise
         finally:

@@ -61,7 +61,7 @@ def run(
     prompts from the columns of a table, or from the fields of JSON objects.
 
     What was sent and how it ended is recorded in a journal, which survives any end of this command. Without --journal
-    it is one of its own, which is removed when all jobs have ended; otherwise agentjobs resume goes on with it, and
+    it is one of its own, which is removed when all jobs have ended; otherwise agentjobs resume continues with it, and
     agentjobs status lists it.
     """
     from agentjobs_async.cli import batches  # noqa: PLC0415 - see above
@@ -109,13 +109,13 @@ def plan(
     return run_action(lambda context: show_plan(context, options, tasks))
 
 
-@command("resume", short_help="Go on with a journal.", epilog=RUN_EPILOG)
+@command("resume", short_help="Continue with a journal.", epilog=RUN_EPILOG)
 @journal_argument("The journal of an earlier run.", "agentjobs resume FILE; agentjobs status lists those that are left")
 @EMULATOR_OPTION
 @batch_options
 @ITEM_TIMEOUT
 def resume(options: Options, journal: str, settings: dict[str, Any]) -> int:
-    """Go on where a run stopped, with the journal FILE.
+    """Continue where a run stopped, with the journal FILE.
 
     What was planned is sent, what was created is waited for. What was being sent when that run ended is unknown: it is
     listed, and not sent again; see agentjobs resolve.

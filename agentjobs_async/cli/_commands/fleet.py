@@ -61,7 +61,7 @@ def submit(
 ) -> int:
     """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
-    Submitting the same again goes on where a submission was cut off. The limits hold for all workers, at once.
+    Submitting the same again continues where a submission was cut off. The limits hold for all workers, at once.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
     from agentjobs_async.cli.limits import limits_of  # noqa: PLC0415 - see above
@@ -137,7 +137,7 @@ def move(source: str, target: str) -> int:
     """Move all that a journal holds to a new one, rows under way included, and close the old one for good.
 
     What was being sent when the last run ended is unknown, as on a resume. If the command is killed, the same command
-    goes on with the move; in between, neither journal can be used.
+    continues with the move; in between, neither journal can be used.
     """
     from agentjobs_async.cli import moving  # noqa: PLC0415 - see above
 

@@ -38,7 +38,7 @@ def status(journal: str | None, form: str, where: "Where", *, watch: bool, is_su
     """Show what the journal FILE holds, while a run uses it or later: how many items are in which state, then each.
 
     With --state, --grep, --project or --older-than, show those items that meet all of them. The exit code is that of
-    all items. Without a journal, list those that runs without --journal have left, and how to go on with each.
+    all items. Without a journal, list those that runs without --journal have left, and how to continue with each.
 
     With --watch a terminal shows the journal as it changes; any other output gets a line each minute.
     """

@@ -1,4 +1,4 @@
-"""Notices at the end of a command: which jobs continue without it, and the command that goes on."""
+"""Notices at the end of a command: which jobs continue without it, and the command that continues."""
 
 import shlex
 import shutil

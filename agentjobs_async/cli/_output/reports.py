@@ -59,7 +59,7 @@ class JobLines:
             prompt = shortened(change.prompt or "", max(room, _LEAST_PROMPT))
             self._screen.line(token, " ", ("created", "cyan"), f": {prompt}")
         elif not change.job.is_terminal:
-            # The live view shows it as time goes on: there, a line that stays would soon be wrong.
+            # The live view shows it as time passes: there, a line that stays would soon be wrong.
             left = None if self._screen.shows_live_view else change.left
             told = [] if left is None else [f", {ends_in(left, 1)}"]
             self._screen.line(token, " ", styled_status(change.job.shown_status), *told)

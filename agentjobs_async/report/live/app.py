@@ -108,7 +108,7 @@ class _Board:
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     async def rows(self, request: web.Request) -> web.StreamResponse:
-        """Stream the document of all rows, of which the log goes on; while it is made, as far as it has come."""
+        """Stream the document of all rows, which the log continues; while it is made, as far as it has come."""
         self.access.check_reading(request)
         document = await self._feed.document()
         response = web.StreamResponse(headers={hdrs.CONTENT_ENCODING: "gzip"})

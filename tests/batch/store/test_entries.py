@@ -71,7 +71,7 @@ async def test_a_claim_is_given_once(journal: Journal) -> None:
 
 def test_moves_outside_of_the_table() -> None:
     """No statement can be made for a move that the table does not know."""
-    with pytest.raises(ValueError, match="no row goes from completed to planned"):
+    with pytest.raises(ValueError, match="no row moves from completed to planned"):
         statements.move("a", State.PLANNED, origin=State.COMPLETED)
 
 
