@@ -210,9 +210,13 @@ async def test_a_restarted_database(postgresql: Server, database: str) -> None:
 async def test_stopping_in_good_order(database: str) -> None:
     """A worker that gets SIGTERM ends well in the stated time, leaves nothing unknown, and gives its chunks back."""
     async with running(database, 60) as fleet:
+        fleet.emulator.script(JobScript(duration=float("inf")))  # no chunk is done before the worker is to stop
         worker = await fleet.start()
-        await fleet.created(10)
+        await fleet.created(6)
         await fleet.end(worker)
+        fleet.emulator.script(JobScript(duration=LIFE))
+        for job_id in fleet.emulator.jobs:
+            await fleet.emulator.inject("document status=completed forever on=get", job_id=job_id)
         assert (await fleet.journal.counts())[State.SENDING] == 0
         assert {status for (status,) in execute(database, "SELECT status::text FROM procrastinate_jobs")} == {"todo"}
         await fleet.start()

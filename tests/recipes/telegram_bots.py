@@ -108,4 +108,7 @@ async def check_kill(bot: str, folder: Path, moment: Callable[[Stage], Coroutine
                 end.cancel()
 
         await play.run(told(), signal.SIGTERM)
-    assert play.service.agents_started == {"Fix the links": 1}
+    completed = any(texts[-1].startswith("completed") for texts in play.api.texts.values())
+    agents = play.service.agents_started["Fix the links"]
+    # None where the kill came between the claim and the first byte of the create, whose outcome is then not known.
+    assert agents == 1 or (agents == 0 and not completed)

@@ -38,7 +38,7 @@ def parsed(frame: bytes) -> dict[str, Any]:
 
 
 async def until_left(session: JobTracker | AgentJobsSession) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while session.stats().jobs:  # noqa: ASYNC110 - nothing tells when an iterator is finalized
             await asyncio.sleep(0)
 
