@@ -75,6 +75,8 @@ async def export(context: Context, options: Export) -> int:
     else:
         names = tuple(dict.fromkeys(name for _, fields, _ in records for name in fields))
         lines = list(_joined(records, rows))
+        firsts = {key: fields for _, fields, key in reversed(records)}  # those that have the items
+        _show_strangers(context, sum(_is_stranger(fields, rows.get(key)) for key, fields in firsts.items()))
     text = "".join(_written(options.form, names, lines))
     if options.out is None:
         context.screen.raw_text(text)
@@ -111,13 +113,30 @@ def _joined(records: list[Entry], rows: Mapping[str, JournalRow]) -> Iterator[Li
         if record.fields is None:
             yield fields, _unsent(Outcome.REJECTED, f"{record.place}: {record.defect}")
             continue
-        if key in met:
+        if not key:
+            yield fields, _unsent(Outcome.REJECTED, f"{record.place}: its key is empty")
+        elif key in met:
             yield fields, _unsent(Outcome.REJECTED, "the key came before in this file")
         elif key in rows:
             yield fields, _told(rows[key])
         else:
             yield fields, _unsent(Outcome.NOT_SENT, "the journal has no such key: refused, or never planned")
         met.add(key)
+
+
+def _is_stranger(fields: Fields, row: JournalRow | None) -> bool:
+    """Return whether the item of a record's key was made of another record, as far as its context tells."""
+    context = {} if row is None else row.context or {}
+    return any(fields.get(name, value) != value for name, value in context.items())
+
+
+def _show_strangers(context: Context, count: int) -> None:
+    """Warn that outcomes may stand beside the wrong records: without `--key` the key of a record is its place."""
+    if count:
+        found = f"{count:,} records differ" if count > 1 else "1 record differs"
+        context.screen.notice(
+            f"{found} from what the item of the same key was made of: was run given another --key, or another file?"
+        )
 
 
 def _unsent(outcome: Outcome, error: str) -> Fields:

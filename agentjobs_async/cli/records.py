@@ -145,6 +145,8 @@ def _array(name: str, text: str) -> list[Record]:
 
 
 def _table(name: str, text: str, delimiter: str) -> list[Record]:
+    # For the whole process: a cell may be a whole document, and the text is in memory already.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         rows = list(_rows(reader))

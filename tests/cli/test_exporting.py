@@ -50,6 +50,22 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: pytes
     assert rows[5]["error"] == "the agent failed"
 
 
+def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records that differ from what their items were made of are told: outcomes may stand beside the wrong ones."""
+    file, db = tmp_path / "pages.csv", str(tmp_path / "run.db")
+    file.write_text("id,title,note\n2,Start,a\n1,End,b\n,None,c\n2,Again,d\n")
+    assert main(["run", "--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]) == 1
+    told = "2 records differ from what the item of the same key was made of"
+    for key, words in ((["--key", "id"], ""), ([], told)):
+        capsys.readouterr()
+        assert main(["export", db, "--join", str(file), *key]) == 0
+        written = capsys.readouterr()
+        assert written.err.startswith(words)
+        assert bool(written.err) == bool(words)
+        assert ("line 4: its key is empty" in written.out) == bool(key)
+    assert service.emulator.agents_started.total() == 2
+
+
 def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The suffix of the file decides the format; keys are places, or those of JSON Lines; no name is taken twice."""
     tasks, db, out = tmp_path / "tasks.jsonl", str(tmp_path / "run.db"), tmp_path / "out.jsonl"

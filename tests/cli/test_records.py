@@ -72,6 +72,13 @@ def test_broken_files(form: str, text: str, words: str) -> None:
         records_of("a", text, form)
 
 
+def test_a_cell_of_any_length() -> None:
+    """A cell may be a whole document, longer than the csv module takes by default."""
+    document = "x" * 200_000
+    (record,) = records_of("a.csv", f"id,body\n7,{document}\n", "csv")
+    assert record.fields == {"id": "7", "body": document}
+
+
 def test_a_table_without_rows() -> None:
     """An empty table has no records."""
     assert records_of("a.csv", "", "csv") == records_of("a.csv", "a,b\n", "csv") == []
