@@ -207,6 +207,12 @@ class CallState(tenacity.RetryCallState):
 _count: Final = validator(checked_count)
 
 
+def _checked_in_flight(name: str, value: object) -> None:
+    if isinstance(value, str) and value == "auto":
+        raise InvalidInputError(f'{name} must be a whole number: write PollBudget(per_second="auto")')
+    checked_count(name, value)
+
+
 def _checked_rate(name: str, value: object) -> None:
     if value is None or (isinstance(value, str) and value == "auto"):
         return
@@ -215,6 +221,7 @@ def _checked_rate(name: str, value: object) -> None:
     checked_seconds(name, value, unit="polls per second")
 
 
+_in_flight: Final = validator(_checked_in_flight)
 _rate: Final = validator(_checked_rate)
 _seconds_or_zero: Final = validator(checked_seconds, zero=True)
 _strategy: Final = validator(checked_strategy)
@@ -274,7 +281,7 @@ class PollBudget:
         InvalidInputError: A setting is invalid.
     """
 
-    in_flight: int = field(default=100, validator=_count)
+    in_flight: int = field(default=100, validator=_in_flight)
     per_second: float | Literal["auto"] | None = field(default=None, validator=_rate)
 
 

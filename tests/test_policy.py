@@ -85,6 +85,13 @@ def test_what_was_meant(name: str, value: Any, words: str) -> None:
         PollPolicy(**arguments)
 
 
+def test_auto_in_the_wrong_place() -> None:
+    """The word for a limit that adapts, passed as the first argument, is refused with the setting that takes it."""
+    word: Any = "auto"
+    with pytest.raises(InvalidInputError, match=r'^in_flight must be a .*: write PollBudget\(per_second="auto"\)$'):
+        PollBudget(word)
+
+
 def test_settings() -> None:
     """Zero is legal where it means something, and what is given is what is kept."""
     policy = PollPolicy(not_found_grace=0, max_bad_answers=1, max_retry_after=0, answer_grace=0)

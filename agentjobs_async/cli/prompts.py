@@ -22,7 +22,7 @@ def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
     for number, prompt in enumerate(prompts, 1):
         if prompt == "-":
             raise InvalidInputError("- is no prompt: for prompts from standard input say --file -")
-        checked_prompt(f"prompt {number}", prompt)
+        checked_prompt(f"prompt {number}" if len(prompts) > 1 else "the prompt", prompt)
     return prompts
 
 

@@ -65,8 +65,8 @@ class History:
         Raises:
             InvalidInputError: An argument is out of range, or the history is empty.
         """
-        if checked_seconds("p", p, unit="jobs") >= 1:
-            raise InvalidInputError(f"p must be a share of jobs, above 0 and below 1, not {p:g}")
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p < 1:
+            raise InvalidInputError("p must be a share of jobs: a number above 0 and below 1, such as 0.9")
         checked_seconds("age", age, zero=True)
         if not self._intervals:
             raise InvalidInputError("the history is empty: add durations first")

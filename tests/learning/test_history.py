@@ -71,7 +71,7 @@ def test_refuses_what_is_no_interval(interval: Any) -> None:
 @pytest.mark.parametrize(("p", "age"), [(0, 0), (1, 0), (1.5, 0), ("a", 0), (True, 0), (0.5, -1), (0.5, inf)])
 def test_refuses_what_is_no_share(p: Any, age: Any) -> None:
     """A quantile takes a share above 0 and below 1, and a finite age."""
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, match="^p must be a share of jobs" if p != 0.5 else "^age must be"):
         history_of([10.0]).quantile(p, age)
 
 
