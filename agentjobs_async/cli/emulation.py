@@ -37,7 +37,15 @@ async def emulated_session(
 
 
 async def emulate(
-    context: Context, port: int, speed: float, faults: str | None, failed: float, seed: int, *, quiet: bool
+    context: Context,
+    port: int,
+    speed: float,
+    faults: str | None,
+    failed: float,
+    seed: int,
+    *,
+    polls_per_second: int | None,
+    quiet: bool,
 ) -> int:
     """Run an emulator until a signal stops it; unless `quiet`, show each request on standard error.
 
@@ -48,16 +56,18 @@ async def emulate(
         faults: A fault plan, or `None`.
         failed: The share of jobs that fail, from 0 to 1.
         seed: The seed of the jobs' durations and ends.
+        polls_per_second: The quota of polls, of all projects together; `None` for no quota.
         quiet: Whether to show no requests.
 
     Raises:
         InvalidInputError: The port is taken or not allowed, or `faults` is no plan.
     """
-    from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
+    from agentjobs_async.testing import Emulator, RandomScripts, RateLimit  # noqa: PLC0415 - a web server, only where it is asked for
 
     async with AsyncExitStack() as stack:
         script = RandomScripts(seed=seed, failed=failed)
-        emulator = Emulator(port=port, speed=speed, script=script, faults=_plan(faults or "ok"))
+        quota = None if polls_per_second is None else RateLimit(None, per=1.0, reads=polls_per_second)
+        emulator = Emulator(port=port, speed=speed, script=script, rate_limit=quota, faults=_plan(faults or "ok"))
         try:
             await stack.enter_async_context(emulator)
         except OSError as error:

@@ -65,7 +65,7 @@ class History:
         Raises:
             InvalidInputError: An argument is out of range, or the history is empty.
         """
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p < 1:
+        if not _is_share(p):
             raise InvalidInputError("p must be a share of jobs: a number above 0 and below 1, such as 0.9")
         checked_seconds("age", age, zero=True)
         if not self._intervals:
@@ -112,3 +112,7 @@ class History:
             return "<History of 0 durations>"
         shown = ", ".join(f"{share:.0%} within {self.quantile(share):.3g} s" for share in _SHOWN)
         return f"<History of {len(self)} durations: {shown}>"
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < 1

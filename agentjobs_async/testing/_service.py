@@ -20,22 +20,22 @@ __all__ = ["EmulatedService", "RateLimit", "RateWindow", "locate", "read_prompt"
 
 
 _SPAN = number("a finite number of seconds above 0", 0, sys.float_info.max, above=True)
-_COUNT = number("a whole number from 0 on", 0, kinds=int)
+_COUNT_OR_NONE: Any = attrs.validators.optional(number("a whole number from 0 on", 0, kinds=int))
 
 
 @attrs.frozen
 class RateLimit:
     """At most `creates` creates per project, and `reads` reads of all projects, in any span of `per` seconds.
 
-    `reads=None` is for any number.
+    `None` is for any number.
 
     Raises:
         ValueError: `creates` or `reads` is negative, or `per` is not above 0.
     """
 
-    creates: int = attrs.field(default=100, validator=_COUNT)
+    creates: int | None = attrs.field(default=100, validator=_COUNT_OR_NONE)
     per: float = attrs.field(default=3600.0, validator=_SPAN)
-    reads: int | None = attrs.field(default=None, validator=attrs.validators.optional(_COUNT), kw_only=True)
+    reads: int | None = attrs.field(default=None, validator=_COUNT_OR_NONE, kw_only=True)
 
 
 class RateWindow:
@@ -122,9 +122,9 @@ class EmulatedService:
 
     def limit(self, rate_limit: RateLimit | None) -> None:
         """Set the limit of creates and reads; what went before does not count."""
-        reads = rate_limit.reads if rate_limit else None
-        self._creates = RateWindow(rate_limit.creates, rate_limit.per) if rate_limit else None
-        self._reads = RateWindow(reads, rate_limit.per) if rate_limit and reads is not None else None
+        creates, reads, per = (rate_limit.creates, rate_limit.reads, rate_limit.per) if rate_limit else (None, None, 0)
+        self._creates = None if creates is None else RateWindow(creates, per)
+        self._reads = None if reads is None else RateWindow(reads, per)
 
     def answer(self, request: ReceivedRequest, wall: datetime, *, start_agent: bool = True) -> Answer:
         """Return the answer to a request.

@@ -79,6 +79,19 @@ def test_failing_jobs(share: str, outcome: str) -> None:
     assert f"demo/job_000001 {outcome}" in child.stdout
 
 
+def test_quota_of_polls() -> None:
+    """`--polls-per-second` refuses the polls beyond it, and no create."""
+    quota = ("--polls-per-second", "1", "--speed", "1e-6")
+    with Child("emulator", "--port", "0", *quota) as emulator:
+        env = dict(VARIABLE.findall(emulator.until("PROJECT_ID=demo\n").stdout))
+        with Child("run", *map("Tidy up page {}".format, range(20)), env=env) as child:
+            emulator.until_error(" 429")
+            child.send(signal.SIGINT)
+            assert child.ended() == 130
+    assert re.search("GET .* 429", emulator.stderr)
+    assert not re.search("POST .* 429", emulator.stderr)
+
+
 @pytest.mark.parametrize("share", ["5", "101%", "-1%", "nan%", "many%"])
 def test_no_share(share: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A share that is no percentage is wrong usage."""

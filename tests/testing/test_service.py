@@ -143,6 +143,13 @@ def test_wrong_key(headers: dict[str, str]) -> None:
     assert (answer.status, emulated.jobs) == (401, {})
 
 
+def test_no_limit_of_creates() -> None:
+    """A limit may be of reads alone."""
+    emulated = service(limit=RateLimit(creates=None, reads=0))
+    assert [emulated.answer(CREATE, NOW).status for _ in range(101)] == [201] * 101
+    assert emulated.answer(request(target=f"{JOBS}/job_000001"), NOW).status == 429
+
+
 def test_rate_limit() -> None:
     """A create over the limit is refused with the seconds to wait, and starts nothing."""
     emulated = service(limit=RateLimit(1, per=60))

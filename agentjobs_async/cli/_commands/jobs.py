@@ -80,10 +80,22 @@ def wait(options: Options, jobs: tuple[str, ...], journal: str | None) -> int:
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="The same seed gives each prompt the same duration and end."
 )
+@click.option(
+    "--polls-per-second",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Refuse with a 429 what is polled beyond N times in any second, all projects together.",
+)
 @click.option("--quiet", is_flag=True, help="Don't show each request.")
-def emulator(port: int, speed: float, fault: str | None, failed: float, seed: int, *, quiet: bool) -> int:
+def emulator(
+    port: int, speed: float, fault: str | None, failed: float, seed: int, *, polls_per_second: int | None, quiet: bool
+) -> int:
     """Run an emulator of the service on this machine until Ctrl-C.
 
     Prints the lines that lead the other commands to it, and on standard error one line for each request.
     """
-    return run_action(lambda context: emulate(context, port, speed, fault, failed, seed, quiet=quiet))
+    return run_action(
+        lambda context: emulate(
+            context, port, speed, fault, failed, seed, polls_per_second=polls_per_second, quiet=quiet
+        )
+    )
