@@ -19,6 +19,7 @@ from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode, exit_code
 from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.queue_logs import QueueLogs
 from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.engines.procrastinate import submit, work_off
 
@@ -92,6 +93,7 @@ async def work(context: Context, options: WorkerOptions) -> int:
         limits = await journal.limits()
         display = RunDisplay(screen, item_report(screen, options.shared), out)
         session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
+        stack.enter_context(QueueLogs(screen).shown())
         screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
         await _work_off(context, options, session, journal, display)
         counts = await _ended_counts(journal) if options.until_done else None

@@ -14,11 +14,12 @@ from procrastinate.exceptions import ConnectorException
 from agentjobs_async import JournalError
 from agentjobs_async.batch._sockets import shut_down
 
-__all__ = ["QueueConnector", "error_text", "queue_errors"]
+__all__ = ["QueueConnector", "database_error", "error_text", "queue_errors"]
 
 _CONNECTIONS: Final = 4  # fetching, heartbeat, sweep, and one for the ends of chunks
 _CONNECTING_SECONDS: Final = 5.0  # to get a free connection; after that the database counts as gone
 _REPEAT_SECONDS: Final = 1.0  # between two tries of one message
+_ERRORS: Final = (ConnectorException, TimeoutError, psycopg.Error)
 
 _logger: Final = logging.getLogger("agentjobs_async.engines")
 
@@ -72,7 +73,7 @@ def queue_errors() -> Iterator[None]:
     """Return a block in which errors of the queue are raised as `JournalError`."""
     try:
         yield
-    except (ConnectorException, TimeoutError, psycopg.Error) as error:
+    except _ERRORS as error:
         fault = JournalError(f"the queue can't be reached, read or written ({error_text(error)})", "io")
     else:
         return
@@ -82,6 +83,13 @@ def queue_errors() -> Iterator[None]:
 def error_text(error: BaseException) -> str:
     """Return the first line of an error's message."""
     return str(error.__cause__ or error).partition("\n")[0]
+
+
+def database_error(record: logging.LogRecord) -> str | None:
+    """Return why the database can't be used, if a record of the queue's libraries is about that."""
+    passed = record.args if isinstance(record.args, tuple) else ()
+    errors = [*passed, record.exc_info[1] if record.exc_info else None]
+    return next((error_text(error) for error in errors if isinstance(error, _ERRORS)), None)
 
 
 def _is_gone(error: ConnectorException) -> bool:

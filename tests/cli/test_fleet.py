@@ -139,6 +139,28 @@ def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: 
     assert service.emulator.agents_started.total() == 3
 
 
+def test_the_database_is_gone_for_a_while(service: EmulatorThread, tasks: Path, url: str) -> None:
+    """A worker whose database is gone says so in a line, in place of its libraries' warnings, and then goes on."""
+    service.live(duration=3600)
+    assert submit(url, tasks) == 0
+    address = make_url(url)
+    others = address.set(database="postgres")
+    with Child("worker", "--journal", url, env=service.environment) as worker:
+        service.wait_for_polls(3)
+        execute(others, f"ALTER DATABASE {address.database} ALLOW_CONNECTIONS false")
+        execute(others, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{address.database}'")  # noqa: S608 - the tests' own words
+        worker.until_error("The database can't be used (")
+        execute(others, f"ALTER DATABASE {address.database} ALLOW_CONNECTIONS true")
+        service.complete()
+        worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)
+        assert worker.ended() == 143
+    assert "The worker waits for it, and goes on by itself." in worker.stderr
+    assert "Traceback" not in worker.stderr
+    assert "pool" not in worker.stderr
+    assert SECRET not in worker.stderr
+    assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
+
+
 def test_live_view(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
     """On a terminal a worker shows the items under way; results go to a file as well."""
     service.live(duration=3600)
