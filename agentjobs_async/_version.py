@@ -1,3 +1,3 @@
-"""The version of this package, said once."""
+"""The version of this package, in one place."""
 
 __version__ = "0.1.0"

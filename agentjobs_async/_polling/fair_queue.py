@@ -43,7 +43,7 @@ class FairQueue:
     """Due jobs. The projects take turns: one with ten jobs does not wait for another one's ten thousand.
 
     A project polls the job with the most to gain in its turn. The gain grows with the time since the job was last seen,
-    in multiples of the delay that the policy wished: so all delays are stretched alike. As in self-clocked fair
+    in multiples of the delay that the policy asked for, so that all delays are stretched alike. As in self-clocked fair
     queueing, a job is placed by the project's virtual time plus its own delay.
 
     A job that has waited for 1.5 times as many polls as it would in the order of arrival goes before all others. One
@@ -75,7 +75,7 @@ class FairQueue:
         return iter(self._arrived)
 
     def append(self, tracked: Tracked) -> None:
-        """Add a job that has just come due: the time since it was last seen is the delay that the policy wished."""
+        """Add a job that has just come due: the time since it was last seen is the delay that the policy asked for."""
         self._number += 1
         mark = self._arrived[tracked] = self._number, self._taken + _MOST_TURNS * len(self._arrived)
         self._place(tracked, mark)

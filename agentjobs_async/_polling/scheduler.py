@@ -90,7 +90,7 @@ class Scheduler:
         if tracked is None:
             tracked = self._track(ref, job, now)
         tracked.join(waiter)
-        tracked.label = tracked.label or label  # polls serve all waits: they bear the first label that one of them has
+        tracked.label = tracked.label or label  # polls serve all waits: they have the first label of any
         # The first wait of a job queues its first poll. For a later wait the job was polled before and its next poll is
         # placed (`polls`), its first poll is queued already (`bucket`), or that poll is in flight (`worker`).
         if tracked.polls == 0 and tracked.bucket == Tracked.NOWHERE and tracked.worker is None:

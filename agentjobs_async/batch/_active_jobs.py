@@ -12,7 +12,7 @@ from agentjobs_async.learning.history import LEAST_DURATIONS
 
 __all__ = ["ActiveJobs"]
 
-_SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; for longer, nobody polls it
+_SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; after this time, no process polls it
 _MOST_ACTIVE: Final = 2_000  # jobs: the next ones would change the figures by less than they are worth
 _FRESH_SECONDS: Final = 20.0  # for which durations that were read serve: a history of 200 changes slowly
 
@@ -35,7 +35,7 @@ class ActiveJobs:
     async def time_left(self) -> Estimate | None:
         """Return how long the active jobs have left, taken together; `None` if nothing is known of any of them.
 
-        Those that nobody polls are left out: they may have ended.
+        Those that no process polls are left out: they may have ended.
 
         Raises:
             JournalError: The journal can't be read.

@@ -35,7 +35,7 @@ class Planner:
 
     An item whose key has a row already gets that row, which stays as it is. An item is refused when it can't be sent,
     when its key is that of another item in the journal, or when the same source has given its key before. The rows
-    themselves bear the mark of this source, so that the keys need no memory.
+    themselves have the mark of this source, so that the keys need no memory.
 
     Args:
         entries: The journal's rows.

@@ -32,11 +32,11 @@ class Journal:
     """A batch's journal in a file or on PostgreSQL.
 
     `Journal.open` returns one, and `async with` opens and closes it. One process at a time may own a file; another gets
-    a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent bears its
-    owner, and becomes unknown when that owner gives no sign of life any more. A read-only journal can be open while
-    another process owns it. A journal holds the prompts, and never the API key; a file is readable to its user only.
-    Every call raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` in another
-    event loop than the one in which it was opened, or in a forked child.
+    a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent names its
+    owner, and becomes unknown when the heartbeats of that owner stop. A read-only journal can be open while another
+    process owns it. A journal holds the prompts, and never the API key; a file is readable to its user only.
+    Every call raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` outside of
+    the event loop in which it was opened, or in a forked child.
     """
 
     def __init__(self, opened: Opened, *, read_only: bool) -> None:
@@ -64,7 +64,7 @@ class Journal:
             read_only: Change nothing, and keep no owner from writing. The journal has to exist.
             clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
                 server's on PostgreSQL.
-            owner_timeout: On PostgreSQL, seconds without a sign of life after which an owner is taken for dead, and
+            owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner is taken for dead, and
                 the rows that it was sending become unknown. Give all owners the same.
 
         Raises:

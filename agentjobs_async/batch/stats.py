@@ -18,7 +18,7 @@ class BatchStats:
     Attributes:
         waiting: How many items wait for their create.
         active: How many items are being created or wait for their job.
-        next_create: Seconds until the next create may go; `None` when that depends on one that is under way.
+        next_create: Seconds until the next create may be sent; `None` when that depends on one that is under way.
         outcomes: How many items ended in each way in this run.
         stopped: Whether no more items are started because `max_failures` was reached.
         paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, or what

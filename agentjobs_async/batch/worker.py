@@ -33,7 +33,7 @@ class BatchWorker:
 
     It serves an engine that hands out work at least once: a set that is run again, or twice at a time, in this process
     or another one, does no harm, since only the owner of a row's claim sends it. The journal's `FleetLimits` bound how
-    many items are active and how many creates go. Use it as `async with`.
+    many items are active and how many creates are sent. Use it as `async with`.
 
     Args:
         session: Sends the creates and the polls. It is not closed.
@@ -45,7 +45,7 @@ class BatchWorker:
         on_result: A plain function that is called with each result; an exception that it raises is logged.
 
     Raises:
-        InvalidInputError: An argument makes no sense.
+        InvalidInputError: An argument is invalid; the message says what is valid.
     """
 
     def __init__(

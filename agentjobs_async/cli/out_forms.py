@@ -57,7 +57,7 @@ class JsonLines:
         return None
 
     def is_torn(self, last: bytes) -> bool:
-        """Return whether it begins an object and is none."""
+        """Return whether it begins like an object and is not one."""
         if not last.startswith(b"{"):
             return False
         with suppress(ValueError, RecursionError):
@@ -67,7 +67,7 @@ class JsonLines:
 
 
 class CsvLines:
-    """A record per line: line breaks in cells are escaped, so that a torn last line can be told."""
+    """A record per line: line breaks in cells are escaped, so that an incomplete last line can be recognised."""
 
     header = csv_line(_COLUMNS)
 

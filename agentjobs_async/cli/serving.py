@@ -32,7 +32,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
         prompts: Whether the page has the prompts.
 
     Raises:
-        InvalidInputError: The address is taken, or is none of this machine.
+        InvalidInputError: The address is taken, or is not one of this machine.
         JournalError: The journal can't be read.
     """
     is_loopback = _is_loopback(host)
@@ -58,7 +58,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
 def _announce(context: Context, name: str, address: str, *, is_loopback: bool) -> None:
     context.screen.notice(f"The live page of {name}; Ctrl-C stops it.")
     if not is_loopback:
-        context.screen.notice("Other machines reach it, unencrypted: whoever has this address may read the journal.")
+        context.screen.notice("Other machines reach it, unencrypted: anyone with this address can read the journal.")
     context.screen.raw_line(address)
 
 

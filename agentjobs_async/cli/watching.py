@@ -19,7 +19,7 @@ __all__ = ["watch_status"]
 _LOOK_SECONDS: Final = 1.0
 _REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
 _LINE_SECONDS: Final = 60.0  # between two lines of a log
-_RECENT_SECONDS: Final = 600.0  # by whose ends the rate is told: long enough for jobs of some minutes
+_RECENT_SECONDS: Final = 600.0  # the rate counts the ends within it: long enough for jobs of some minutes
 
 
 async def watch_status(context: Context, journal: str) -> int:

@@ -9,7 +9,7 @@ __all__ = ["fitted", "wrapped"]
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return `text` with its lines wrapped to the terminal that `stream` is; unchanged where it is none."""
+    """Return `text` with its lines wrapped to the terminal that `stream` is; unchanged if it is not one."""
     if not stream.isatty():
         return text
     columns = os.get_terminal_size(stream.fileno()).columns

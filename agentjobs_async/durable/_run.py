@@ -157,7 +157,7 @@ class Run:
         finally:
             _FOLLOWED.discard(self._entries)
             if self._shared:
-                # If it fails, others take the rows over once this owner gives no sign of life any more.
+                # If it fails, others take the rows over once this owner's heartbeats have stopped for long enough.
                 with suppress(JournalError, TimeoutError):
                     async with asyncio.timeout(_RELEASING_SECONDS):
                         await self._rows.release()
@@ -245,7 +245,7 @@ class Run:
                 _logger.info("the journal can't be searched, and is later: %s", error)
 
     async def _leave_no_longer_followed(self) -> None:
-        """Leave what other processes follow: this one gave no sign of life for so long that it was taken for dead."""
+        """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""
         keys = iter([follow.key for follow in self._following.under_way()])
         while page := list(islice(keys, _PAGE_KEYS)):
             for key in await self._rows.no_longer_followed(page):

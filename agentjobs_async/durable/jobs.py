@@ -54,7 +54,7 @@ class DurableJobs:
         least_gap: Seconds from 0 on between two calls of `on_change` for one job.
 
     Raises:
-        InvalidInputError: An argument makes no sense.
+        InvalidInputError: An argument is invalid; the message says what is valid.
     """
 
     def __init__(

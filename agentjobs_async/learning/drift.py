@@ -1,4 +1,4 @@
-"""Has the distribution of durations changed? A conformal test martingale, which hardly ever says so wrongly."""
+"""The test for a change in the distribution of durations: a conformal test martingale, which is hardly ever wrong."""
 
 from array import array
 from bisect import bisect_left, bisect_right, insort

@@ -16,7 +16,7 @@ __all__ = ["Estimate", "age_of", "estimate_job", "estimate_many"]
 
 _MOST_SAMPLED: Final = 32  # jobs: more change the figures by less than they are worth
 _BISECTIONS: Final = 20
-_SOONEST_SECONDS: Final = 1.0  # as told to people: nothing is known more exactly, since polls are seconds apart
+_SOONEST_SECONDS: Final = 1.0  # as shown to people: nothing is known more exactly, since polls are seconds apart
 
 
 @frozen
@@ -37,7 +37,7 @@ class Estimate:
 
 
 def age_of(job: AgentJob, waited: float | None) -> float | None:
-    """Return the seconds since a job's start, by the local clock; `None` if nothing tells.
+    """Return the seconds since a job's start, by the local clock; `None` if it is unknown.
 
     Args:
         job: The job.

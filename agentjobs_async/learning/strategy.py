@@ -19,7 +19,7 @@ from agentjobs_async.telemetry import HistoryDropped
 __all__ = ["Histories", "Kind", "wait_learned"]
 
 Kind = tuple[str, str | None]
-"""The project and the model of jobs that take alike; `None` for jobs of any model."""
+"""The project and the model of jobs that take similar times; `None` for jobs of any model."""
 
 Histories = MutableMapping[Kind, History]
 """A history for each kind of jobs."""

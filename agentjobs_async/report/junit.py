@@ -18,7 +18,7 @@ _ENDS: Final = {
     State.UNKNOWN: "error",
     **dict.fromkeys((State.PLANNED, State.SENDING, State.CREATED), "skipped"),
 }
-"""The element that says of a case how it ended; `None` for a case that passed."""
+"""The element that states how a case ended; `None` for a case that passed."""
 
 
 async def write_junit(source: Source, stream: TextIO) -> None:

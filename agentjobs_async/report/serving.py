@@ -16,7 +16,7 @@ __all__ = ["LOOPBACK", "board", "board_token", "check_live_page", "running"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _ENDING_SECONDS: Final = 0.5  # in which a request that is under way may end, once the server is stopped
-_SHORTEST_TOKEN: Final = 16  # characters: what nobody guesses
+_SHORTEST_TOKEN: Final = 16  # characters: too long to be guessed
 
 
 def check_live_page() -> None:

@@ -8,7 +8,7 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._extras import extra_named
 from agentjobs_async._validation import checked_seconds
 
-if TYPE_CHECKING:  # of the extra web: whoever signs no tokens needs no more than the package itself
+if TYPE_CHECKING:  # of the extra web: an application that signs no tokens needs only the package itself
     from itsdangerous import TimestampSigner
 
 __all__ = ["SignedTokens"]

@@ -776,7 +776,7 @@ def make_text(path: Path) -> None:
     ("make", "reason", "words"),
     [
         (make_pipe, "io", "no regular file"),
-        (make_empty, "read_only", "nobody may write it"),
+        (make_empty, "read_only", "no user may write it"),
         (make_text, "corrupt", "no journal"),
         (Path.mkdir, "io", "is a directory"),
     ],

@@ -30,7 +30,7 @@ class DurableRows:
 
     Args:
         entries: The rows of the journal.
-        patience: Seconds without a sign of life after which another owner is taken for dead; `None` where there can be
+        patience: Seconds without a heartbeat after which another owner is taken for dead; `None` where there can be
             no other one, as with a file.
     """
 
@@ -98,7 +98,7 @@ class DurableRows:
     async def no_longer_followed(self, keys: Sequence[str]) -> set[str]:
         """Return which of some hundred rows this owner follows no more, since another process did what ended that.
 
-        It took them over, since this owner gave no sign of life for a time, or it was told to unfollow them.
+        It took them over, since this owner's heartbeats had stopped, or it was asked to unfollow them.
         """
         if self._patience is None:
             return set()

@@ -243,7 +243,7 @@ class Entries(Reader):
         return tuple(key for (key,) in found)
 
     async def mark_orphaned(self, patience: float) -> tuple[str, ...]:
-        """Make the rows unknown whose owner gave no sign of life for `patience` seconds; return their keys."""
+        """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
         found = await self._database.sweep(shared.mark_orphaned(self._clock(), patience, **self.interruption()))
         await self._database.sweep(shared.delete_dead_owners(self._clock(), patience))
         return tuple(key for (key,) in found)
@@ -267,7 +267,7 @@ class Entries(Reader):
         await self.take_back()
 
     async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> bool:
-        """Move a row that bears `claim`, or any claim of this owner: another owner's row stays as it is."""
+        """Move a row with the claim `claim`, or any claim of this owner: another owner's row stays as it is."""
         return await self._move(key, target, **values, **({"owner": self.owner} if claim is None else {"claim": claim}))
 
     async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The numbers by which a journal and the version of its tables are told."""
+"""The numbers that identify a journal and the version of its tables."""
 
 from typing import Final
 

@@ -62,13 +62,13 @@ class Lease:
 class Heartbeat:
     """Records again and again that an owner is alive, and makes the rows of dead owners unknown.
 
-    It has a connection of its own: no sign of life waits for anything else that the owner does.
+    It has a connection of its own: no heartbeat waits for anything else that the owner does.
 
     Attributes:
         orphans: Keys of rows that became unknown, until `Opened.take_interrupted` takes them.
-        patience: Seconds without a sign of life after which an owner is taken for dead.
+        patience: Seconds without a heartbeat after which an owner is taken for dead.
         polls: The owner's share of the journal's polls.
-        life: Changes when a sign of life came so late that the owner may have been taken for dead before it.
+        life: Changes when a heartbeat came so late that the owner may have been taken for dead before it.
     """
 
     def __init__(self, database: Database, entries: Entries, patience: float) -> None:
@@ -84,11 +84,11 @@ class Heartbeat:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the last recorded sign of life still keeps other owners from taking this one for dead."""
+        """Whether the last recorded heartbeat still keeps other owners from taking this one for dead."""
         return self._heard.age() < self.patience * _SURE_FOR
 
     async def begin(self) -> None:
-        """Record the first sign of life, and start the others."""
+        """Record the first heartbeat, and start the others."""
         await self._beat()
         await self._sweep()
         self._beating = asyncio.get_running_loop().create_task(self._beat_on(), context=Context())
@@ -140,7 +140,7 @@ class Heartbeat:
                 await self._database.write(shared.upsert_heartbeat(self._entries.owner, self._entries.now()))
         except TimeoutError:
             self._database.connector.cut()
-            error = JournalError("the journal did not answer to a sign of life in time", "io")
+            error = JournalError("the database did not confirm a heartbeat in time", "io")
         else:
             self.life += not self.is_sure
             self._heard = asked

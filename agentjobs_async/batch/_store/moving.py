@@ -20,7 +20,7 @@ from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["move_journal"]
 
-_OWNER_SECONDS: Final = 30.0  # without a sign of life: the default of `Journal.open`
+_OWNER_SECONDS: Final = 30.0  # without a heartbeat: the default of `Journal.open`
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer
 
 
@@ -116,7 +116,7 @@ class _Moving:
         departure = Move(uuid4().hex, self.new.address, ended=False)
 
         async def close(connection: AnyConnection) -> None:
-            # The lock before the look at owners: whoever writes waits, and finds the journal closed.
+            # The lock before the look at owners: a writer waits for it, and then finds the journal closed.
             await moves.lock_rows(connection)
             if self.old.is_shared:
                 await self._check_unused(connection)

@@ -31,16 +31,16 @@ class Opened:
         read_only: Whether nothing is changed, and the journal is not owned.
         clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
             a database.
-        owner_timeout: Seconds without a sign of life after which an owner on PostgreSQL is taken for dead.
+        owner_timeout: Seconds without a heartbeat after which an owner on PostgreSQL is taken for dead.
         moving: Whether it is opened to be moved: one that was moved before can be opened to write too, and this process
-            gives no sign of life on PostgreSQL, so that none is left when it is killed.
+            sends no heartbeats to PostgreSQL, so that none is left when it is killed.
 
     Attributes:
         place: As given; a file's path is absolute, and follows no link, once it is open.
         database: The open database.
         entries: The rows.
         lock: The lock of a file; `None` with `read_only`.
-        heartbeat: The signs of life of an owner on PostgreSQL.
+        heartbeat: The heartbeats of an owner on PostgreSQL.
         owner_timeout: As given.
         interrupted: Keys of rows that opening made unknown, since their owner had ended.
         moves: The moves that the journal has recorded, by their directions.

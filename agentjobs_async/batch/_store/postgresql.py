@@ -59,7 +59,7 @@ def server_clock() -> ColumnElement[float]:
     """Return the server's clock: seconds since the epoch, as an expression that is one moment within a statement.
 
     It is read before the statement looks at any row: otherwise a statement that had to wait for a lock would compare
-    the time at which it got the lock with signs of life from before, and take living owners for dead.
+    the time at which it got the lock with heartbeats from before, and take living owners for dead.
     """
     return func.date_part("epoch", func.statement_timestamp(), type_=Double)
 

@@ -106,7 +106,7 @@ class Reader:
     async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
         """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
 
-        Their owner gave no sign of life for `patience` seconds, and they are created, or planned again after a claim.
+        Their owner has had no heartbeat for `patience` seconds, and they are created, or planned again after a claim.
         """
         found = await self._database.read(shared.unfollowed(self._clock(), patience, after, most))
         return [(row.number, row.key) for row in found]

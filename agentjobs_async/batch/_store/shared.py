@@ -87,7 +87,7 @@ def delete_owner(owner: str) -> Delete:
 
 
 def owners(now: Moment) -> Select[Any]:
-    """Select the owners that have not left, and the seconds since their last signs of life."""
+    """Select the owners that have not left, and the seconds since their last heartbeats."""
     return select(_OWNERS.c.owner, (now - _OWNERS.c.seen_at).label("age")).order_by(_OWNERS.c.owner)
 
 
@@ -115,7 +115,7 @@ def stop_polling(owner: str) -> Update:
 
 
 def delete_dead_owners(now: Moment, patience: float) -> Delete:
-    """Delete all owners that gave no sign of life for `patience` seconds."""
+    """Delete all owners without a heartbeat for `patience` seconds."""
     return delete(_OWNERS).where(_OWNERS.c.seen_at < now - patience, _up_for(patience))
 
 
@@ -137,7 +137,7 @@ def follow(keys: Collection[str], owner: str) -> Update:
 
 
 def owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
-    """Return whether a row's owner has left, or gave no sign of life for `patience` seconds."""
+    """Return whether a row's owner has left, or has had no heartbeat for `patience` seconds."""
     known = select(_OWNERS.c.owner).where(_OWNERS.c.owner == _ROW.owner)
     silent = and_(~known.where(_OWNERS.c.seen_at >= now - patience).exists(), _up_for(patience))
     return or_(silent, ~known.exists())

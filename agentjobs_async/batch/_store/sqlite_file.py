@@ -124,7 +124,7 @@ def _size(path: Path, *, writing: bool) -> int:
     if found.st_nlink > 1:
         raise JournalError(f"journal {path}: it has a second name (a hard link), where it would go unlocked", "io")
     if writing and not (os.access(path, os.W_OK) and found.st_mode & _WRITABLE):
-        raise PermissionError(errno.EACCES, "nobody may write it")
+        raise PermissionError(errno.EACCES, "no user may write it")
     return found.st_size
 
 

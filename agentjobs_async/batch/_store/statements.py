@@ -107,7 +107,7 @@ def move(
         key: The row's key.
         target: The new state.
         origin: The state that the row has to be in; `None` for every state from which a row may come to `target`.
-        claim: The claim that the row has to bear; `None` for any.
+        claim: The claim that the row must have; `None` for any.
         owner: The owner that has to have claimed the row last; `None` for any.
         of_job: The job that the row has to have; `None` for any. A resolution may have corrected it meanwhile.
         values: The other columns that change.
@@ -142,8 +142,8 @@ def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed
 def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
 
-    A row that bears this mark was moved by an earlier execution whose answer was lost, and counts as moved. A created
-    row that bears the mark of any resolution may be given another job: the id that its owner found was wrong. The mark
+    A row with this mark was moved by an earlier execution whose answer was lost, and counts as moved. A created
+    row with the mark of any resolution may be given another job: the id that its owner found was wrong. The mark
     also takes the place of its owner, who does not follow the row any more, so that any living one may.
     """
     repeated = and_(_ROW.state == target, _ROW.claim == resolution)
@@ -168,7 +168,7 @@ def mark_interrupted(**values: Any) -> ReturningUpdate[Any]:
 
 
 def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
-    """Plan the rows again that bear one of these claims, under which nothing was sent; return (key, claim) of each.
+    """Plan the rows again that have one of these claims, under which nothing was sent; return (key, claim) of each.
 
     Args:
         claims: The keys of the rows, by claim.

@@ -62,7 +62,7 @@ def annotations(rows: Sequence[JournalRow]) -> Iterator[str]:
 
 
 def step_summary(rows: Sequence[JournalRow], total: int, words: str, room: int) -> str:
-    """Return a summary in Markdown of at most `room` bytes in UTF-8; what is cut off is told in a sentence.
+    """Return a summary in Markdown of at most `room` bytes in UTF-8; a sentence names what is cut off.
 
     Args:
         rows: The first rows, in the order in which they are to be shown.

@@ -216,7 +216,7 @@ def styled_status(status: str) -> tuple[str, str]:
 
 
 def _is_capable(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that can move its cursor and show colours; without TERM it is none."""
+    """Return whether a stream is a terminal that can move its cursor and show colours; without TERM it is not."""
     named = os.environ.get("TERM", "").lower() not in _DUMB
     return stream.isatty() and (named or os.name == "nt")
 

@@ -25,7 +25,7 @@ class Access:
     """What a request has to be.
 
     Attributes:
-        token: What a request bears that acts, or reads where reading needs it.
+        token: What a request must have to change rows, and to read them where reading needs it.
         hosts: The names and addresses under which the board is reached; `0.0.0.0` or `::` stands for any address.
         reading_needs_token: Whether rows are only shown to who has the token.
         acts: Whether items may be changed.

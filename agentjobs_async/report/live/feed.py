@@ -23,7 +23,7 @@ __all__ = ["ChangeFeed"]
 _LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its row included
 _GLANCE_SECONDS: Final = 0.3  # the same for a file that did not change, of which the database was not asked
 _REST_PER_LOOK: Final = 4.0  # looking takes at most a fifth of the database's time
-_OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it bears
+_OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it has
 _ROWS_AT_ONCE: Final = 500  # what one query names
 _RELOAD_SECONDS: Final = 60.0
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
@@ -139,7 +139,7 @@ class ChangeFeed:
         if self._is_settled and stamp.value == self._stamp:
             return False
         is_new = stamp.value != self._stamp
-        # A time that lies ahead was recorded by a clock that was wrong: later changes bear earlier ones.
+        # A time in the future was recorded by a clock that was wrong: later changes have earlier times.
         changed, after, since = 0, 0, min(self._known.newest, time.time()) - _OVERLAP_SECONDS
         while found := await entries.changed(since, after):
             numbers = self._known.unknown(found)

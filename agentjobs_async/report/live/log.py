@@ -30,7 +30,7 @@ class Log:
         return self._first + len(self._lines)
 
     def add(self, line: str) -> None:
-        """Add a line, and wake whoever waits for one."""
+        """Add a line, and wake the pages that wait for one."""
         self._lines.append(line)
         self.wake()
 
@@ -41,7 +41,7 @@ class Log:
         self._news = asyncio.Event()
 
     def close(self) -> None:
-        """End the log: whoever waits for a line is woken."""
+        """End the log, and wake the pages that wait for a line."""
         self.is_closed = True
         self.wake()
 
