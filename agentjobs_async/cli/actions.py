@@ -26,7 +26,7 @@ from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.documents import Change, job_document
 from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
-from agentjobs_async.cli.job_estimates import JobEstimates, learn
+from agentjobs_async.cli.job_estimates import JobEstimates, journal_options, learn
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
 from agentjobs_async.cli.process import Context
@@ -37,7 +37,7 @@ __all__ = ["create_job", "get_job", "wait_for_jobs"]
 async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str], journal: str | None = None) -> int:
     """Wait for all jobs, once for each; the durations in `journal` tell how long they have left."""
     refs = list(dict.fromkeys(map(options.service.ref, jobs)))
-    waits = _Waits(context, options, refs)
+    waits = _Waits(context, options, refs, journal_options(journal))
     service, screen = options.service, context.screen
     async with service.session(screen.notice, hooks=[waits.changes]) as session:
         await learn(session, journal, screen)
@@ -49,9 +49,10 @@ async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str],
 class _Waits:
     """The waits for several jobs; the failure of one leaves the others alone."""
 
-    def __init__(self, context: Context, options: Options, refs: Sequence[JobRef]) -> None:
+    def __init__(self, context: Context, options: Options, refs: Sequence[JobRef], to_learn: Sequence[str]) -> None:
         self._context = context
         self._options = options
+        self._to_learn = to_learn
         self._report = options.report(context.screen)
         self._numbers = {ref: number for number, ref in enumerate(refs, 1)}
         self._results: dict[JobRef, Result] = {}
@@ -84,7 +85,9 @@ class _Waits:
         self._report.summary(outcomes, code)
         if stopped_with is not None:
             screen.notice("Stopped waiting.")
-        show_jobs(screen, [ref for ref in self._numbers if self._continues(ref)], self._options.wait_options())
+        to_wait = self._options.wait_options()
+        to_wait = None if to_wait is None else [*to_wait, *self._to_learn]
+        show_jobs(screen, [ref for ref in self._numbers if self._continues(ref)], to_wait)
         return code
 
     def _time_left(self) -> str | None:

@@ -1,6 +1,7 @@
 """How long the jobs of `agentjobs wait` have left, by the durations in a journal and those of its own run."""
 
 import asyncio
+import os
 import time
 from collections.abc import Collection
 from typing import Final
@@ -10,7 +11,7 @@ from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.outcomes import described
 from agentjobs_async.learning.estimate import age_of, estimate_many
 
-__all__ = ["JobEstimates", "learn"]
+__all__ = ["JobEstimates", "journal_options", "learn"]
 
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
 
@@ -36,6 +37,19 @@ class JobEstimates:
             and (age := age_of(job, waited)) is not None
         ]
         return estimate_many(known)
+
+
+def journal_options(journal: str | None) -> list[str]:
+    """Return the options that name the same journal to another command; none where the environment names it.
+
+    Raises:
+        InvalidInputError: It is neither a path nor a URL of PostgreSQL.
+    """
+    if journal is None or journal == os.environ.get("AGENTJOBS_JOURNAL"):  # the other command reads it there, too
+        return []
+    from agentjobs_async.batch import Journal  # noqa: PLC0415 - it loads SQLAlchemy, which other waits do without
+
+    return ["--journal", Journal.open(journal, read_only=True).address]  # without the password of a URL
 
 
 async def learn(session: AgentJobsSession, journal: str | None, screen: Screen) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.cli.job_estimates import journal_options
 from tests.aged import aged_journal
 from tests.cli.stage import Child, EmulatorThread
 
@@ -32,10 +33,11 @@ def token(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
-    """A log gets the estimate with the line that shows the job as active."""
+    """A log gets the estimate with the line that shows the job as active; the command that continues the journal."""
     with Child("wait", token, "--journal", db, env=service.environment) as wait:
         wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
         assert wait.ended() == 130
+    assert f" --journal {db} {token}\n" in wait.stderr
 
 
 def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
@@ -45,6 +47,7 @@ def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
         wait.until(f"ends {WORDS}").send(signal.SIGINT)
         assert wait.ended() == 130
     assert f"active, ends {WORDS}" not in wait.stdout
+    assert "--journal" not in wait.stdout
 
 
 def test_of_several(service: EmulatorThread, token: str, db: str) -> None:
@@ -100,3 +103,13 @@ def test_watched_journal(service: EmulatorThread, db: str) -> None:
         run.send(signal.SIGINT)
         assert run.ended() == 130
     assert f"1 created, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
+
+
+def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command gets the journal without its password, and none that the environment names."""
+    url = "postgresql+psycopg://me:hunter2@db.example/agents"
+    monkeypatch.delenv("AGENTJOBS_JOURNAL", raising=False)
+    assert journal_options(None) == []
+    assert journal_options(url) == ["--journal", "postgresql+psycopg://me@db.example/agents"]
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
+    assert journal_options(url) == []
