@@ -46,6 +46,15 @@ class ActiveJobs:
         known = [(self.histories.get(project or ""), age) for project, age in active]
         return estimate_many([(history, age) for history, age in known if history is not None])
 
+    async def unseen_for(self) -> float | None:
+        """Return the seconds since any active job was seen; `None` if so few that a process may poll them.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        seconds = await entries_of(self._journal).active_silence()
+        return seconds if seconds is not None and seconds >= _SEEN_SECONDS else None
+
     async def _read(self) -> None:
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= _FRESH_SECONDS:

@@ -52,5 +52,6 @@ async def _look(journal: Journal, jobs: ActiveJobs) -> FleetView:
     counts = await journal.counts()
     limits = await journal.limits()
     rate = ended / max(oldest, _LOOK_SECONDS) if ended else None
-    left = await jobs.time_left() if counts[State.CREATED] else None
-    return FleetView(counts, rate, limits.create_rate, await workers_of(journal), time.time(), left)
+    left, unseen_for = (await jobs.time_left(), await jobs.unseen_for()) if counts[State.CREATED] else (None, None)
+    workers = await workers_of(journal)
+    return FleetView(counts, rate, limits.create_rate, workers, time.time(), left, unseen_for)

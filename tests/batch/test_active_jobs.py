@@ -25,6 +25,21 @@ async def test_active_jobs_of_a_journal(path: Path) -> None:
     assert found.p50 < found.p90 < 300
 
 
+@pytest.mark.parametrize(("ages", "unseen_seconds"), [((), 0.0), ((1000.0,), 0.0), ((1000.0, 2.0), 900.0)])
+async def test_jobs_that_are_polled(path: Path, ages: tuple[float, ...], unseen_seconds: float) -> None:
+    """As long as one of the active jobs was seen of late, or has just been created, they count as polled."""
+    await aged_journal(path, [], ages=ages, unseen_seconds=unseen_seconds)
+    async with Journal.open(path, read_only=True) as journal:
+        assert await ActiveJobs(journal).unseen_for() is None
+
+
+async def test_jobs_that_nobody_polls(path: Path) -> None:
+    """Active jobs of which none was seen for minutes are not polled by any process."""
+    await aged_journal(path, [300.0], ages=[1000.0, 950.0], unseen_seconds=900.0)
+    async with Journal.open(path, read_only=True) as journal:
+        assert await ActiveJobs(journal).unseen_for() == pytest.approx(900.0, abs=100.0)
+
+
 @pytest.mark.parametrize("few", [{"ages": ()}, {"durations": 19}, {"unseen_seconds": 900.0}])
 async def test_nothing_is_known_of_active_jobs(path: Path, few: dict[str, Any]) -> None:
     """Nothing is known without active jobs, with fewer than 20 durations, and of jobs that nobody polls any more."""

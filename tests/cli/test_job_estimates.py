@@ -33,7 +33,7 @@ def token(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
-    """A log gets the estimate with the line that shows the job as active; the command that continues the journal."""
+    """A log gets the estimate with the line that shows the job as active; its last command names the journal."""
     with Child("wait", token, "--journal", db, env=service.environment) as wait:
         wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
         assert wait.ended() == 130

@@ -155,6 +155,11 @@ class Reader:
         found = await self._database.read(times.active_ages(self._clock(), seconds, most))
         return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
 
+    async def active_silence(self) -> float | None:
+        """Return the seconds since an active job was seen last, or its row changed; `None` where no job is active."""
+        found = await self._database.read(times.active_silence(self._clock()))
+        return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
+
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
         found = await self._database.read(times.paused_for(self._clock()))

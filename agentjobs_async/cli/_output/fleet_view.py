@@ -34,6 +34,7 @@ class FleetView:
         workers: Those that have it open; `None` for a file, which has one owner at most.
         now: Seconds since the epoch.
         active_left: How long the active jobs have left; `None` while that is not known.
+        unseen_for: For how many seconds no active job was seen; `None` if one was seen of late, or none is active.
     """
 
     counts: Mapping[State, int]
@@ -42,6 +43,7 @@ class FleetView:
     workers: Sequence[WorkerState] | None
     now: float
     active_left: Estimate | None = None
+    unseen_for: float | None = None
 
     @property
     def total(self) -> int:
@@ -124,6 +126,10 @@ def _tally(view: FleetView) -> Iterator[str]:
 def _pace(view: FleetView) -> str:
     if not view.left:
         return "all have ended"
+    if view.workers is not None and all(worker.is_dead for worker in view.workers):
+        return "no process works on it; agentjobs worker or resume goes on"
+    if view.unseen_for is not None:
+        return f"no active job was seen for {span(view.unseen_for)}: no run polls them, or no server answers"
     if view.ends_per_second is None:
         return "none has ended in the last 10 min"
     left, per_hour = view.seconds_left or 0.0, view.ends_per_second * _HOUR_SECONDS

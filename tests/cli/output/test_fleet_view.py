@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from attrs import evolve
 
@@ -47,6 +49,24 @@ def test_time_left() -> None:
     assert text(fleet_lines(known, 80, 24))[2] == words
     assert text(fleet_lines(known, 80, 3)) == text(fleet_lines(found, 80, 3))
     assert words in fleet_line(known)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"workers": []}, "no process works on it; agentjobs worker or resume goes on"),
+        ({"workers": [WORKERS[1]]}, "no process works on it; agentjobs worker or resume goes on"),
+        (
+            {"workers": None, "unseen_for": 1500.0},
+            "no active job was seen for 25 min: no run polls them, or no server answers",
+        ),
+    ],
+)
+def test_nobody_is_at_work(change: dict[str, Any], words: str) -> None:
+    """Where no process works on the journal, no end is told: it would never come."""
+    found = evolve(view(), **change)
+    assert text(fleet_lines(found, 80, 24))[1] == words
+    assert f"; {words}" in fleet_line(found)
 
 
 def test_on_a_narrow_terminal() -> None:
