@@ -10,7 +10,7 @@ from agentjobs_async._text import span
 from agentjobs_async.batch import Rate, State
 from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.columns import padded, shortened
-from agentjobs_async.cli._output.moments import clock, ends_in
+from agentjobs_async.cli._output.moments import clock, ends_in, is_shown
 from agentjobs_async.cli._output.screen import Styled
 
 __all__ = ["FleetView", "fleet_line", "fleet_lines"]
@@ -133,7 +133,8 @@ def _pace(view: FleetView) -> str:
     if view.ends_per_second is None:
         return "none has ended in the last 10 min"
     left, per_hour = view.seconds_left or 0.0, view.ends_per_second * _HOUR_SECONDS
-    return f"{per_hour:,.0f} ended per hour; end about {clock(view.now + left)}, in {span(left)}"
+    end = f"; end about {clock(view.now + left)}, in {span(left)}" if is_shown(left) else ""
+    return f"{per_hour:,.0f} ended per hour{end}"
 
 
 def _number(count: int, word: str) -> str:

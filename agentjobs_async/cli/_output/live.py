@@ -9,7 +9,7 @@ from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
 from agentjobs_async._text import span
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
-from agentjobs_async.cli._output.moments import clock, ends_in
+from agentjobs_async.cli._output.moments import clock, ends_in, is_shown
 from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.estimates import RunEstimate
 from agentjobs_async.cli.outcomes import described
@@ -28,6 +28,7 @@ _LEAST_KEY: Final = 10  # columns of a key that is cut
 _LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
 _LINK_HEAD: Final = ", PULL REQUEST"
 _HEADER_LINES: Final = 4
+_LATE_SECONDS: Final = 1.0  # beyond the usual time of a job; polls are seconds apart
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _DONE: Final = (State.COMPLETED, State.ARCHIVED)
 _ACTIVE: Final = (State.SENDING, State.CREATED)
@@ -157,10 +158,7 @@ def _bar(view: View, columns: int) -> Iterator[Styled]:
 def _end_in_words(view: View) -> list[str]:
     """Return the end, then what decides it and when the next create may go; the last ones are left out first."""
     found, due, left = view.estimate, view.stats.next_create, view.number(State.PLANNED)
-    words = ["no estimate of the end yet"]
-    if found is not None:
-        how = "ends after" if found.is_least else "ends about"
-        words = [f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"]
+    words = [_end_or_none(view) or "no estimate of the end yet"]
     if view.stats.stopped:
         return [*words, "too many failures: nothing more is begun"]
     if due and view.stats.paused_by is not None:
@@ -169,6 +167,21 @@ def _end_in_words(view: View) -> list[str]:
     if due and left:
         return [*words, f"next create {clock(view.now + due)}"]
     return words
+
+
+def _end_or_none(view: View) -> str | None:
+    """Return the end of the run; `None` while it is not known. No run is said to end in 0 s: it has not ended."""
+    found = view.estimate
+    if found is None:
+        return None
+    if is_shown(found.seconds):
+        how = "ends after" if found.is_least else "ends about"
+        return f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"
+    if found.is_least:
+        return None
+    usual = view.job_seconds or 0.0
+    is_late = any(item.age - usual > _LATE_SECONDS for item in view.active if item.state in _ACTIVE)
+    return "jobs take longer than usual" if is_late else "ends any moment now"
 
 
 def _counts(view: View, width: int) -> Line:

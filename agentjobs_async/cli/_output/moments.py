@@ -6,8 +6,9 @@ from typing import Final
 
 from agentjobs_async import Estimate
 
-__all__ = ["clock", "ends_in"]
+__all__ = ["clock", "ends_in", "is_shown"]
 
+_LEAST_SECONDS: Final = 1.0  # a shorter time to come is rounded to none
 _SOON_SECONDS: Final = 12 * 3600.0  # a time further away needs its day
 
 
@@ -15,6 +16,11 @@ def clock(moment: float) -> str:
     """Return a moment, in seconds since the epoch, as local time, with the day when it is further away."""
     local = datetime.fromtimestamp(moment, UTC).astimezone()
     return f"{local:%H:%M:%S}" if moment - time.time() < _SOON_SECONDS else f"{local:%a %H:%M}"
+
+
+def is_shown(seconds: float) -> bool:
+    """Return whether an end that is so far ahead can be shown as a moment that lies ahead."""
+    return seconds >= _LEAST_SECONDS
 
 
 def ends_in(left: Estimate, jobs: int = 2) -> str:

@@ -101,6 +101,12 @@ def test_the_rate_of_creates_binds() -> None:
     assert view(rate=Rate(1, per=600)).seconds_left == 6100
 
 
+def test_an_end_that_is_due() -> None:
+    """An end that would be in 0 s is left out: there are items that have not ended."""
+    assert text(fleet_lines(view(ends_per_second=100.0), 80, 24))[1] == "360,000 ended per hour"
+    assert text(fleet_lines(view(ends_per_second=61.0), 80, 24))[1].endswith(", in 1 s")
+
+
 def test_without_an_end() -> None:
     """Where nothing has ended there is no estimate."""
     still = view(ends_per_second=None)

@@ -108,6 +108,26 @@ def test_other_ends() -> None:
     assert shown(view([], stopped=True))[1] == "no estimate of the end yet; too many failures: nothing more is begun"
 
 
+@pytest.mark.parametrize(
+    ("ages", "seconds", "words"),
+    [
+        ([9.0, 95.0], 0.4, "jobs take longer than usual"),
+        ([9.0, 80.0], 0.4, "ends any moment now"),
+        ([], 0.0, "ends any moment now"),
+    ],
+)
+def test_no_run_ends_in_no_time(ages: list[float], seconds: float, words: str) -> None:
+    """A run that has not ended is not said to end in 0 s, nor in the past: jobs are late, or it ends any moment."""
+    active = [ActiveItem(f"{number}", State.CREATED, age, REF) for number, age in enumerate(ages)]
+    active.append(ActiveItem("waits", State.PLANNED, 500.0, None))
+    found = view(active, left=RunEstimate(seconds, "--max-active 4 decides"))
+    assert shown(found)[1] == words
+    assert in_one_line(found).endswith(f" active; {words}")
+    least = evolve(found, estimate=RunEstimate(seconds, "100/h decides", is_least=True))
+    assert shown(least)[1] == "no estimate of the end yet"
+    assert shown(evolve(found, estimate=RunEstimate(1.0, "x")))[1].endswith(", in 1 s")
+
+
 def test_time_left() -> None:
     """Where the waits have learned it, it tells how long the active jobs have left, if the terminal has room."""
     active = [ActiveItem(f"{number}", State.CREATED, 90.0, REF) for number in range(20)]

@@ -13,6 +13,7 @@ from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
 
+COMPLETED = "document status=completed prLink=https://code.example/acme/demo/pull/job_000001 forever on=get"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 
 
@@ -48,10 +49,14 @@ def test_styled_status() -> None:
     assert styled_status("completed") == ("completed", "green")
 
 
-def test_live_view_and_colour_on_a_terminal() -> None:
+def test_live_view_and_colour_on_a_terminal(service: EmulatorThread) -> None:
     """On a terminal there are a live view and colours, no line is wider than it, and the cursor is shown at the end."""
-    with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links", terminal=True) as child:
-        assert child.until("2 active").ended() == 0
+    service.live(duration=3600)
+    prompts = ("Document the v2 endpoints", "Fix the broken links")
+    with Child("run", *prompts, env=service.environment, terminal=True) as child:
+        child.until("2 active")
+        service.inject(COMPLETED)
+        assert child.ended() == 0
     assert COLOUR.search(child.stdout)
     assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
@@ -131,13 +136,14 @@ def test_a_run_on_a_narrow_terminal(service: EmulatorThread) -> None:
     """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
     prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
     service.live(duration=3600)
+    service.live(duration=3600, prompt=prompts[0], job_id="job_00000a")
     environment = service.environment | {"AGENTJOBS_PROJECT_ID": "demo"}
     with Child("run", "--yes", *prompts, env=environment, terminal=True, columns=40) as child:
         child.until("2 active")
-        service.inject("document status=completed prLink=https://code.example/acme/demo/pull/job_000001 forever on=get")
+        service.inject(COMPLETED)
         assert child.ended() == 0
     plain = narrow(child)
-    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_000001 +completed\s+Document the v2 endpoints of the", plain)
+    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_00000a +completed\s+Document the v2 endpoints of the", plain)
     assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 
