@@ -20,6 +20,7 @@ SEND_AGAIN: Final = "send-again"
 ABANDON: Final = "abandon"
 _OPTION: Final = "--from"
 _DONE: Final = {SEND_AGAIN: "planned again", ABANDON: "abandoned"}
+_NAMES: Final = {"key", "job"}
 _WITH_JOB: Final = "with their jobs"
 
 
@@ -46,11 +47,20 @@ def resolutions_of(file: str) -> list[Resolution]:
     Raises:
         InvalidInputError: It can't be read as a whole, or says nothing.
     """
-    text = read_text(file, _OPTION)
-    found = [_resolution(record) for record in records_of(file, text, apparent_format(file, text), _OPTION)]
+    found = [_resolution(record) for record in _records(file, read_text(file, _OPTION))]
     if not found:
         raise InvalidInputError(f"{_OPTION}: there is no line of a key and a job, {SEND_AGAIN} or {ABANDON}")
     return found
+
+
+def _records(file: str, text: str) -> list[Record]:
+    form = apparent_format(file, text)
+    if form == "lines" and set(text.partition("\n")[0].strip().split(",")) >= _NAMES:
+        form = "csv"  # such as a table from standard input, which has no suffix
+    records = records_of(file, text, form, _OPTION)
+    if form in {"csv", "tsv"} and not all(record.fields is None or set(record.fields) >= _NAMES for record in records):
+        raise InvalidInputError(f"{_OPTION}: the first line of a table must name its columns, key and job among them")
+    return records
 
 
 def _resolution(record: Record) -> Resolution:

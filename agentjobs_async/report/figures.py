@@ -84,8 +84,8 @@ class Figures:
         """Durations, how late ends were noticed, throughput, and how long the service asked to wait."""
         rate, (pauses, paused_seconds) = self.per_hour, self.pauses
         return [
-            Tile("duration", _quantile_text(self.durations, 0.5), f"p95 {_quantile_text(self.durations, 0.95)}"),
-            Tile("noticed within", _quantile_text(self.intervals, 0.5), _interval_note(self.intervals)),
+            _median("duration", self.durations),
+            _median("noticed within", self.intervals, " between polls"),
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
             Tile("pauses by 429", f"{pauses:,}", f"{span_text(paused_seconds)} in all" if pauses else ""),
         ]
@@ -95,8 +95,9 @@ def _share(count: int, total: int) -> str:
     return f"{decimal(100 * count / total, 1)} %" if total else ""
 
 
-def _interval_note(intervals: Sequence[float]) -> str:
-    return f"p95 {_quantile_text(intervals, 0.95)} between polls"
+def _median(name: str, ascending: Sequence[float], of_what: str = "") -> Tile:
+    note = f"median; p95 {_quantile_text(ascending, 0.95)}{of_what}" if ascending else ""
+    return Tile(name, _quantile_text(ascending, 0.5), note)
 
 
 def _rate_text(per_hour: float) -> tuple[str, str]:

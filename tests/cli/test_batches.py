@@ -1,4 +1,5 @@
 import asyncio
+import io
 import json
 import re
 import signal
@@ -204,6 +205,25 @@ def test_settling_many(
     assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
     file.write_text("")
     assert main(["resolve", "--from", str(file), "--journal", db]) == 2
+
+
+def test_tables_of_what_is_settled(
+    db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
+
+    async def plan() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add([BatchItem("k0", "p")])
+
+    asyncio.run(plan())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"key,job\nk0,send-again\n")))
+    assert main(["resolve", db, "--from", "-"]) == 1
+    assert capsys.readouterr().err.startswith("line 2 k0 refused: k0 is planned: there is nothing to resolve")
+    file = tmp_path / "settled.csv"
+    file.write_text("k0,send-again\nk1,abandon\n")
+    assert main(["resolve", db, "--from", str(file)]) == 2
+    assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
 
 
 def test_results_for_machines(

@@ -41,8 +41,8 @@ def test_figures() -> None:
         ("planned", "1"),
     ]
     assert [(tile.value, tile.note) for tile in figures.times] == [
-        ("30 min 0 s", "p95 57 min 0 s"),
-        ("36 s", "p95 36 s between polls"),
+        ("30 min 0 s", "median; p95 57 min 0 s"),
+        ("36 s", "median; p95 36 s between polls"),
         ("100.0 / h", "jobs ended"),
         ("2", "1 min 30 s in all"),
     ]
@@ -52,4 +52,4 @@ def test_nothing_yet() -> None:
     """A journal without rows has figures, too."""
     figures = Tally().figures()
     assert [tile.value for tile in figures.outcomes] == ["0", "0", "0"]
-    assert [tile.value for tile in figures.times] == ["-", "-", "-", "0"]
+    assert [(tile.value, tile.note) for tile in figures.times] == [*3 * [("-", "")], ("0", "")]

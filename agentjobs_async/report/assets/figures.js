@@ -32,6 +32,11 @@ function figuresOf(store, places) {
 
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
+function medianTile(name, ascending, ofWhat = '') {
+  const note = ascending.length ? `median; p95 ${spanText(quantile(ascending, 0.95))}${ofWhat}` : '';
+  return { name, value: spanText(quantile(ascending, 0.5)), note };
+}
+
 function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
   const { counts, total, durations, intervals, span } = figures;
   const outcomes = order
@@ -42,12 +47,8 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
     });
   const rate = span && durations.length ? (durations.length / span) * 3600 : null;
   const times = [
-    { name: 'duration', value: spanText(quantile(durations, 0.5)), note: `p95 ${spanText(quantile(durations, 0.95))}` },
-    {
-      name: 'noticed within',
-      value: spanText(quantile(intervals, 0.5)),
-      note: `p95 ${spanText(quantile(intervals, 0.95))} between polls`,
-    },
+    medianTile('duration', durations),
+    medianTile('noticed within', intervals, ' between polls'),
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
     { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
