@@ -68,12 +68,12 @@ class Feed:
             self._begin(row)
         self._notify()
 
-    async def read(self, interrupted: tuple[str, ...]) -> None:
+    async def read(self, became_unknown: tuple[str, ...]) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
         entries = self._context.entries
         last = await entries.last_number()
         await self._planned.open(last)
-        await self._read(earlier(entries, interrupted, last), self._add_job)
+        await self._read(earlier(entries, became_unknown, last), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(new(entries, self._items, self.room, last, self._on_silence))),

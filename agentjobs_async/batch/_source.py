@@ -25,16 +25,16 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 
 
 async def earlier(
-    entries: Entries, interrupted: Iterable[str], last: int
+    entries: Entries, became_unknown: Iterable[str], last: int
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
     """Yield the results of rows that became unknown, then the rows that have a job.
 
     Args:
         entries: The journal's rows.
-        interrupted: Keys whose rows became unknown because an earlier owner ended.
+        became_unknown: Keys whose rows became unknown because an earlier owner ended.
         last: The highest number of a row of earlier runs.
     """
-    for row in (await entries.get_many(list(interrupted))).values():
+    for row in (await entries.get_many(list(became_unknown))).values():
         if row.state is not State.UNKNOWN:
             continue
         error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")

@@ -170,9 +170,7 @@ class Batch(AsyncIterator[BatchResult]):
         )
         item_tasks = self._item_tasks = ItemTasks(context)
         self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
-        feeding = item_tasks.start_helper(
-            self._feed.read(opened_of(self._journal).take_interrupted()), Phase.NO_CREATES
-        )
+        feeding = item_tasks.start_helper(self._feed.read(opened_of(self._journal).take_unknown()), Phase.NO_CREATES)
         item_tasks.start_recording()
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
         return self

@@ -419,8 +419,8 @@ async def test_what_an_owner_left(place: str) -> None:
         await entries_of(journal).mark_created("k1", JobRef("docs", "job_1"))
     async with Journal.open(place) as journal:
         assert [row.key for row in await journal.unknown()] == ["k0"]
-        assert opened_of(journal).take_interrupted() == ("k0",)
-        assert opened_of(journal).take_interrupted() == ()
+        assert opened_of(journal).take_unknown() == ("k0",)
+        assert opened_of(journal).take_unknown() == ()
     assert states(await rows_of(place)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
 
 

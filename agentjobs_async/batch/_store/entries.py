@@ -237,14 +237,16 @@ class Entries(Reader):
         text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
         return await self._move(key, State.FAILED, error=text, of_job=of_job, **_polls(polls))
 
-    async def mark_interrupted(self) -> tuple[str, ...]:
+    async def mark_sending_unknown(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
-        _, found = await self._database.write(statements.mark_interrupted(**self.interruption()))
+        _, found = await self._database.write(statements.mark_sending_unknown(**self.unknown_columns()))
         return tuple(key for (key,) in found)
 
-    async def mark_orphaned(self, patience: float) -> tuple[str, ...]:
+    async def mark_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
         """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
-        found = await self._database.sweep(shared.mark_orphaned(self._clock(), patience, **self.interruption()))
+        found = await self._database.sweep(
+            shared.mark_unknown_of_dead_owners(self._clock(), patience, **self.unknown_columns())
+        )
         await self._database.sweep(shared.delete_dead_owners(self._clock(), patience))
         return tuple(key for (key,) in found)
 
@@ -277,7 +279,7 @@ class Entries(Reader):
         statement, parameters = statements.move(key, target, **values)
         return (await self._database.write(statement, parameters=parameters))[0] == 1
 
-    def interruption(self) -> dict[str, Any]:
+    def unknown_columns(self) -> dict[str, Any]:
         """Return the columns of a row that becomes unknown since its owner ended."""
         now = self._clock()
         return {"error": "its owner ended while it was being sent", "sent_at": now, "updated_at": now}

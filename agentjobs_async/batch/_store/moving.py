@@ -120,7 +120,7 @@ class _Moving:
             await moves.lock_rows(connection)
             if self.old.is_shared:
                 await self._check_unused(connection)
-            await connection.execute(statements.mark_interrupted(**self.old.entries.interruption()))
+            await connection.execute(statements.mark_sending_unknown(**self.old.entries.unknown_columns()))
             await moves.begin_departure(connection, departure.mark, departure.place)
 
         await self.old.database.once(close)

@@ -42,7 +42,7 @@ class Opened:
         lock: The lock of a file; `None` with `read_only`.
         heartbeat: The heartbeats of an owner on PostgreSQL.
         owner_timeout: As given.
-        interrupted: Keys of rows that opening made unknown, since their owner had ended.
+        became_unknown: Keys of rows that opening made unknown, since their owner had ended.
         moves: The moves that the journal has recorded, by their directions.
     """
 
@@ -60,7 +60,7 @@ class Opened:
         self.entries: Entries | None = None
         self.lock: FileLock | None = None
         self.heartbeat: Heartbeat | None = None
-        self.interrupted: tuple[str, ...] = ()
+        self.became_unknown: tuple[str, ...] = ()
         self.moves: dict[str, Move] = {}
         self._moving = moving
         self._read_only = read_only
@@ -116,11 +116,11 @@ class Opened:
 
         return connect_arguments(self.place)
 
-    def take_interrupted(self) -> tuple[str, ...]:
+    def take_unknown(self) -> tuple[str, ...]:
         """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
-        taken, self.interrupted = self.interrupted, ()
+        taken, self.became_unknown = self.became_unknown, ()
         if self.heartbeat is not None:
-            taken, self.heartbeat.orphans = (*taken, *self.heartbeat.orphans), []
+            taken, self.heartbeat.became_unknown = (*taken, *self.heartbeat.became_unknown), []
         return taken
 
     async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
@@ -153,7 +153,7 @@ class Opened:
         entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
         await self._read_moves(str(path))
         if not self._read_only:
-            self.interrupted = await entries.mark_interrupted()
+            self.became_unknown = await entries.mark_sending_unknown()
 
     async def _open_server(self, address: ServerAddress) -> None:
         from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import

@@ -41,7 +41,7 @@ __all__ = [
     "follow",
     "functions",
     "insert_fleet",
-    "mark_orphaned",
+    "mark_unknown_of_dead_owners",
     "owner_is_dead",
     "owners",
     "share_polls",
@@ -119,10 +119,10 @@ def delete_dead_owners(now: Moment, patience: float) -> Delete:
     return delete(_OWNERS).where(_OWNERS.c.seen_at < now - patience, _up_for(patience))
 
 
-def mark_orphaned(now: Moment, patience: float, **values: Any) -> ReturningUpdate[Any]:
+def mark_unknown_of_dead_owners(now: Moment, patience: float, **values: Any) -> ReturningUpdate[Any]:
     """Make the rows unknown that are sending and whose owner is dead; return their keys."""
-    orphans = update(ENTRIES).where(_ROW.state == State.SENDING, owner_is_dead(now, patience))
-    return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+    rows = update(ENTRIES).where(_ROW.state == State.SENDING, owner_is_dead(now, patience))
+    return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
 def unfollowed(now: Moment, patience: float, after: int, most: int) -> Select[Any]:

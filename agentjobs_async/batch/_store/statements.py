@@ -39,7 +39,7 @@ __all__ = [
     "get_many",
     "has_number",
     "last_number",
-    "mark_interrupted",
+    "mark_sending_unknown",
     "move",
     "newest_try",
     "nothing",
@@ -161,10 +161,10 @@ def resolve_again(key: str, resolution: str, **values: Any) -> Update:
     return resolve(key, State.PLANNED, resolution, sent_at=None, claimed_at=None, tries=counted, **values)
 
 
-def mark_interrupted(**values: Any) -> ReturningUpdate[Any]:
+def mark_sending_unknown(**values: Any) -> ReturningUpdate[Any]:
     """Make all rows unknown that are sending, since their owner ended, and return their keys."""
-    orphans = update(ENTRIES).where(_ROW.state == State.SENDING)
-    return orphans.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+    rows = update(ENTRIES).where(_ROW.state == State.SENDING)
+    return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
 def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:

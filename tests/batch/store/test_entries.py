@@ -267,7 +267,7 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
             await entries_of(journal).claim("k0")
     assert await state_of(journal, "k0") is State.SENDING
     if meanwhile != "nothing":
-        await entries_of(journal).mark_interrupted()
+        await entries_of(journal).mark_sending_unknown()
     await move(journal, "k1", State.SENDING)
     assert await entries_of(journal).take_back() == ("k0",)
     assert await entries_of(journal).take_back() == ()

@@ -83,7 +83,7 @@ async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition
 
 
 async def _told(journal: Journal) -> bool:
-    return opened_of(journal).take_interrupted() == ("k0",)
+    return opened_of(journal).take_unknown() == ("k0",)
 
 
 async def test_late_answers(database: str) -> None:
@@ -139,7 +139,7 @@ async def test_an_owner_that_left(database: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
     async with Journal.open(database) as journal:
-        assert opened_of(journal).take_interrupted() == ("k0",)
+        assert opened_of(journal).take_unknown() == ("k0",)
 
 
 async def test_a_server_that_was_down(database: str) -> None:
@@ -148,8 +148,8 @@ async def test_a_server_that_was_down(database: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(database, "UPDATE agentjobs_owners SET seen_at = 0")
-        assert await entries_of(journal).mark_orphaned(1e6) == ()
-        assert await entries_of(journal).mark_orphaned(0.0) == ("k0",)
+        assert await entries_of(journal).mark_unknown_of_dead_owners(1e6) == ()
+        assert await entries_of(journal).mark_unknown_of_dead_owners(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
@@ -162,7 +162,7 @@ async def test_beating_goes_on(
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
-        monkeypatch.setattr(entries_of(journal), "mark_orphaned", broken)
+        monkeypatch.setattr(entries_of(journal), "mark_unknown_of_dead_owners", broken)
         await until(lambda: _holds("no answer" in caplog.text))
         await beats_on(database, journal)
         monkeypatch.undo()
@@ -264,14 +264,14 @@ async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
 async def test_a_sweep_that_had_to_wait(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who looked for silent owners, and then had to wait for a row, takes nobody for dead who has lived meanwhile."""
     async with owner(database, LATER) as silent, owner(database) as living:
-        monkeypatch.setattr(entries_of(living), "mark_orphaned", _nothing)
+        monkeypatch.setattr(entries_of(living), "mark_unknown_of_dead_owners", _nothing)
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
         silence(silent)
         execute(database, f"DELETE FROM agentjobs_owners WHERE owner = '{entries_of(silent).owner}'")  # noqa: S608 - the name is our own, of this test
         async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            sweeping = asyncio.ensure_future(entries_of(silent).mark_orphaned(SOON))
+            sweeping = asyncio.ensure_future(entries_of(silent).mark_unknown_of_dead_owners(SOON))
             await beats_on(database, living)
         assert await sweeping == ("k0",)
         assert await state_of(living, "k1") is State.SENDING
@@ -365,6 +365,6 @@ async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPa
     async def broken(entries: object, patience: float) -> tuple[str, ...]:
         raise JournalError(f"{entries} gave no answer in {patience} s", "io")
 
-    monkeypatch.setattr(Entries, "mark_orphaned", broken)
+    monkeypatch.setattr(Entries, "mark_unknown_of_dead_owners", broken)
     with pytest.raises(JournalError, match="gave no answer"):
         await Journal.open(database).__aenter__()
