@@ -34,7 +34,7 @@ TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.
 _KNOWN: Final = {status.value: status for status in JobStatus}
 
 
-_IDS_OF_A_TOKEN: Final = 2
+_IDS_OF_A_TOKEN: Final = 2  # project and job
 
 
 def _url_part(encoded: str) -> str:

@@ -28,7 +28,7 @@ __all__ = ["Ending", "tally"]
 
 _RESUMED: Final = (State.PLANNED, State.SENDING, State.CREATED)
 _FAILED: Final = (State.FAILED, State.REJECTED)
-_PROMPT_COLUMNS: Final = 60
+_PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _MOST_UNKNOWN: Final = 20  # lines
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."

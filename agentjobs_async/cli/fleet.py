@@ -79,7 +79,9 @@ async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -
     for refusal in refusals:
         show_refusal(context.screen, refusal)
     show_repeats(context.screen, tasks)
-    context.screen.notice(f"{len(tasks.items) - len(refused)} submitted, {len(refusals)} refused; {_words(limits)}.")
+    context.screen.notice(
+        f"{len(tasks.items) - len(refused)} submitted, {len(refusals)} refused; {_limits_text(limits)}."
+    )
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 
 
@@ -94,7 +96,7 @@ async def work(context: Context, options: WorkerOptions) -> int:
         display = RunDisplay(screen, item_report(screen, options.shared), out)
         session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
         stack.enter_context(QueueLogs(screen).shown())
-        screen.notice(f"Working on {journal.name}; {_words(limits)}. Ctrl-C stops.")
+        screen.notice(f"Working on {journal.name}; {_limits_text(limits)}. Ctrl-C stops.")
         await _work_off(context, options, session, journal, display)
         counts = await _ended_counts(journal) if options.until_done else None
     if counts is not None:
@@ -171,7 +173,7 @@ def _shared(address: str) -> Journal:
     return journal
 
 
-def _words(limits: FleetLimits) -> str:
+def _limits_text(limits: FleetLimits) -> str:
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
     creates = "no limit of creates" if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}"
     polls = "" if limits.polls_per_second is None else f", at most {limits.polls_per_second:g} polls per second"

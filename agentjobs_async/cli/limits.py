@@ -103,12 +103,12 @@ async def kept_limits(screen: Screen, journal: Journal, given: Mapping[str, Any]
     limits = attrs.evolve(before, **given)
     if limits != before:
         await journal.set_limits(limits)
-    if words := _words(before, given):
+    if words := _limits_text(before, given):
         screen.notice(f"With the limits that the journal keeps: {words}.")
     return limits
 
 
-def _words(limits: FleetLimits, given: Collection[str]) -> str:
+def _limits_text(limits: FleetLimits, given: Collection[str]) -> str:
     """Return in words the limits that are not the defaults, without those that are given."""
     timeout = "no time limit for a job" if limits.timeout is None else f"{limits.timeout:g} s for each job"
     words = {

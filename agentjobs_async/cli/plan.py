@@ -20,7 +20,7 @@ __all__ = ["PlanOptions", "show_plan"]
 
 _MOST_REFUSALS: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
-_PROMPT_COLUMNS: Final = 60
+_PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _HOUR: Final = 3600.0  # seconds
 
 

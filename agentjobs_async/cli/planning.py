@@ -46,7 +46,7 @@ class _Progress:
         self._total = total
         self._done = 0
         self._clock = asyncio.get_running_loop().time
-        self._said = self._clock()
+        self._last_line_at = self._clock()
 
     @property
     def words(self) -> str:
@@ -54,8 +54,8 @@ class _Progress:
 
     def came_to(self, done: int) -> None:
         self._done = done
-        if not self._screen.shows_live_view and self._clock() - self._said >= _QUIET_SECONDS:
-            self._said = self._clock()
+        if not self._screen.shows_live_view and self._clock() - self._last_line_at >= _QUIET_SECONDS:
+            self._last_line_at = self._clock()
             self._screen.notice(f"{self.words} …")
 
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:

@@ -15,7 +15,7 @@ from agentjobs_async.cli.emulation import Notice, emulated_session
 
 __all__ = ["Service"]
 
-_LONGEST_KEY_FILE: Final = 65_536
+_LONGEST_KEY_FILE: Final = 65_536  # bytes: the file may be a device without end
 _READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 
 

@@ -44,7 +44,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
         try:
             bound = await stack.enter_async_context(running(app, host, port))
         except OSError as error:
-            defect = f"{host} port {port}: {_words(error)}; give another --port, 0 takes any that is free"
+            defect = f"{host} port {port}: {_cause(error)}; give another --port, 0 takes any that is free"
         else:
             stack.enter_context(LogLines(context.screen, "agentjobs_async.report").shown())
             secret = f"#token={board_token(app)}" if allow_actions or token else ""
@@ -62,7 +62,7 @@ def _announce(context: Context, name: str, address: str, *, is_loopback: bool) -
     context.screen.raw_line(address)
 
 
-def _words(error: OSError) -> str:
+def _cause(error: OSError) -> str:
     # asyncio adds the address to the words of a system error; a name that is unknown has a number of its own.
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
 

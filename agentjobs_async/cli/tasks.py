@@ -17,7 +17,7 @@ __all__ = ["Input", "Refusal", "Tasks", "show_refusal", "show_repeats", "tasks_o
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
 _SHOWN: Final = 60  # characters of what was typed, in a message
-_MOST_REPEATS: Final = 10
+_MOST_REPEATS: Final = 10  # shown in one line
 
 
 @frozen

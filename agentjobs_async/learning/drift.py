@@ -10,9 +10,9 @@ from typing import Final
 __all__ = ["DriftTest"]
 
 _ALARM_WEALTH: Final = 100.0  # by Ville's inequality a fair gambler ever reaches it with a chance of at most 1 %
-_STAKES: Final = (-2.0, -1.0, 0.0, 1.0, 2.0)
+_STAKES: Final = (-2.0, -1.0, 0.0, 1.0, 2.0)  # against longer and shorter durations; beyond 2, wealth could be negative
 _JUMP_RATE: Final = 0.01  # of the wealth, spread anew over all stakes at each bet
-_MOST_KEPT: Final = 2_000
+_MOST_KEPT: Final = 2_000  # durations: bounds the memory and the time of one bet
 _LEAST_FOR_HORIZON: Final = 20  # durations
 _HORIZON_SHARE: Final = 0.9  # of them end within the horizon: one job that hangs must not hold up the test
 

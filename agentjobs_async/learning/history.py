@@ -17,7 +17,7 @@ LEAST_DURATIONS: Final = 20  # with fewer, the default waits as well
 _WAIT_PRIOR, _WAIT_NARROWEST = 0.1, 0.35  # a wait errs less if it trusts few durations less
 # With these, nine of ten jobs end within p90: benchmarks/bench_learning.py.
 _ESTIMATE_PRIOR, _ESTIMATE_NARROWEST = 0.02, 0.03
-_SHOWN: Final = (0.1, 0.5, 0.9)
+_SHOWN: Final = (0.1, 0.5, 0.9)  # the quantiles in its repr
 
 
 class History:

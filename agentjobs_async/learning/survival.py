@@ -10,9 +10,9 @@ __all__ = ["AGES", "Survival"]
 
 _FINE_STEP_SECONDS: Final = 0.5  # below 25 s; the default polls every 3.3 s there
 _COARSE_STEP: Final = 1.02  # from there on each age is 2 % above the one before, as is fit for durations
-_FINE_STEPS: Final = 50
+_FINE_STEPS: Final = 50  # up to 25 s, where a fine step is 2 % of the age as well
 _LONGEST_SECONDS: Final = 14_400.0  # 4 h: nothing is learned of jobs that take longer
-_SHORTEST_PRIOR_SECONDS: Final = 1.0
+_SHORTEST_PRIOR_SECONDS: Final = 1.0  # no agent ends sooner
 _NEVER_ENDED: Final = 1e-6  # of the prior: a share that may be divided by
 _WIDEST: Final = 1.0  # of the logarithm of time
 _NEIGHBOURS_SHARE: Final = 1 / 12  # of all durations: what lies as near is one hump

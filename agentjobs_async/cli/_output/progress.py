@@ -78,7 +78,7 @@ class RunDisplay:
         self._planned_at_first: int | None = None
         self._durations = RecentDurations()
         self._end = Smoothed()
-        self._started = self._said = time.monotonic()
+        self._started = self._last_line_at = time.monotonic()
 
     @asynccontextmanager
     async def shown(self, run: Watched, journal: Journal) -> AsyncIterator[None]:
@@ -100,7 +100,7 @@ class RunDisplay:
         Raises:
             AgentJobsError: The file for results cannot be written.
         """
-        self._said = time.monotonic()
+        self._last_line_at = time.monotonic()
         row = None
         with suppress(JournalError):  # the result is shown without what the journal knows of it
             row = (await entries_of(journal).get_many([result.item.key])).get(result.item.key)
@@ -145,8 +145,8 @@ class RunDisplay:
 
     def _show_life(self, run: Watched) -> None:
         """Write a line to a log in which nothing was written for a minute."""
-        if not self._screen.shows_live_view and time.monotonic() - self._said >= _QUIET_SECONDS:
-            self._said = time.monotonic()
+        if not self._screen.shows_live_view and time.monotonic() - self._last_line_at >= _QUIET_SECONDS:
+            self._last_line_at = time.monotonic()
             self._screen.notice(in_one_line(self._view(run)))
 
     def _lines(self, run: Watched, width: int, height: int) -> Iterator[tuple[Styled, ...]]:

@@ -36,7 +36,7 @@ _STYLES: Final = {
     "rejected": "bold red",
     "unknown": "bold red",
 }
-_REFRESH_SECONDS: Final = 0.2
+_REFRESH_SECONDS: Final = 0.2  # between two drawings of the live view: smooth enough, at little cost
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _WORD: Final = re.compile(r"\s*(?P<word>\S+)")
 _CONTINUED: Final = " \\"

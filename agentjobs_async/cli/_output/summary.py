@@ -18,9 +18,9 @@ Line = tuple[Styled, ...]
 _GAP: Final = "  "
 _NONE: Final = "-"
 _JOB, _STATUS, _LINK, _PROMPT = "JOB", "STATUS", "PULL REQUEST", "PROMPT"
-_LONGEST_JOB: Final = 40
-_LONGEST_PROMPT: Final = 60
-_LEAST_PROMPT: Final = 24
+_LONGEST_JOB: Final = 40  # columns
+_LONGEST_PROMPT: Final = 60  # columns
+_LEAST_PROMPT: Final = 24  # columns
 
 
 def summary_lines(results: Sequence[Result], width: int | None) -> Iterator[Line]:

@@ -19,8 +19,8 @@ __all__ = ["Action", "ActionResult", "act"]
 
 _LOGGER: Final = logging.getLogger("agentjobs_async.report")
 _AT_ONCE: Final = 400  # rows: what one query names
-_MOST_NUMBERS: Final = 1_000_000
-_MOST_REASONS: Final = 5
+_MOST_NUMBERS: Final = 1_000_000  # of rows in one action: more than a page shows
+_MOST_REASONS: Final = 5  # a page has room for a few lines
 _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
 
 

@@ -201,11 +201,11 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         refusal = web.HTTPBadRequest(text=str(error))
     except JournalError as error:
         kind = web.HTTPConflict if error.reason == "locked" else web.HTTPServiceUnavailable
-        refusal = kind(text=_words(error))
+        refusal = kind(text=_refusal_text(error))
     raise refusal
 
 
-def _words(error: JournalError) -> str:
+def _refusal_text(error: JournalError) -> str:
     if error.reason != "locked":
         return str(error)
     return (

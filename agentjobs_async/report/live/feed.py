@@ -25,7 +25,7 @@ _GLANCE_SECONDS: Final = 0.3  # the same for a file that did not change, of whic
 _REST_PER_LOOK: Final = 4.0  # looking takes at most a fifth of the database's time
 _OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it has
 _ROWS_AT_ONCE: Final = 500  # what one query names
-_RELOAD_SECONDS: Final = 60.0
+_RELOAD_SECONDS: Final = 60.0  # until all rows are read once more for a change that no row's time shows
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
 _ESTIMATE_SECONDS: Final = 5.0  # between two estimates: jobs take minutes
@@ -64,7 +64,7 @@ class ChangeFeed:
         self._stamp: object = None
         self._is_settled = False
         self._changed_rows = 0  # in the log since the document was made
-        self._has_unseen = False  # something was written that no row's time tells of
+        self._has_unseen = False  # something was written that no row's time shows
 
     async def document(self) -> Document:
         """Return the document, which is as new as a second ago together with the log; the first one may be growing.

@@ -10,7 +10,7 @@ from agentjobs_async.batch._active_jobs import ActiveJobs
 
 __all__ = ["TimeLeft"]
 
-_FIRST_STEP_SECONDS: Final = 10.0
+_FIRST_STEP_SECONDS: Final = 10.0  # below it, the words are those of a new job
 _STEP: Final = 1.15  # each age is as many times the one before: the words say no more than that
 _LAST_STEP_SECONDS: Final = 14_400.0  # 4 h: nothing is known of older jobs
 
@@ -53,10 +53,10 @@ class TimeLeft:
             return None
         if self._active.histories is not self._histories:
             self._histories = self._active.histories
-            self._by_project = {project: _words(history) for project, history in self._histories.items()}
+            self._by_project = {project: _texts_by_age(history) for project, history in self._histories.items()}
         return {"all": str(left), "ages": _STEPS, "by_project": self._by_project}
 
 
-def _words(history: History) -> list[str | None]:
+def _texts_by_age(history: History) -> list[str | None]:
     found = [Estimate(history.quantile(0.5, age), history.quantile(0.9, age)) for age in _STEPS]
     return [str(estimate) if estimate.p90 < inf else None for estimate in found]
