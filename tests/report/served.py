@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,12 @@ from attrs import define
 from agentjobs_async.batch import Journal
 from agentjobs_async.report import board, board_token
 from agentjobs_async.report.serving import running
+
+
+async def status_of(request: AbstractAsyncContextManager[ClientResponse]) -> int:
+    """Return the status of a response, and close it: one that is dropped before its body has come warns."""
+    async with request as response:
+        return response.status
 
 
 @define

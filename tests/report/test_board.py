@@ -22,7 +22,7 @@ from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report import board
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
-from tests.report.served import Served, Stream, served
+from tests.report.served import Served, Stream, served, status_of
 from tests.report.stage import OUTCOMES, rows_of, run_some
 
 pytestmark = pytest.mark.slow
@@ -174,11 +174,11 @@ async def test_foreign_host(first: Path) -> None:
 async def test_own_hosts(first: Path) -> None:
     """The names of the loopback are its own, and those that are given."""
     async with served(first, hosts=("board.example",)) as page:
-        assert (await page.client.get(page.address, headers={"Host": "board.example"})).status == 200
-        assert (await page.client.get(page.address)).status == 403
+        assert await status_of(page.client.get(page.address, headers={"Host": "board.example"})) == 200
+        assert await status_of(page.client.get(page.address)) == 403
     async with served(first) as page:
         for host in ("localhost:1", "LOCALHOST", "[::1]:8765", "127.0.0.1"):
-            assert (await page.client.get(page.address, headers={"Host": host})).status == 200
+            assert await status_of(page.client.get(page.address, headers={"Host": host})) == 200
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ async def test_token_for_reading(first: Path) -> None:
         assert response.status == 200
         assert "run.db" not in text.replace("agentjobs resume run.db", "")
         for address in ("rows", "events"):
-            assert (await page.client.get(page.address + address)).status == 401
+            assert await status_of(page.client.get(page.address + address)) == 401
         assert len(await page.lines(page.bearer)) == 3
     for token in ("short", "\u00e4" * 16, "new\nline" * 4):
         with pytest.raises(InvalidInputError, match="token"):
@@ -301,7 +301,8 @@ async def test_headers(first: Path) -> None:
                 assert response.headers["X-Content-Type-Options"] == "nosniff"
                 assert response.headers["Cross-Origin-Resource-Policy"] == "same-origin"
                 assert response.headers["Cache-Control"] == "no-store"
-        policy = (await page.client.get(page.address)).headers["Content-Security-Policy"]
+        async with page.client.get(page.address) as response:
+            policy = response.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
 
