@@ -23,6 +23,8 @@ _SOONEST_SECONDS: Final = 1.0  # as shown to people: nothing is known more exact
 class Estimate:
     """How long a job, or one of several, has left; `str` says it: "about 2 min, 9 of 10 within 5 min".
 
+    For a job that has ended, both are 0.0, and `str` is "0 s".
+
     Attributes:
         p50: Half of the jobs end within this many seconds from now.
         p90: Nine of ten end within this many seconds from now.
@@ -32,6 +34,8 @@ class Estimate:
     p90: float
 
     def __str__(self) -> str:
+        if not self.p90:
+            return span(0.0)
         half, most = (span(max(seconds, _SOONEST_SECONDS)) for seconds in (self.p50, self.p90))
         return f"about {half}, 9 of 10 within {most}"
 

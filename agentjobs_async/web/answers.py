@@ -62,6 +62,8 @@ _UNREACHABLE: Final = _Meaning(
 )
 _UNAVAILABLE: Final = _Meaning(503, "unavailable", "Jobs cannot be handled at the moment. Try again.", retry=True)
 
+_NOT_SEEN: Final = _Meaning(202, "not_ended", "Nothing is known of the job yet. Ask again with the same token.")
+
 _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
     InvalidInputError: _Meaning(400, "invalid_request", "The request is not valid."),
     WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again with the same token."),
@@ -115,6 +117,8 @@ def http_answer(error: BaseException) -> HttpAnswer:
     subclass of your own means what its base does. Retry-After holds whole seconds: the service's own, or 5.
     """
     meaning = next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)
+    if isinstance(error, WaitTimeoutError) and error.last_job is None:
+        meaning = _NOT_SEEN  # it may not exist: for a while, a 404 counts as "not visible yet"
     body: dict[str, Any] = {"error": meaning.code, "message": meaning.message}
     if isinstance(error, AgentJobsError) and error.outcome is not None:
         body["outcome"] = str(error.outcome)

@@ -80,10 +80,11 @@ def test_estimate_of_many() -> None:
     [
         (Estimate(120.0, 300.0), "about 2 min, 9 of 10 within 5 min"),
         (Estimate(0.0, 40.0), "about 1 s, 9 of 10 within 40 s"),
+        (Estimate(0.0, 0.0), "0 s"),
     ],
 )
 def test_estimate_in_words(estimate: Estimate, words: str) -> None:
-    """An estimate says in words when the job will end; less than a second is more than anybody knows."""
+    """An estimate says in words when the job will end; less than a second is only known at its end."""
     assert str(estimate) == words
 
 

@@ -80,7 +80,9 @@ def test_last_known_state() -> None:
     """A time-out is answered with the job as it was last seen, or null."""
     ref = JobRef("docs", "job_1")
     assert http_answer(WaitTimeoutError(ref, JOB, None, 3, 25.0)).body["job"] == JOB.to_dict()
-    assert http_answer(WaitTimeoutError(ref, None, None, 3, 25.0)).body["job"] is None
+    unseen = http_answer(WaitTimeoutError(ref, None, None, 3, 25.0))
+    assert (unseen.status, unseen.body["error"], unseen.body["job"]) == (202, "not_ended", None)
+    assert "continues" not in unseen.body["message"]  # no poll has shown that there is such a job
     failed = AgentJob("job_1", "docs", "failed")
     assert http_answer(JobFailedError(failed)).body["job"] == failed.to_dict()
 
