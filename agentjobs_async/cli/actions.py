@@ -87,7 +87,9 @@ class _Waits:
             screen.notice("Stopped waiting.")
         to_wait = self._options.wait_options()
         to_wait = None if to_wait is None else [*to_wait, *self._to_learn]
-        show_jobs(screen, [ref for ref in self._numbers if self._continues(ref)], to_wait)
+        refs = [ref for ref in self._numbers if self._continues(ref)]
+        is_in_doubt = any(self.changes.last_job(ref) is None for ref in refs)
+        show_jobs(screen, refs, to_wait, is_in_doubt=is_in_doubt)
         return code
 
     def _time_left(self) -> str | None:

@@ -169,6 +169,13 @@ def test_wait_times_out(service: EmulatorThread, capsys: Captured) -> None:
     assert f" wait --base-url {url} --timeout 0.05 --json docs/job_000001\n" in capsys.readouterr().err
 
 
+def test_wait_for_a_job_that_was_never_seen(service: EmulatorThread, capsys: Captured) -> None:
+    """A job that no poll has shown is not said to exist."""
+    service.inject("404 forever")
+    assert main(["wait", "--timeout", "0.05", "job_typo"]) == 4
+    assert "1 job continues remotely, if it exists. Wait for it with:\n" in capsys.readouterr().err
+
+
 def test_wait_for_a_job_that_is_gone(service: EmulatorThread, capsys: Captured) -> None:
     """A job that doesn't exist is not offered to be waited for again."""
     service.inject("410 forever")

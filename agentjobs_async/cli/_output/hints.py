@@ -12,7 +12,14 @@ from agentjobs_async.cli._output.screen import Screen
 __all__ = ["resolve_command", "resume_command", "show_emulator_ends", "show_jobs", "wait_command"]
 
 
-def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | None, *, keep_ids: bool = False) -> None:
+def show_jobs(
+    screen: Screen,
+    refs: Sequence[JobRef],
+    options: Sequence[str] | None,
+    *,
+    keep_ids: bool = False,
+    is_in_doubt: bool = False,
+) -> None:
     """Show which jobs continue remotely, and the command that waits for them.
 
     Args:
@@ -21,6 +28,7 @@ def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | N
         options: The options with which `agentjobs wait` reaches the same service; `None` for the emulator, which ends
             with the command.
         keep_ids: Whether there is no other record of the jobs.
+        is_in_doubt: Whether one of them was never seen, and may not exist.
     """
     if not refs:
         return
@@ -30,7 +38,8 @@ def show_jobs(screen: Screen, refs: Sequence[JobRef], options: Sequence[str] | N
     one = len(refs) == 1
     continuing = "1 job continues" if one else f"{len(refs)} jobs continue"
     keep = f"Keep the {'id' if one else 'ids'}; wait" if keep_ids else "Wait"
-    screen.notice(f"{continuing} remotely. {keep} for {'it' if one else 'them'} with:")
+    doubt = (", if it exists" if one else ", if they exist") * is_in_doubt
+    screen.notice(f"{continuing} remotely{doubt}. {keep} for {'it' if one else 'them'} with:")
     screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
 
 
