@@ -44,7 +44,7 @@ async def serve(context: Context, journal: str, host: str, port: int, *, allow_a
         try:
             bound = await stack.enter_async_context(running(app, host, port))
         except OSError as error:
-            defect = f"{host} port {port}: {_cause(error)}; give another --port, 0 takes any that is free"
+            defect = f"{host} port {port}: {_cause(error)}; give another --port (0 takes any that is free) or --host"
         else:
             stack.enter_context(LogLines(context.screen, "agentjobs_async.report").shown())
             secret = f"#token={board_token(app)}" if allow_actions or token else ""

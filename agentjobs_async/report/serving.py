@@ -51,15 +51,24 @@ def board(
         prompts: Whether the page has the prompts. An error of the server may still quote one.
 
     Raises:
-        InvalidInputError: The token is too short, or has other characters than ASCII's printable ones.
+        InvalidInputError: The token is too short, or has other characters than ASCII's printable ones; `hosts` is no
+            collection of names.
         ModuleNotFoundError: The extra `report` is not installed.
     """
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
-        raise InvalidInputError(f"token must have at least {_SHORTEST_TOKEN} printable ASCII characters")
+    _check_access(token, hosts)
     check_live_page()
     from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server, and of the extra
 
     return application(journal, allow_actions=allow_actions, token=token, hosts=hosts, prompts=prompts)
+
+
+def _check_access(token: object, hosts: object) -> None:
+    if token is not None and not (
+        isinstance(token, str) and len(token) >= _SHORTEST_TOKEN and token.isascii() and token.isprintable()
+    ):
+        raise InvalidInputError(f"token must have at least {_SHORTEST_TOKEN} printable ASCII characters")
+    if isinstance(hosts, str) or not isinstance(hosts, Collection) or not all(isinstance(name, str) for name in hosts):
+        raise InvalidInputError(f"hosts must be a collection such as {{'jobs.example.com'}}, not {hosts!r:.100}")
 
 
 def board_token(app: "web.Application") -> str:

@@ -293,6 +293,14 @@ async def test_token_for_reading(first: Path) -> None:
             board(Journal.open(first), token=token)
 
 
+def test_settings_of_another_type(first: Path) -> None:
+    """A lone host, which would be taken for its letters, is refused at once, and so is a token that is no text."""
+    wrong: list[dict[str, Any]] = [{"hosts": "board.example"}, {"hosts": None}, {"hosts": (b"x",)}, {"token": 5}]
+    for settings in wrong:
+        with pytest.raises(InvalidInputError, match=f"^{next(iter(settings))} must "):
+            board(Journal.open(first), **settings)
+
+
 async def test_headers(first: Path) -> None:
     """Every answer keeps foreign pages and scripts out."""
     async with served(first) as page:
