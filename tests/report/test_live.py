@@ -161,6 +161,7 @@ async def test_page_that_slept(browser: Browser, run: Path) -> None:
             await expect(row(visited.page, "failed")).to_have_count(0)
             await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 2)
             visited.errors.clear()  # the browser's own lines on the server that was gone
+            await visited.page.close()  # before it meets the end of this one
 
 
 async def test_silent_connection(browser: Browser, run: Path) -> None:

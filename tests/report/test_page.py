@@ -114,7 +114,8 @@ async def test_open_a_row_and_copy_its_command(browser: Browser, written: Path) 
         assert "Document the page 4" in panel
         assert "HTTP 500" in panel
         await visited.page.click("#panel .copy >> nth=1")
-        copied = await visited.page.evaluate("navigator.clipboard.readText()")
+        read = await visited.page.wait_for_function("navigator.clipboard.readText()")  # the page copies when it may
+        copied = await read.json_value()
         journal = str(written.with_suffix(".db"))
         assert shlex.split(copied) == ["agentjobs", "resolve", "--journal", journal, "--send-again", "page-4"]
         await visited.page.keyboard.press("Escape")
