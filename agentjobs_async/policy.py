@@ -273,9 +273,9 @@ class PollBudget:
         in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
             count towards its timeout.
         per_second: How many polls may start per second, above 0; `None` sets no such limit. With `"auto"` there is
-            none until the server refuses a poll with a 429. From then on the limit is 0.7 of the polls per second that
-            were answered, cut at most once a second and never below 0.2; it regrows, so that a higher quota of the
-            server is found. It holds for all projects: use it where the server's quota is for the API key.
+            none until the server refuses a poll with a 429. From then on the limit is 70 % of the polls per second
+            that were answered. It grows again, so that a higher quota is found, and is cut again by later refusals: at
+            most once a second, and never below 0.2. It applies to all projects: use it if the quota is for the API key.
 
     Raises:
         InvalidInputError: A setting is invalid.

@@ -79,7 +79,7 @@ class PollClock:
         self.free = not (self.stopped or self.limited)
 
     def share(self, sharer: object, share: PollShare | None) -> None:
-        """Poll within `share` beside all other limits, of which the smallest holds; `None` lifts that of `sharer`."""
+        """Poll within `share` beside all other limits, of which the smallest applies; `None` lifts that of `sharer`."""
         if share is None:
             self._shares.pop(sharer, None)
         else:

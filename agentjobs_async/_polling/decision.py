@@ -192,7 +192,7 @@ def last_poll_lead(timeout: float) -> float:
 def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout: float | None) -> float:
     """Return the loop time of the next poll: `again.due`, or an earlier one for the last poll before the deadline.
 
-    A server's Retry-After holds for the last poll too: if it ends after the deadline, there is no last poll.
+    A server's Retry-After applies to the last poll too: if it ends after the deadline, there is no last poll.
     """
     if deadline is None or timeout is None or again.due <= deadline - _LAST_POLL_LEAD_SECONDS:
         return again.due  # most polls: the lead is computed for the last ones only

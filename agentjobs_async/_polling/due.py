@@ -44,7 +44,7 @@ class DueJobs:
         self.stale = 0
 
     def begin_waiting(self) -> None:
-        """Record that the first job is about to be ready; without a limit, the order of arrival holds from now on."""
+        """Record that the first job is about to be ready: without a limit, jobs are in the order of arrival again."""
         self.waiting_since = self._clock()
         self._order_by_arrival()
 

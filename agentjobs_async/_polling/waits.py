@@ -221,7 +221,7 @@ class Waits(Generic[Given]):
         """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.
 
         New creates and waits raise a `SessionClosedError`, and all waits and reads under way end with it at once; the
-        jobs continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace holds.
+        jobs continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace applies.
         `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
         under way continue until `aclose`.
 

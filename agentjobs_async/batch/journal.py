@@ -154,8 +154,8 @@ class Journal:
     async def set_limits(self, limits: FleetLimits) -> None:
         """Keep limits in the journal; creates under way continue.
 
-        On PostgreSQL they hold from now on for all processes that work on it together. Each later run takes them,
-        except for those that it is given itself.
+        On PostgreSQL they apply at once to all processes that work on it together. Each later run uses them, except for
+        the limits that it is given itself.
         """
         await self._entries.set_limits(limits)
 
@@ -180,7 +180,8 @@ class Journal:
 
         Raises:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
-                `where` names another state; both or neither are given; or `max_tries` makes no sense.
+                `where` names another state; both or neither are given; or `max_tries` is not a whole number
+                above 0, or is given with a key.
         """
         if (key is None) == (where is None) or (key is not None and max_tries is not None):
             raise InvalidInputError("give either a key, or where=Where(...), and max_tries with where only")

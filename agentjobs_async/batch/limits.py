@@ -84,7 +84,7 @@ class Limits:
 
 @frozen
 class FleetLimits:
-    """The limits that a journal keeps. On PostgreSQL they hold for all processes that work on it together.
+    """The limits that a journal keeps. On PostgreSQL they apply to all processes that work on it together.
 
     Attributes:
         max_active: How many items may have an agent at work; `None` for any number on PostgreSQL, and for the default

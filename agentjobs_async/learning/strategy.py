@@ -50,7 +50,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             of them by (project id, model), where the model `None` stands for all jobs of the project. `None` begins
             such a dict, in memory.
         polls_per_job: How many polls a job may take on average, at least 1; `None` for as many as the default makes.
-            The first guard holds all the same.
+            The first guard applies even then.
 
     Raises:
         InvalidInputError: An argument is invalid.

@@ -126,7 +126,7 @@ class Opened:
     async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
         """Limit a session to this owner's share of the journal's polls per second, now and at each change.
 
-        The session's own limits hold beside it: the smallest counts.
+        The session's own limits apply as well: the smallest counts.
         """
         self._sharing = session
         if self.heartbeat is None:

@@ -57,12 +57,12 @@ def run(
 ) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
-    A line of the file is a prompt, or a JSON object with prompt, and maybe key and project. --prompt makes the
-    prompts from the columns of a table, or from the fields of JSON objects.
+    A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key and a project. --prompt makes
+    the prompts from the columns of a table, or from the fields of JSON objects.
 
-    What was sent and how it ended is recorded in a journal, which survives any end of this command. Without --journal
-    it is one of its own, which is removed when all jobs have ended; otherwise agentjobs resume continues with it, and
-    agentjobs status lists it.
+    A journal records what was sent and how it ended, whatever ends this command. Without --journal, the run makes a
+    journal of its own, and removes it when all jobs have ended. Otherwise the journal is kept: agentjobs status lists
+    it, and agentjobs resume continues it.
     """
     from agentjobs_async.cli import batches  # noqa: PLC0415 - see above
     from agentjobs_async.cli.plan import PlanOptions, show_plan  # noqa: PLC0415 - see above
@@ -109,7 +109,7 @@ def plan(
     return run_action(lambda context: show_plan(context, options, tasks))
 
 
-@command("resume", short_help="Continue with a journal.", epilog=RUN_EPILOG)
+@command("resume", short_help="Continue the run of a journal.", epilog=RUN_EPILOG)
 @journal_argument("The journal of an earlier run.", "agentjobs resume FILE; agentjobs status lists those that are left")
 @EMULATOR_OPTION
 @batch_options

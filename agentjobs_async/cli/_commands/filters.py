@@ -17,9 +17,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STATES: Final = ("planned", "sending", "created", "completed", "failed", "archived", "rejected", "unknown")
 _OPTIONS: Final = (
-    click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="In this state; repeatable."),
-    click.option("--grep", "text", metavar="TEXT", type=TEXT, help="With this text in key, prompt or reason."),
-    click.option("--project", metavar="ID", type=TEXT, help="Of this project."),
+    click.option(
+        "--state", "states", multiple=True, type=click.Choice(_STATES), help="Items in this state; repeatable."
+    ),
+    click.option("--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or reason."),
+    click.option("--project", metavar="ID", type=TEXT, help="Items of this project."),
     click.option(
         "--older-than", metavar="AGE", type=TEXT, help="Last changed at least this long ago: 90s, 30m, 6h or 2d."
     ),

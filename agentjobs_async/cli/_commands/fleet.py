@@ -61,7 +61,7 @@ def submit(
 ) -> int:
     """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
-    Submitting the same again continues where a submission was cut off. The limits hold for all workers, at once.
+    Submitting the same again continues where a submission was cut off. The limits apply to all workers, at once.
     """
     from agentjobs_async.cli import fleet  # noqa: PLC0415 - see above
     from agentjobs_async.cli.limits import limits_of  # noqa: PLC0415 - see above
@@ -74,7 +74,7 @@ def submit(
 
 @command(
     "worker",
-    short_help="Work off what was submitted, with others.",
+    short_help="Run submitted items, beside other workers.",
     epilog=EXIT_CODES.format(success="with --until-done, all completed"),
 )
 @journal_argument(_JOURNAL, "agentjobs worker postgresql+psycopg://host/database")

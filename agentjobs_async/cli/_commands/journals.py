@@ -31,7 +31,7 @@ __all__ = ["export", "resolve", "retry", "status"]
     show_default=True,
     help="A table for people, one in Markdown, or a JSON object per row.",
 )
-@click.option("--watch", is_flag=True, help="Show its rate, its end and its workers until all items have ended.")
+@click.option("--watch", is_flag=True, help="Show rate, probable end and workers until all items have ended.")
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
 @filter_options
 def status(journal: str | None, form: str, where: "Where", *, watch: bool, is_summary: bool) -> int:
@@ -128,7 +128,7 @@ def export(journal: str, file: str | None, **options: str | None) -> int:
     help="The job that you found: its id, or its token project/job, in which %2F stands for a slash of an id. "
     "resume waits for it.",
 )
-@click.option("--send-again", is_flag=True, help="There is none, or a second one does no harm; resume creates it.")
+@click.option("--send-again", is_flag=True, help="It has no job, or a second job does no harm: resume creates one.")
 @click.option("--abandon", is_flag=True, help="End it as failed, whatever became of its job; nothing is waited for.")
 @click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see above. - is standard input.")
 def resolve(

@@ -170,7 +170,7 @@ CREATE_RATE: Final = click.option(
     metavar="N/UNIT",
     type=TEXT,
     show_default=kept_or("none"),
-    help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as they may go;"
+    help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as possible;"
     " 100/h/all for all projects together; none for any number.",
 )
 RUN_FOR: Final = click.option(
@@ -263,7 +263,7 @@ def input_options(command: Command) -> Command:
     return cast("Command", _with(_INPUT_OPTIONS, with_source))
 
 
-YES_OPTION: Final = click.option("--yes", "is_confirmed", is_flag=True, help="Don't ask; do it.")
+YES_OPTION: Final = click.option("--yes", "is_confirmed", is_flag=True, help="Do it without asking.")
 
 
 def journal_option(words: str, *, required: bool = True) -> Callable[[Command], Command]:

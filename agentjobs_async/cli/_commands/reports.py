@@ -52,7 +52,7 @@ def report(journal: str, out: str | None, form: str | None, *, prompts: bool) ->
 
 @command(
     "serve",
-    short_help="Show a journal as a page that is live, until Ctrl-C.",
+    short_help="Serve a live page of a journal until Ctrl-C.",
     epilog=journal_exit_codes("never: a signal ends it"),
 )
 @journal_argument("The journal; a run or workers may be using it.", "agentjobs serve FILE")
