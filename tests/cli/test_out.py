@@ -37,7 +37,9 @@ def keys_of(out: Path) -> Counter[str]:
 def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
     """However often a run is killed or stopped, the next one writes what is missing, and nothing twice."""
     tasks.write_text("".join(f"prompt {number}\n" for number in range(300)))  # more than end before the last kill
-    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out), "--max-active", "8"]
+    # An unknown item holds its place for ten minutes: four creates at a time leave 24 of them at most.
+    places = ["--max-active", "32", "--max-sending", "4"]
+    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out), *places]
     command = ["run", "--file", str(tasks)]
     for number, kill in enumerate([signal.SIGKILL, signal.SIGINT] * 3):
         with Child(*command, *arguments, env=service.environment) as child:
