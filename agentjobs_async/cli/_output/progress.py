@@ -119,7 +119,10 @@ class RunDisplay:
 
     def show_silence(self, base_url: str | None) -> None:
         """Show that the server has not answered so far, if anything was asked of it."""
-        if self._run is not None and (self._run.active() or self._run.stats().paused_by is not None):
+        if self._run is None:
+            return
+        asked = any(item.state is not State.PLANNED for item in self._run.active())
+        if asked or self._run.stats().paused_by is not None:
             self._screen.notice(f"No answer from {base_url} so far; still trying.")
 
     async def _keep_counting(self, run: Watched, journal: Journal) -> None:

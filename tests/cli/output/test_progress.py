@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from agentjobs_async import AgentJobsSession
-from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate
+from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker, FleetLimits, Journal, Rate, State
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
 from agentjobs_async.cli._output.screen import Screen
@@ -42,3 +42,26 @@ async def test_a_log_that_is_silent(
     told = capsys.readouterr().err
     assert told.startswith("0 % in ")
     assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
+
+
+@pytest.mark.parametrize(("state", "notices"), [(State.PLANNED, 0), (State.SENDING, 1), (State.CREATED, 1)])
+def test_silence_of_the_server(state: State, notices: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """No answer is missed while nothing was asked: as long as unknown items hold all slots, nothing is sent."""
+    screen = Screen(lambda _: None)
+    display = RunDisplay(screen, ItemLines(screen), None)
+    display._run = OneItem(state)
+    display.show_silence("http://127.0.0.1:9")
+    assert capsys.readouterr().err.count("No answer from http://127.0.0.1:9 so far") == notices
+
+
+class OneItem:
+    """A run that works on one item."""
+
+    def __init__(self, state: State) -> None:
+        self._item = ActiveItem("a", state, 9.0, None)
+
+    def stats(self) -> BatchStats:
+        return BatchStats(1, 1, None, {}, stopped=False)
+
+    def active(self) -> list[ActiveItem]:
+        return [self._item]
