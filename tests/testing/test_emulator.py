@@ -21,6 +21,9 @@ from tests.testing.wire import JOBS, ask, connected, create, read, read_reply, r
 
 EVERY_FAULT = [*FAULTS, "missing:id", "103", "204", "206", "302", "429 retry-after=1", "500", "600", "999"]
 
+UNSHARED_HOST = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Where no other process takes a port that was given up for a moment: the others have theirs on 127.0.0.1."""
+
 
 async def test_first_use() -> None:
     """A job is created, read while it runs, and read when it has ended."""
@@ -244,7 +247,7 @@ async def test_every_fault_ends_with_the_emulator(text: str) -> None:
 
 async def test_restart() -> None:
     """Entered again, an emulator listens on the same port and still has its jobs."""
-    emulator = Emulator(script=JobScript(duration=0))
+    emulator = Emulator(script=JobScript(duration=0), host=UNSHARED_HOST)
     async with emulator:
         url, job_id = emulator.base_url, await start(emulator)
     with pytest.raises(ConnectionRefusedError):
