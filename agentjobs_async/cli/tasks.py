@@ -125,7 +125,7 @@ def _check_names(records: Sequence[Record], wanted: Sequence[str]) -> None:
 def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
     known: set[tuple[str, str | None]] = set()
     for item in items:
-        if (item.prompt, item.project_id) in known:
+        if (item.prompt, item.project_id) in known and item.prompt.strip():  # blank ones are refused
             yield item.key
         known.add((item.prompt, item.project_id))
 

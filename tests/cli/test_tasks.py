@@ -136,7 +136,8 @@ def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
 def test_the_same_prompt_twice(tmp_path: Path) -> None:
     """Items with the prompt and the project of an earlier one are named; another project is another item."""
     lines = ['{"prompt": "a"}', '{"prompt": "a", "project": "web"}', '{"prompt": "b"}', '{"prompt": "a"}']
-    assert read([], written(tmp_path, "\n".join(lines))).repeats == ("4",)
+    blank = ['{"prompt": " "}'] * 2  # refused, each by itself
+    assert read([], written(tmp_path, "\n".join(lines + blank))).repeats == ("4",)
 
 
 @pytest.mark.parametrize(
