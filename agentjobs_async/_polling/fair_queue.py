@@ -107,7 +107,7 @@ class FairQueue:
         """Remove and return the next job.
 
         Raises:
-            IndexError: There is none.
+            IndexError: The queue is empty.
         """
         if not self._arrived:
             raise IndexError

@@ -31,9 +31,9 @@ class Failure(Enum):
     WITHHELD = auto()
     """Not sent, since its claim could have been lost by then."""
     NOT_SENT = auto()
-    """It did not reach the server."""
+    """The create did not reach the server."""
     FATAL = auto()
-    """It did not reach the server, and no other create would."""
+    """The create did not reach the server, and no other one would."""
     LIMITED = auto()
     """Refused for now: by a 429, or by a 5xx that the user's gateway gives by itself."""
     UNAUTHORIZED = auto()

@@ -15,7 +15,7 @@ def checked_state(name: object) -> State:
     """Return the state of this name.
 
     Raises:
-        InvalidInputError: There is none.
+        InvalidInputError: There is no such state.
     """
     if not isinstance(name, str) or name not in list(State):
         raise InvalidInputError(f"state must be one of {', '.join(State)}, not {name!r:.100}")

@@ -35,7 +35,7 @@ __all__ = ["create_job", "get_job", "wait_for_jobs"]
 
 
 async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str], journal: str | None = None) -> int:
-    """Wait for all jobs, once for each; the durations in `journal` tell how long they have left."""
+    """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
     refs = list(dict.fromkeys(map(options.service.ref, jobs)))
     waits = _Waits(context, options, refs, journal_options(journal))
     service, screen = options.service, context.screen
@@ -148,7 +148,7 @@ async def create_job(context: Context, options: Options, prompt: str) -> int:
 
 
 async def get_job(context: Context, options: Options, job: str) -> int:
-    """Read one job and write what it is like."""
+    """Read one job and write its state."""
     seconds = options.timeout or inf
     ref = options.service.ref(job)
     timeouts = HttpTimeouts(connect=min(seconds, HttpTimeouts().connect), request=seconds)

@@ -25,13 +25,13 @@ class LogLines(logging.Handler):
         self._logger = logging.getLogger(name)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one."""
+        """Show a record."""
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         self._screen.notice(f"{clock} {one_line(record.getMessage())}")
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show them while the block runs."""
+        """Show the records of the logger while the block runs."""
         level = self._logger.level
         self._logger.addHandler(self)
         self._logger.setLevel(logging.INFO)

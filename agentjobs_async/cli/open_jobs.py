@@ -26,10 +26,10 @@ class OpenJobs:
 
     @property
     def all(self) -> list[JobRef]:
-        """All of them."""
+        """All open jobs."""
         return list(self._recorded)
 
     @property
     def unrecorded(self) -> list[JobRef]:
-        """Those that the journal may not have."""
+        """The open jobs that the journal may not have."""
         return [ref for ref, recorded in self._recorded.items() if not recorded]

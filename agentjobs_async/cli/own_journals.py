@@ -23,18 +23,18 @@ _ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.
 
 
 def directory() -> Path:
-    """Return the directory of these journals, within the user's directory for state."""
+    """Return the directory of the journals of runs without `--journal`, within the user's directory for state."""
     return user_state_path("agentjobs", appauthor=False)
 
 
 def is_own(journal: str) -> bool:
-    """Return whether a journal is one of these."""
+    """Return whether a run without `--journal` made a journal, by its place and name."""
     place = Path(journal).resolve()
     return place.match(f"{_PREFIX}*{_SUFFIX}") and place.parent == directory().resolve()
 
 
 def left_journals() -> list[Path]:
-    """Return these journals, the oldest first."""
+    """Return the journals that are left of such runs, the oldest first."""
     with suppress(OSError):
         return sorted(directory().glob(f"{_PREFIX}*{_SUFFIX}"))
     return []

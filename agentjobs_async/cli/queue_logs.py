@@ -42,12 +42,12 @@ class QueueLogs(logging.Handler):
         words = one_line(record.getMessage(), _LONGEST_REASON)
         if reason is not None:
             why = one_line(reason, _LONGEST_REASON)
-            words = f"The database can't be used ({why}). The worker waits for it, and goes on by itself."
+            words = f"The database can't be used ({why}). The worker waits for it, and continues by itself."
         self._screen.notice(f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {words}")
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show them while the block runs, and keep Python from printing them itself."""
+        """Show these records while the block runs, and keep Python from printing them itself."""
         loggers = [logging.getLogger(name) for name in _LOGGERS]
         before = [logger.propagate for logger in loggers]
         for logger in loggers:

@@ -23,7 +23,7 @@ _LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone 
 
 @frozen
 class ReportFile:
-    """Where a report goes, and what it is like.
+    """The file of a report, and the form of it.
 
     Attributes:
         file: The path of the file.

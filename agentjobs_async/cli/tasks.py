@@ -42,7 +42,7 @@ class Refusal:
 
 @frozen
 class Tasks:
-    """What was read.
+    """The tasks that were read.
 
     Attributes:
         items: The items; all keys differ.

@@ -154,7 +154,7 @@ def test_the_database_is_gone_for_a_while(service: EmulatorThread, tasks: Path, 
         service.complete()
         worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)
         assert worker.ended() == 143
-    assert "The worker waits for it, and goes on by itself." in worker.stderr
+    assert "The worker waits for it, and continues by itself." in worker.stderr
     assert "Traceback" not in worker.stderr
     assert "pool" not in worker.stderr
     assert SECRET not in worker.stderr

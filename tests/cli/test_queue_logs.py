@@ -28,7 +28,7 @@ def test_an_outage(capsys: pytest.CaptureFixture[str]) -> None:
         fail(GONE)
         QUEUE.error("Side task heartbeat failed")
     told = capsys.readouterr()
-    words = "The database can't be used (connection refused). The worker waits for it, and goes on by itself."
+    words = "The database can't be used (connection refused). The worker waits for it, and continues by itself."
     assert " ".join(told.err[len("12:34:56 ") :].split()) == words
     assert told.out == ""
 

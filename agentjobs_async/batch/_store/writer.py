@@ -161,7 +161,7 @@ class Database:
         """Check that this is the loop and the process of the journal: in any other, its threads would never answer.
 
         Raises:
-            SessionClosedError: It is not.
+            SessionClosedError: This is another loop or process.
         """
         self._binding.enter()
 

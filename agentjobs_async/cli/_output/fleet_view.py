@@ -127,7 +127,7 @@ def _pace(view: FleetView) -> str:
     if not view.left:
         return "all have ended"
     if view.workers is not None and all(worker.is_dead for worker in view.workers):
-        return "no process works on it; agentjobs worker or resume goes on"
+        return "no process works on it; agentjobs worker or resume continues"
     if view.unseen_for is not None:
         return f"no active job was seen for {span(view.unseen_for)}: no run polls them, or no server answers"
     if view.ends_per_second is None:

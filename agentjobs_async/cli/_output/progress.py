@@ -199,7 +199,7 @@ class UnrecordedIds(logging.Handler):
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show them while the block runs."""
+        """Show the critical records of the batch while the block runs."""
         logger = logging.getLogger("agentjobs_async.batch")
         logger.addHandler(self)
         try:

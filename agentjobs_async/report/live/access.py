@@ -22,12 +22,12 @@ def _lower(names: Collection[str]) -> frozenset[str]:
 
 @frozen
 class Access:
-    """What a request has to be.
+    """The rules by which a request is answered or refused.
 
     Attributes:
         token: What a request must have to change rows, and to read them where reading needs it.
         hosts: The names and addresses under which the board is reached; `0.0.0.0` or `::` stands for any address.
-        reading_needs_token: Whether rows are only shown to who has the token.
+        reading_needs_token: Whether rows are shown only to a request with the token.
         acts: Whether items may be changed.
     """
 
@@ -61,7 +61,7 @@ class Access:
             self._check_token(request)
 
     def check_acting(self, request: web.Request) -> None:
-        """Refuse a request to change an item that has no right to.
+        """Refuse a request that may not change items.
 
         Raises:
             HTTPForbidden: The board is read-only.
@@ -97,7 +97,7 @@ def _place(origin: str) -> str:
 
 
 def _is_address(name: str) -> bool:
-    """Return whether a host is an address: no name server has a say in it."""
+    """Return whether a host is an IP address, which no name server can redirect."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -26,7 +26,7 @@ _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
 
 @frozen
 class Action:
-    """What is to be done about which rows.
+    """A change that a page asks for, and the rows that it is for.
 
     Attributes:
         name: `retry`, `send_again`, `abandon` or `set_job`.
@@ -43,7 +43,7 @@ class Action:
         """Return the action of a JSON document.
 
         Raises:
-            InvalidInputError: It is none.
+            InvalidInputError: `document` is not an action; the message says what is valid.
         """
         fields = document if isinstance(document, dict) else {}
         name, numbers, job = fields.get("action"), fields.get("numbers"), fields.get("job")
@@ -62,7 +62,7 @@ def _is_number(value: object) -> bool:
 
 @define
 class ActionResult:
-    """What became of an action.
+    """How an action ended.
 
     Attributes:
         done: The number of rows that were changed.
@@ -82,7 +82,7 @@ class ActionResult:
 
 
 async def act(journal: Journal, action: Action, who: str) -> ActionResult:
-    """Do it, and log that with `who` asked for it.
+    """Carry out an action, and log it with `who` asked for it.
 
     Args:
         journal: The journal, open; one that is read-only is opened once more to be written.

@@ -36,7 +36,7 @@ class TimeLeft:
     def __init__(self, journal: Journal) -> None:
         self._active = ActiveJobs(journal)
         self._histories: Mapping[str, History] = {}
-        """Those by which `_by_project` was made."""
+        """The histories of which `_by_project` was made."""
         self._by_project: dict[str, list[str | None]] = {}
 
     async def words(self) -> dict[str, Any] | None:

@@ -54,8 +54,8 @@ def test_time_left() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"workers": []}, "no process works on it; agentjobs worker or resume goes on"),
-        ({"workers": [WORKERS[1]]}, "no process works on it; agentjobs worker or resume goes on"),
+        ({"workers": []}, "no process works on it; agentjobs worker or resume continues"),
+        ({"workers": [WORKERS[1]]}, "no process works on it; agentjobs worker or resume continues"),
         (
             {"workers": None, "unseen_for": 1500.0},
             "no active job was seen for 25 min: no run polls them, or no server answers",
