@@ -591,7 +591,8 @@ async def test_stats(journal: Journal) -> None:
             await asyncio.sleep(0.001)
         stats = batch.stats()
         assert (stats.waiting, stats.active, stats.outcomes, stats.stopped) == (2, 1, {"rejected": 1}, False)
-        assert stats.next_create == pytest.approx(1000, abs=5)
+        assert stats.next_create is not None
+        assert 900 < stats.next_create <= 1000
         assert next((item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()) == (
             "k1",
             "created",
@@ -714,7 +715,7 @@ async def test_a_silent_source_holds_up_no_end(journal: Journal, settings: dict[
         yield BatchItem("bad\n" if "max_failures" in settings else "good", "p0")
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert len(await run(FakeSession(), source(), journal, **settings)) == 1
 
 
@@ -725,7 +726,7 @@ async def test_several_readers(journal: Journal) -> None:
         async def read() -> list[str]:
             return [result.item.key async for result in batch]
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             read_by_each = await asyncio.gather(read(), read(), read())
     assert sorted(key for keys in read_by_each for key in keys) == [f"k{number}" for number in range(5)]
 

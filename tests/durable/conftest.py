@@ -7,8 +7,15 @@ from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.conftest import _time_waits_for_the_disk
+from tests.batch.silence import NEVER
 
 __all__ = ["_time_waits_for_the_disk"]
+
+
+@pytest.fixture(autouse=True)
+def _frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notice soon what was resolved, retried or abandoned, and whose owner is dead."""
+    monkeypatch.setattr("agentjobs_async.durable._run._SWEEP_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -41,5 +48,5 @@ async def session(emulator: Emulator) -> AsyncIterator[AgentJobsSession]:
 @pytest.fixture
 async def journal(place: str) -> AsyncIterator[Journal]:
     """An empty journal, open: in a file, and on PostgreSQL."""
-    async with Journal.open(place, owner_timeout=2.0) as opened:
+    async with Journal.open(place, owner_timeout=NEVER) as opened:
         yield opened

@@ -11,33 +11,25 @@ from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.heartbeat import Heartbeat
-from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable._run import Run
 from agentjobs_async.testing import Emulator
+from tests.batch.silence import NEVER, heartbeat_of
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
 
 pytestmark = pytest.mark.slow
-
-LONG_SECONDS = 60.0
-"""Without a sign of life, after which an owner is taken for dead: longer than a machine stands still."""
 
 
 @pytest.fixture
 async def journals(database: str) -> AsyncIterator[tuple[Journal, Journal]]:
     """One database, open twice."""
     async with (
-        Journal.open(database, owner_timeout=LONG_SECONDS) as one,
-        Journal.open(database, owner_timeout=LONG_SECONDS) as other,
+        Journal.open(database, owner_timeout=NEVER) as one,
+        Journal.open(database, owner_timeout=NEVER) as other,
     ):
         yield one, other
-
-
-def heartbeat_of(journal: Journal) -> Heartbeat:
-    heartbeat = opened_of(journal).heartbeat
-    assert heartbeat is not None
-    return heartbeat
 
 
 @asynccontextmanager

@@ -1,14 +1,17 @@
 """Connections to a journal's database, and work over them that is repeated while the database is gone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from agentjobs_async.batch._store.backend import AnyConnection, Backend
 from agentjobs_async.batch._store.threads import FileEngine
+
+if TYPE_CHECKING:  # as in `backend`
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["Connector"]
 
@@ -46,7 +49,7 @@ class Connector:
         engine = self._backend.engine
         if alone and not isinstance(engine, FileEngine):
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        opening = asyncio.get_running_loop().create_task(_opened(engine.connect()), context=Context())
+        opening = asyncio.get_running_loop().create_task(_opened(engine), context=Context())
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
         await asyncio.wait([opening])
@@ -109,5 +112,5 @@ class Connector:
         return isinstance(error, _CutError) or (isinstance(error, DBAPIError) and self._backend.is_gone(error))
 
 
-async def _opened(connection: Awaitable[AnyConnection]) -> AnyConnection:
-    return await connection
+async def _opened(engine: "AsyncEngine | FileEngine") -> AnyConnection:
+    return await engine.connect()

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Any, Final
+from typing import Final
 
 from attrs import field, frozen
 
@@ -107,7 +107,7 @@ class Heartbeat:
             beating.cancel()
             await asyncio.wait([beating])
             await self.rest()
-            await _logged(self._part())
+            await _logged(self._part)
         await self._database.close(_PARTING_SECONDS)
 
     def give_up(self) -> None:
@@ -127,11 +127,11 @@ class Heartbeat:
     async def _beat_on(self) -> None:
         while True:
             await asyncio.sleep(self.patience / _BEATS)
-            await _logged(self._beat())  # callers learn of a database that is gone by their own writes
-            await _logged(self.polls.renew())
+            await _logged(self._beat)  # callers learn of a database that is gone by their own writes
+            await _logged(self.polls.renew)
             # In a task of its own: a sweep may wait for a row that another owner has locked, and a beat must not.
             if self._sweeping is None or self._sweeping.done():
-                self._sweeping = asyncio.get_running_loop().create_task(_logged(self._sweep()), context=Context())
+                self._sweeping = asyncio.get_running_loop().create_task(_logged(self._sweep), context=Context())
 
     async def _beat(self) -> None:
         asked = _Instant()
@@ -155,9 +155,12 @@ class Heartbeat:
         await self._entries.take_back()
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`, and log the error of a journal that can't do it."""
+async def _logged(work: Callable[[], Awaitable[None]]) -> None:
+    """Await `work`, and log the error of a journal that can't do it.
+
+    It is called here: a coroutine that is an argument of a task cancelled before it began would never be awaited.
+    """
     try:
-        await work
+        await work()
     except JournalError as error:
         _logger.warning("%s", error)

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,28 +11,25 @@ from sqlalchemy import Connection, make_url
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch.journal import entries_of, opened_of
+from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record_silence, server_is_up, stop_beating
 from tests.batch.stage import FakeSession, connected, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
 
-SOON = 2.0
-LATER = 3.0
+BEAT_SECONDS = 0.05
 WHY = ValueError("because")
 
 
 @asynccontextmanager
-async def owner(database: str, patience: float = SOON) -> AsyncIterator[Journal]:
-    async with Journal.open(database, owner_timeout=patience) as journal:
-        yield journal
-
-
-def silence(journal: Journal) -> None:
-    """Let an owner give no sign of life any more, as one does that was stopped."""
-    assert journal._opened.heartbeat is not None
-    assert journal._opened.heartbeat._beating is not None
-    journal._opened.heartbeat._beating.cancel()
+async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIterator[Journal]:
+    """An owner that is taken for dead by no stall of the machine, and beats often all the same."""
+    with pytest.MonkeyPatch.context() as patch, server_is_up():
+        patch.setattr(beating, "_BEATS", beats)
+        async with Journal.open(database, owner_timeout=NEVER) as journal:
+            yield journal
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -51,13 +49,18 @@ async def claimed(journal: Journal, key: str) -> str:
 
 async def test_many_owners(database: str) -> None:
     """Many owners claim at once, each row goes to one of them, and nothing of the living becomes unknown."""
-    async with owner(database, LATER) as one, owner(database, LATER) as two:
+    async with owner(database, beats=1) as one, owner(database, beats=1) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
             *(entries_of(journal).claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
-        await asyncio.sleep(1.2 * LATER)
+        for journal in (one, two):  # a long time later
+            record_silence(database, journal)
+        for journal in (one, two):
+            await heartbeat_of(journal)._beat()
+        for journal in (one, two):
+            await heartbeat_of(journal)._sweep()
         assert (await one.counts())[State.SENDING] == 40
 
 
@@ -67,7 +70,7 @@ async def test_a_silent_owner(database: str) -> None:
         await living.add(items(3))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        silence(silent)
+        await be_silent(silent, database)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         assert [row.key for row in await living.unknown()] == ["k0"]
         assert await state_of(living, "k1") is State.SENDING
@@ -91,7 +94,7 @@ async def test_late_answers(database: str) -> None:
     async with owner(database) as stalled, owner(database) as living:
         await living.add(items(4))
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
-        silence(stalled)
+        await be_silent(stalled, database)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
         assert await entries_of(stalled).mark_created("k0", JobRef("docs", "job_1"))
         assert await entries_of(stalled).mark_rejected("k1", WHY, claim=claims["k1"])
@@ -109,7 +112,7 @@ async def test_what_somebody_else_has_claimed_since(database: str) -> None:
     async with owner(database) as stalled, owner(database) as living:
         await living.add(items(1))
         old = await claimed(stalled, "k0")
-        silence(stalled)
+        await be_silent(stalled, database)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
@@ -144,7 +147,7 @@ async def test_an_owner_that_left(database: str) -> None:
 
 async def test_a_server_that_was_down(database: str) -> None:
     """After a start of the server nobody is taken for dead before he could give a sign of life."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(database, owner_timeout=NEVER) as journal:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(database, "UPDATE agentjobs_owners SET seen_at = 0")
@@ -167,22 +170,37 @@ async def test_beating_goes_on(
         await beats_on(database, journal)
         monkeypatch.undo()
         await claimed(other, "k0")
-        silence(other)
+        await be_silent(other, database)
         await until(lambda: _told(journal))
         assert await state_of(journal, "k0") is State.UNKNOWN
+
+
+async def test_a_sweep_that_is_cut_before_it_begins(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that leaves in the turn of the loop in which a sweep is to begin ends without a warning."""
+    async with owner(database) as journal:
+        heartbeat = heartbeat_of(journal)
+        resting = asyncio.get_running_loop().create_future()
+
+        async def renew() -> None:
+            if not resting.done():
+                await heartbeat.rest()  # of the sweep before
+                resting.set_result(asyncio.ensure_future(heartbeat.rest()))
+
+        monkeypatch.setattr(heartbeat.polls, "renew", renew)
+        await (await resting)
+        gc.collect()  # a coroutine that was never awaited would fail the test
 
 
 async def test_leaving_a_broken_server(
     database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An owner that can't say good-bye leaves all the same."""
-    async with owner(database) as journal:
+    async with owner(database, beats=1) as journal:
 
         async def broken(statement: object) -> None:
             raise JournalError(f"no answer to {type(statement)}", "io")
 
-        assert journal._opened.heartbeat is not None
-        monkeypatch.setattr(journal._opened.heartbeat._database, "write", broken)
+        monkeypatch.setattr(heartbeat_of(journal)._database, "write", broken)
     assert "no answer" in caplog.text
 
 
@@ -199,7 +217,11 @@ async def test_a_stalled_transaction(database: str) -> None:
         await living.add(items(1))
         await living.set_limits(FleetLimits(max_active=5))
         async with connected(stalled) as connection:
-            await connection.exec_driver_sql("SELECT FROM agentjobs_fleet FOR UPDATE")
+            timeout = "idle_in_transaction_session_timeout"
+            assert (await connection.exec_driver_sql(f"SHOW {timeout}")).scalar() == f"{NEVER / 60:.0f}min"
+            # In one statement: the transaction must not be ended before it has the lock.
+            shortened = f"set_config('{timeout}', '2s', true)"
+            await connection.exec_driver_sql(f"SELECT {shortened} FROM agentjobs_fleet FOR UPDATE")  # noqa: S608 - a test's own words
             while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
@@ -221,10 +243,11 @@ def last_seen(database: str, journal: Journal) -> float:
 
 
 async def beats_on(database: str, journal: Journal) -> None:
-    """Wait until an owner has given signs of life for longer than the patience with it lasts."""
-    since = last_seen(database, journal)
-    async with asyncio.timeout(30):
-        await until(lambda: _holds(last_seen(database, journal) > since + 1.5 * SOON))
+    """Wait until an owner has given some signs of life."""
+    for _ in range(5):
+        since = last_seen(database, journal)
+        async with asyncio.timeout(100):
+            await until(lambda since=since: _holds(last_seen(database, journal) > since))  # type: ignore[misc]  # the loop's variable
 
 
 async def test_signs_of_life_wait_for_no_claim(database: str) -> None:
@@ -238,12 +261,14 @@ async def test_signs_of_life_wait_for_no_claim(database: str) -> None:
         await claimed(living, "k0")
         await claimed(living, "k1")
         async with locked(database, "agentjobs_fleet"):
+            assert await entries_of(living).claim("k2") == NoRoom(1.0)
+            execute(database, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(entries_of(living).claim("k2"))
+            await until(lambda: _holds(is_waiting_for_a_lock(database)))
             assert await entries_of(living).mark_created("k1", JobRef("docs", "job_1"))
-            assert not waiting.done()
             await beats_on(database, living)
-            assert await waiting == NoRoom(1.0)
-        await claimed(living, "k2")
+            assert not waiting.done()
+        assert isinstance(await waiting, str)
         assert await state_of(living, "k0") is State.SENDING
 
 
@@ -253,9 +278,9 @@ async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        silence(silent)
         async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            await beats_on(database, living)
+            await be_silent(silent, database)
+            await until(lambda: _holds(is_waiting_for_a_lock(database)))
             await beats_on(database, living)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         assert await state_of(living, "k1") is State.SENDING
@@ -263,18 +288,32 @@ async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
 
 async def test_a_sweep_that_had_to_wait(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who looked for silent owners, and then had to wait for a row, takes nobody for dead who has lived meanwhile."""
-    async with owner(database, LATER) as silent, owner(database) as living:
+    patience = 5.0  # longer than the machine stands still between a sign of life and the sweep
+    async with owner(database) as silent, owner(database) as living:
         monkeypatch.setattr(entries_of(living), "mark_unknown_of_dead_owners", _nothing)
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        silence(silent)
-        execute(database, f"DELETE FROM agentjobs_owners WHERE owner = '{entries_of(silent).owner}'")  # noqa: S608 - the name is our own, of this test
         async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            sweeping = asyncio.ensure_future(entries_of(silent).mark_unknown_of_dead_owners(SOON))
+            await be_silent(silent, database)
+            sweeping = asyncio.ensure_future(entries_of(silent).mark_unknown_of_dead_owners(patience))
+            await until(lambda: _holds(is_waiting_for_a_lock(database)))
+            begun = time_of(database)
             await beats_on(database, living)
+            await until(lambda: _holds(time_of(database) > begun + patience))
         assert await sweeping == ("k0",)
         assert await state_of(living, "k1") is State.SENDING
+
+
+def time_of(database: str) -> float:
+    ((seconds,),) = execute(database, "SELECT date_part('epoch', clock_timestamp())")
+    return float(seconds)
+
+
+def is_waiting_for_a_lock(database: str) -> bool:
+    """Return whether a statement in the database waits for what another transaction has locked."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(execute(database, waiting)[0][0])
 
 
 async def _nothing(_: float) -> tuple[str, ...]:
@@ -287,8 +326,12 @@ async def test_a_claim_whose_answer_came_late(database: str) -> None:
     async with wired(database) as wire, owner(wire.url) as slow, owner(database) as living:
         await living.add(items(1))
         async with BatchWorker(session.session, slow) as late, BatchWorker(session.session, living) as worker:
+            await stop_beating(slow)  # a muted one would keep its row locked
             wire.mute_at(b"agentjobs_claim(")
             sending = asyncio.ensure_future(late.run(["k0"]))
+            await until(lambda: _is(living, "k0", State.SENDING))
+            heartbeat_of(slow)._heard = LONG_AGO
+            record_silence(database, slow)
             await until(lambda: _is(living, "k0", State.UNKNOWN))
             assert session.sent == []
             await living.resolve("k0", send_again=True)
@@ -314,7 +357,7 @@ async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> No
             real, session.connect = session.connect, connect  # type: ignore[method-assign]  # it stalls there
             sending = asyncio.ensure_future(late.run(["k0"]))
             await connecting.wait()
-            silence(stalled)
+            await be_silent(stalled, database)
             await until(lambda: _is(living, "k0", State.UNKNOWN))
             await living.resolve("k0", send_again=True)
             assert await worker.run(["k0"]) == ()
@@ -326,25 +369,31 @@ async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> No
 @pytest.mark.parametrize("clock", ["_boot_time", "time.time"])
 async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
     """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
-    async with owner(database, LATER) as journal:
+    async with owner(database) as journal:
         lease = entries_of(journal).lease()
         assert lease is not None
         assert lease.holds()
         name = f"agentjobs_async.batch._store.heartbeat.{clock}"
         before = time.time() if clock == "time.time" else time.clock_gettime(time.CLOCK_BOOTTIME)
-        monkeypatch.setattr(name, lambda: before + 0.6 * LATER)
+        monkeypatch.setattr(name, lambda: before + 0.6 * NEVER)
         assert not lease.holds()
 
 
-async def test_an_owner_that_was_taken_for_dead(database: str) -> None:
+async def test_an_owner_that_was_taken_for_dead(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
     async with wired(database) as wire, owner(wire.url) as stalled:
-        presence = stalled._opened.heartbeat
-        assert presence is not None
+        presence = heartbeat_of(stalled)
         before = entries_of(stalled).lease()
         assert before is not None
+        assert before.holds()
         wire.silence()
-        await until(lambda: _holds(not presence.is_sure))
+        with monkeypatch.context() as patch:
+            patch.setattr(beating, "_ANSWERED_WITHIN", 0.5 / NEVER)
+            await until(lambda: _holds("heartbeat in time" in caplog.text))
+        presence._heard = LONG_AGO
+        assert not before.holds()
         wire.speak()
         await until(lambda: _holds(presence.is_sure))
         assert not before.holds()

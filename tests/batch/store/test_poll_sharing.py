@@ -1,5 +1,4 @@
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -7,40 +6,24 @@ import pytest
 
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal
 from agentjobs_async.batch._store import shared
-from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.batch.journal import entries_of
+from tests.batch.silence import NEVER, be_silent, heartbeat_of
 from tests.batch.stage import FakeSession
 
 LIMIT = 12.0
 WHOLE = 0.95 * LIMIT  # what the owners share
-NEVER = 600.0
-"""Seconds until an owner is taken for dead: no beat comes within a test, but by `beat`."""
-SOON = 2.0
 
 
 @asynccontextmanager
-async def owner(database: str, patience: float = NEVER) -> AsyncIterator[Journal]:
-    async with Journal.open(database, owner_timeout=patience) as journal:
+async def owner(database: str) -> AsyncIterator[Journal]:
+    """An owner that gives no sign of life within a test, but by `beat`."""
+    async with Journal.open(database, owner_timeout=NEVER) as journal:
         yield journal
 
 
 async def beat(journal: Journal) -> None:
     """Ask for the share of polls, as each beat does."""
-    heartbeat = opened_of(journal).heartbeat
-    assert heartbeat is not None
-    await heartbeat.polls.renew()
-
-
-def silence(journal: Journal) -> None:
-    """End the signs of life of an owner, as if it was stopped."""
-    heartbeat = opened_of(journal).heartbeat
-    assert heartbeat is not None
-    assert heartbeat._beating is not None
-    heartbeat._beating.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - there is no event of it
-        await asyncio.sleep(0.01)
+    await heartbeat_of(journal).polls.renew()
 
 
 async def polling(stack: AsyncExitStack, journal: Journal) -> FakeSession:
@@ -125,16 +108,23 @@ async def test_a_changed_limit(database: str) -> None:
 
 async def test_a_silent_owner(database: str) -> None:
     """The share of a silent owner is in use until it is taken for dead; before that it stops polling itself."""
-    async with AsyncExitStack() as stack, owner(database, SOON) as one, owner(database, SOON) as two:
+    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
         second = await polling(stack, two)
-        await until(lambda: second.polls_per_second == first.polls_per_second == pytest.approx(WHOLE / 2))
+        await beat(one)
+        await beat(two)
+        assert second.polls_per_second == first.polls_per_second == pytest.approx(WHOLE / 2)
         share = second._clock._share
         assert share is not None
-        silence(two)
-        await until(lambda: first.polls_per_second == pytest.approx(WHOLE))
+        assert share.may_poll
+        await be_silent(two, database)
         assert not share.may_poll
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE / 2)
+        heartbeat_of(one).polls._patience = 0.1  # for which the server has run by now: it may take owners for dead
+        await beat(one)
+        assert first.polls_per_second == pytest.approx(WHOLE)
 
 
 async def test_turns_of_all(database: str) -> None:

@@ -65,7 +65,7 @@ async def test_rate(database: str) -> None:
             await entries_of(journals[0]).mark_created(key, JobRef("docs", f"job_{number}"))
         held = await entries_of(journals[1]).claim("k39", "docs")
         assert isinstance(held, NoRoom)
-        assert 990 < held.wait <= 1000
+        assert 900 < held.wait <= 1000
         execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
         assert len(await claim_all(journals)) == 1
 
@@ -94,7 +94,7 @@ async def test_a_rate_of_each_project(database: str) -> None:
         held = await entries.claim("k2", "docs")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
-        assert 990 < held.wait <= 1000
+        assert 900 < held.wait <= 1000
         assert isinstance(await entries.claim("k2", "web"), str)
         await journal.set_limits(FleetLimits(create_rate=Rate(4, per=1000, scope="all")))
         of_all = await entries.claim("k3", "new")
@@ -110,7 +110,7 @@ async def test_pauses(database: str) -> None:
         held = await entries_of(two).claim("k0", "docs")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
-        assert 90 < held.wait <= 100
+        assert 50 < held.wait <= 100
         assert isinstance(await entries_of(two).claim("k0", "web"), str)
         execute(database, "UPDATE agentjobs_pauses SET until = until - 100")
         assert isinstance(await entries_of(two).claim("k1", "docs"), str)
@@ -162,17 +162,18 @@ async def test_a_claim_that_is_told_again(database: str) -> None:
 
 
 COUNT = 20_000
+NOW = 2_000_000_000.0
 
 
 def grow(database: str) -> None:
-    """Fill a journal with ended rows, 97 of them sent within an hour; its statistics say that all are active."""
+    """Fill a journal with ended rows, 97 of them sent in the hour before `NOW`; statistics say that all are active."""
     with psycopg.connect(plain(database), autocommit=True) as connection:
         connection.execute("ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
         connection.execute(
             "INSERT INTO agentjobs_entries (key, prompt, state, job_id, project_id, sent_at, updated_at)"
-            " SELECT 'old' || n, 'p', 'created', 'job' || n, 'docs', date_part('epoch', now()) - 37 * n, 0"
+            " SELECT 'old' || n, 'p', 'created', 'job' || n, 'docs', %s - 37 * n, 0"
             " FROM generate_series(1, %s) AS n",
-            [COUNT],
+            [NOW, COUNT],
         )
         connection.execute("ANALYZE agentjobs_entries")
         connection.execute("UPDATE agentjobs_entries SET state = 'completed'")
@@ -193,8 +194,8 @@ async def test_a_claim_reads_what_it_counts(
     grow(database)
     with psycopg.connect(plain(database)) as connection:
         for number in range(10):  # the database makes its plans for good after the fifth
-            claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', 'docs', NULL)"
-            assert connection.execute(claim, [f"k{number}", f"c{number}"]).fetchone() == (int(number < 3),)
+            claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', 'docs', %s)"
+            assert connection.execute(claim, [f"k{number}", f"c{number}", NOW]).fetchone() == (int(number < 3),)
         read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agentjobs_entries'"
         sequential, fetched = connection.execute(read).fetchone() or (None, None)
         assert sequential == 0
@@ -283,7 +284,7 @@ async def test_a_run_within_kept_limits(place: str) -> None:
         await journal.set_limits(FleetLimits(max_active=2, create_rate=Rate(3, per=1000)))
         async with run_batch(FakeSession().session, items(9), journal=journal, limit=3) as results:
             assert len([result async for result in results]) == 3
-            assert results.stats().next_create == pytest.approx(1000, abs=5)
+            assert 900 < (results.stats().next_create or 0) <= 1000
         await journal.set_limits(FleetLimits(max_active=2))
     session = FakeSession()
     session.answers = {item.prompt: [0.1] for item in items(9)}
@@ -310,7 +311,7 @@ async def test_claims_evenly_spaced(database: str) -> None:
         room = await second.claim("k1", "docs")
         assert isinstance(room, NoRoom)
         assert room.project_id == "docs"
-        assert room.wait == pytest.approx(100, abs=5)
+        assert 50 < room.wait <= 100
         assert isinstance(await second.claim("k1", "web"), str)
         await first.release_claim("k0", None, claim=claim)
         assert isinstance(await second.claim("k2", "docs"), str)

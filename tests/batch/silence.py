@@ -1,0 +1,60 @@
+"""Owners of a journal on PostgreSQL that have been silent for long, without a test that waits for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+from sqlalchemy import true
+
+from agentjobs_async._loop.until_done import until_done
+from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store import shared, statements
+from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
+from agentjobs_async.batch.journal import entries_of, opened_of
+from tests.postgresql import execute
+
+__all__ = ["LONG_AGO", "NEVER", "be_silent", "heartbeat_of", "record_silence", "server_is_up", "stop_beating"]
+
+NEVER: Final = 600.0
+"""Seconds until an owner is taken for dead: longer than any machine stands still within a test."""
+LONG_AGO: Final = _Instant(boot=float("-inf"), wall=float("-inf"))
+
+
+@contextmanager
+def server_is_up() -> Iterator[None]:
+    """Let the server count as up for long: after its start, no owner is taken for dead for a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "_up_for", lambda _: true())
+        yield
+
+
+def heartbeat_of(journal: Journal) -> Heartbeat:
+    heartbeat = opened_of(journal).heartbeat
+    assert heartbeat is not None
+    return heartbeat
+
+
+async def be_silent(journal: Journal, database: str) -> None:
+    """Let an owner give no sign of life any more, and have given none for long, as one that was stopped."""
+    await stop_beating(journal)
+    heartbeat_of(journal)._heard = LONG_AGO
+    record_silence(database, journal)
+
+
+async def stop_beating(journal: Journal) -> None:
+    """Let an owner give no sign of life any more, and look for no dead owners."""
+    heartbeat = heartbeat_of(journal)
+    assert heartbeat._beating is not None
+    heartbeat._beating.cancel()
+    await until_done({heartbeat._beating})
+    await heartbeat.rest()
+    # What was asked before may still be executed: a sign of life, and a sweep, which would find its own owner dead.
+    await heartbeat._database.flush(statements.nothing())
+    await until_done({*entries_of(journal)._database._reading})
+
+
+def record_silence(database: str, journal: Journal) -> None:
+    """Record that an owner gave no sign of life for long."""
+    owner = entries_of(journal).owner
+    execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner = '{owner}'")  # noqa: S608 - our own name
