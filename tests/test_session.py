@@ -787,6 +787,7 @@ def test_never_closed(*, closed_loop: bool) -> None:
     lines, first = inspect.getsourcelines(code)
     line = first + next(number for number, text in enumerate(lines) if "the line it names" in text)
     made = f"AgentJobsSession made at {__file__}:{line}"
+    forget_earlier_tests()
     with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         asyncio.run(use())
@@ -795,12 +796,20 @@ def test_never_closed(*, closed_loop: bool) -> None:
     assert (recorded[0].filename, recorded[0].lineno, recorded[0].category) == (__file__, line, ResourceWarning)
 
 
+def forget_earlier_tests() -> None:
+    """Collect what earlier tests have left, without the warnings that this may give."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
 def messages(recorded: list[warnings.WarningMessage]) -> list[str]:
     return [str(one.message) for one in recorded]
 
 
 async def test_closed_or_unused_sessions_warn_of_nothing() -> None:
     """A session that was closed, or never used, is deleted without a warning."""
+    forget_earlier_tests()
     with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         AgentJobsSession(SERVICE, KEY)

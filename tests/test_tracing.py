@@ -128,6 +128,7 @@ async def test_thousand_waits(telemetry: Telemetry) -> None:
     assert telemetry.metrics()["agentjobs.polls"] == [({}, 20_000)]
 
 
+@pytest.mark.looptime  # the job must be seen at work
 @pytest.mark.usefixtures("instrumented")
 async def test_tree_of_a_run(telemetry: Telemetry) -> None:
     """`run_job` is the parent of its create and its wait; the instrumented client sees the create and no poll."""

@@ -137,10 +137,11 @@ async def test_a_run_tells_of_polls_and_context(journal: Journal) -> None:
     assert row.seen_at == row.ended_at
 
 
+@pytest.mark.looptime
 async def test_polls_of_several_runs(journal: Journal) -> None:
     """A run that gives up on a job records its polls, and the next one counts on."""
-    async with Emulator(script=JobScript(duration=0.6)) as emulator, emulator.session(project_id="docs") as session:
-        (result,) = await run(session, items(1), journal, timeout=0.3)
+    async with Emulator(script=JobScript(duration=60)) as emulator, emulator.session(project_id="docs") as session:
+        (result,) = await run(session, items(1), journal, timeout=30)
         assert str(result.outcome) == "timed_out"
         first = (await row_of(journal)).polls
         await run(session, [], journal)
