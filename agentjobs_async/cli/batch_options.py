@@ -5,6 +5,7 @@ from typing import Any
 
 from attrs import frozen
 
+from agentjobs_async._validation import MAX_COUNT, checked_count
 from agentjobs_async.batch import Journal
 from agentjobs_async.cli.limits import duration_of
 from agentjobs_async.cli.options import Options
@@ -28,6 +29,9 @@ class BatchOptions:
         run_for: The time after which the run stops itself, as it was given; `None` for none.
         report: The file that gets a report at the end; `None` for none.
         learn: Whether waits learn from the journal; `None` for where it holds enough.
+
+    Raises:
+        InvalidInputError: A count is larger than any journal.
     """
 
     shared: Options
@@ -40,6 +44,11 @@ class BatchOptions:
     run_for: str | None
     report: str | None
     learn: bool | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for option, count in {"--limit": self.limit, "--max-failures": self.max_failures}.items():
+            if count is not None:
+                checked_count(option, count, most=MAX_COUNT)
 
     def to_resume(self) -> list[str]:
         """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""

@@ -148,8 +148,10 @@ def test_nothing_is_created_without_a_journal(service: EmulatorThread, state_dir
 def test_wrong_usage_leaves_nothing(
     service: EmulatorThread, state_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run without a key, or whose prompts are all refused, leaves no journal."""
+    """A run without a key, with a count beyond any journal, or whose prompts are all refused, leaves no journal."""
     assert main(["run", "--key-file", "missing", "a x"]) == 2
+    for option in ("--limit", "--max-failures"):
+        assert main(["run", option, str(10**20), "a x"]) == 2
     assert not state_directory.exists()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"key": "", "prompt": "x"}\n')))
     assert main(["run", "--file", "-"]) == 1
