@@ -18,7 +18,6 @@ from agentjobs_async.telemetry.links import last_create
 __all__ = ["Created", "Ended", "ItemCreate"]
 
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
-_LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
 _LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
 _LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again
 
@@ -148,7 +147,7 @@ class ItemCreate:
             job = await self.item.context.session.create_job(
                 self.item.row.prompt,
                 project_id=self.item.project_id,
-                timeout=min(max(self.item.left_seconds, _LEAST_SECONDS), _LONGEST_CREATE_SECONDS),
+                timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
                 retry=False,  # here a 429, or a dead network, holds creates back
                 **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.holds}),
             )

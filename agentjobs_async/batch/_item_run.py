@@ -18,6 +18,8 @@ from agentjobs_async.batch.states import State
 
 __all__ = ["ItemRun", "Phase", "RunContext"]
 
+_LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
+
 
 class Phase(IntEnum):
     """How far a run or one of its items has ended. Each phase includes those before it, and there is no way back."""
@@ -121,6 +123,11 @@ class ItemRun:
     def left_seconds(self) -> float:
         """What is left of its time; infinite where it has no bound."""
         return inf if self.context.timeout is None else self.context.timeout - self.spent_seconds
+
+    @property
+    def timeout(self) -> float:
+        """The seconds above 0 that a call of the session for it may take; infinite where its time has no bound."""
+        return max(self.left_seconds, _LEAST_SECONDS)
 
     @property
     def polls(self) -> int:

@@ -1,7 +1,6 @@
 """The way of one item: its create, then the wait for its job, and the record of its end."""
 
 from math import inf
-from typing import Final
 
 from agentjobs_async import AgentJob, JobRef, NotFoundError, WaitTimeoutError
 from agentjobs_async.batch._create_failures import ends_the_run
@@ -12,8 +11,6 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.telemetry.links import resumed_from
 
 __all__ = ["record_end", "run_item"]
-
-_LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
 
 
 async def run_item(item: ItemRun) -> BatchResult | None:
@@ -43,8 +40,7 @@ async def run_item(item: ItemRun) -> BatchResult | None:
 
 
 async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
-    left = item.left_seconds
-    timeout = None if left == inf else max(left, _LEAST_SECONDS)
+    timeout = None if item.timeout == inf else item.timeout
     ended: AgentJob | Exception
     try:
         item.watch = item.context.session.watch(target, timeout=timeout)

@@ -12,7 +12,7 @@ from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._slots import Slots
-from agentjobs_async.batch._throttles import CreateThrottles
+from agentjobs_async.batch._throttles import REFUSED_SECONDS, CreateThrottles
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, given, in_force
@@ -21,7 +21,6 @@ from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["BatchWorker"]
 
-_REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
 _TO_DO: Final = frozenset({State.PLANNED, State.CREATED})
 
@@ -73,7 +72,7 @@ class BatchWorker:
             RunContext(
                 self._session,
                 entries_of(self.journal),
-                CreateThrottles(None, refused_for=_REFUSED_SECONDS),
+                CreateThrottles(None, refused_for=REFUSED_SECONDS),
                 Slots(None),
                 asyncio.Semaphore(limits.max_sending),
                 limits.timeout,

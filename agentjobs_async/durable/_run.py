@@ -16,7 +16,7 @@ from agentjobs_async.batch._seen import record_seen
 from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._throttles import throttles_of
+from agentjobs_async.batch._throttles import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
@@ -25,7 +25,6 @@ from agentjobs_async.durable.entry import DurableEntry, ref_of_row
 
 __all__ = ["Run"]
 
-_REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
 _SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
 _PAGE_KEYS: Final = 500  # in one statement
@@ -70,7 +69,7 @@ class Run:
         context = RunContext(
             self._session,
             self._entries,
-            await throttles_of(self._entries, rate, refused_for=_REFUSED_SECONDS),
+            await throttles_of(self._entries, rate, refused_for=REFUSED_SECONDS),
             Slots(None),
             asyncio.Semaphore(limits.max_sending),
             timeout=None,
