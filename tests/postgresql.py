@@ -60,6 +60,9 @@ class Server:
             self._brought = _start(tempfile.mkdtemp(prefix="agentjobs-"))
             address = self._brought.get_uri()
         self._url = make_url(address).set(drivername="postgresql+psycopg")
+        if self._brought is not None:
+            self._execute("ALTER SYSTEM SET fsync = off")  # no test needs the disk, which may stand still
+            self._execute("SELECT pg_reload_conf()")
 
     def __enter__(self) -> Self:
         return self
