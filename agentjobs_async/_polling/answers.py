@@ -212,4 +212,4 @@ class Answers:
         elif isinstance(error, ResponseError) and not_before > now:
             if due > not_before:  # placed before the pause begins, it keeps its spacing to the others
                 self._queue.place(tracked, due, now)
-            self._queue.pause(tracked.ref, error.status, not_before, due, now)
+            self._queue.pause(tracked.ref, error.status, not_before, due, now, began)

@@ -67,16 +67,18 @@ class Pauses:
         self._first: dict[int, Hashable] = {}
         self._for_all: set[int] = set()
 
-    def record(self, ref: JobRef, status: int, until: float, due: float, now: float) -> bool:
+    def record(self, ref: JobRef, status: int, until: float, due: float, now: float, *, overlaps: bool) -> bool:
         """Record an answer about the job `ref` that asked for no poll before `until`; return whether that is for all.
 
         The job itself is polled again at `due`. The pause is for all once two different jobs (503) or projects (429)
-        have been answered so with no good answer between.
+        have been answered so with no good answer between. `overlaps`: a good answer came while this poll was in flight.
+        The order of the two says nothing, so that this answer is not one of the two.
         """
         if status == _LIMITED:
             self._pause(ref.project_id, until, due - now, now)
-            return self._agree(status, ref.project_id)
-        return status == _UNAVAILABLE and self._agree(status, ref)
+        elif status != _UNAVAILABLE:
+            return False
+        return not overlaps and self._agree(status, ref.project_id if status == _LIMITED else ref)
 
     def _agree(self, status: int, source: Hashable) -> bool:
         self.suspected = True

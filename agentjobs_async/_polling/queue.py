@@ -231,10 +231,10 @@ class PollQueue:
         self._arm()
         self._dispatch()
 
-    def pause(self, ref: JobRef, status: int, until: float, due: float, now: float) -> None:
-        """Send no poll before `until`, as an answer about `ref` asked: of this job, its project, or all."""
+    def pause(self, ref: JobRef, status: int, until: float, due: float, now: float, began: float) -> None:
+        """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all."""
         self._due.refused()
-        if self._pauses.record(ref, status, until, due, now):
+        if self._pauses.record(ref, status, until, due, now, overlaps=began < self._answered_at):
             self.pause_until(until, now)
 
     def pause_until(self, until: float, now: float) -> None:

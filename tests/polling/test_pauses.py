@@ -11,7 +11,8 @@ NEVER = float("-inf")
 
 
 def record(pauses: Pauses, ref: JobRef, status: int, until: float = 10.0, now: float = 0.0, delay: float = 3.0) -> bool:
-    return pauses.record(ref, status, until, max(until, now + delay), now)
+    """Record an answer that no good one overlaps."""
+    return pauses.record(ref, status, until, max(until, now + delay), now, overlaps=False)
 
 
 def test_jobs_and_projects() -> None:
@@ -35,6 +36,17 @@ def test_two_make_all(status: int, same: JobRef, other: JobRef) -> None:
     assert record(pauses, same, status)
     pauses.answered()
     assert not record(pauses, same, status)
+
+
+def test_overlapped_by_a_good_answer() -> None:
+    """Two polls that were in flight while a good answer came do not pause all polls; the project of a 429 pauses."""
+    pauses = Pauses()
+    for status in (429, 503):
+        for ref in (A, ELSEWHERE, A):
+            assert not pauses.record(ref, status, 10.0, 13.0, 0.0, overlaps=True)
+    assert (pauses.until("docs", 9.0), pauses.until("elsewhere", 9.0)) == (10.0, 10.0)
+    assert not record(pauses, A, 429)
+    assert record(pauses, ELSEWHERE, 429)
 
 
 def test_kinds_are_apart() -> None:

@@ -182,7 +182,7 @@ async def test_paused_project() -> None:
     polling = Polling(3000)
     other = Tracked(JobRef("elsewhere", "job"), None, clock(), 0)
     polling.jobs.append(other)
-    polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock())
+    polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock(), clock())
     polling.place(0)
     polling.place(5, polling.jobs[:1])
     await asyncio.sleep(6)
