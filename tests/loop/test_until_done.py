@@ -33,5 +33,7 @@ async def test_nothing_to_wait_for() -> None:
     """Without tasks, and with those that are done, it returns at once."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
-    await until_done(set())
-    await until_done({done})
+    waiting = [asyncio.ensure_future(until_done(tasks)) for tasks in (set[asyncio.Future[None]](), {done})]
+    await asyncio.sleep(0)
+    assert all(call.done() for call in waiting)
+    await asyncio.gather(*waiting)
