@@ -76,9 +76,8 @@ class Pauses:
         """
         if status == _LIMITED:
             self._pause(ref.project_id, until, due - now, now)
-        elif status != _UNAVAILABLE:
-            return False
-        return not overlaps and self._agree(status, ref.project_id if status == _LIMITED else ref)
+            return not overlaps and self._agree(status, ref.project_id)
+        return status == _UNAVAILABLE and not overlaps and self._agree(status, ref)
 
     def _agree(self, status: int, source: Hashable) -> bool:
         self.suspected = True

@@ -175,7 +175,7 @@ class Journal:
         """Plan a failed, archived or rejected item once more, and return the key of its new row, such as `key#2`.
 
         With `where`, plan all such items that meet it and were not tried again before, and return the keys of their
-        rows; with `max_tries` (at least 2), only those with fewer tries so far. Interrupted, it has planned some of
+        rows; with `max_tries` (at least 1), only those with fewer tries so far. Interrupted, it has planned some of
         them; the same call continues with the others.
 
         Raises:

@@ -76,7 +76,9 @@ async def export(context: Context, options: Export) -> int:
         names = tuple(dict.fromkeys(name for _, fields, _ in records for name in fields))
         lines = list(_joined(records, rows))
         firsts = {key: fields for _, fields, key in reversed(records)}  # those that have the items
-        _show_strangers(context, sum(_is_stranger(fields, rows.get(key)) for key, fields in firsts.items()))
+        _warn_of_other_records(
+            context, sum(_is_of_another_record(fields, rows.get(key)) for key, fields in firsts.items())
+        )
     text = "".join(_written(options.form, names, lines))
     if options.out is None:
         context.screen.raw_text(text)
@@ -124,13 +126,13 @@ def _joined(records: list[Entry], rows: Mapping[str, JournalRow]) -> Iterator[Li
         met.add(key)
 
 
-def _is_stranger(fields: Fields, row: JournalRow | None) -> bool:
+def _is_of_another_record(fields: Fields, row: JournalRow | None) -> bool:
     """Return whether the item of a record's key was made of another record, as far as its context tells."""
     context = {} if row is None else row.context or {}
     return any(fields.get(name, value) != value for name, value in context.items())
 
 
-def _show_strangers(context: Context, count: int) -> None:
+def _warn_of_other_records(context: Context, count: int) -> None:
     """Warn that outcomes may stand beside the wrong records: without `--key` the key of a record is its place."""
     if count:
         found = f"{count:,} records differ" if count > 1 else "1 record differs"

@@ -37,7 +37,7 @@ class QueueLogs(logging.Handler):
         reason = database_error(record)
         if reason is not None:
             self._last = now
-        if is_known or (reason is None and record.name == _POOL):  # the pool's other warnings need nobody's attention
+        if is_known or (reason is None and record.name == _POOL):  # the pool's other warnings call for no action
             return
         words = one_line(record.getMessage(), _LONGEST_REASON)
         if reason is not None:

@@ -38,7 +38,7 @@ def show_jobs(
     one = len(refs) == 1
     continuing = "1 job continues" if one else f"{len(refs)} jobs continue"
     keep = f"Keep the {'id' if one else 'ids'}; wait" if keep_ids else "Wait"
-    doubt = (", if it exists" if one else ", if they exist") * is_in_doubt
+    doubt = f", if {'it exists' if one else 'they exist'}" if is_in_doubt else ""
     screen.notice(f"{continuing} remotely{doubt}. {keep} for {'it' if one else 'them'} with:")
     screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
 
