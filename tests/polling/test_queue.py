@@ -198,6 +198,20 @@ async def test_paused_project() -> None:
     assert polling.queue._due.stale == 0
 
 
+async def test_refused_while_a_good_answer_came() -> None:
+    """Two jobs whose polls were in flight when a good answer came do not pause all polls; two later ones do."""
+    polling = Polling(2)
+    began = clock()
+    await asyncio.sleep(1)
+    polling.queue.answered(clock())
+    for begins, sent in ((began, [0, 1]), (clock(), [])):
+        for job in polling.jobs:
+            polling.queue.pause(job.ref, 503, clock() + 60, clock() + 60, clock(), begins)
+        polling.place(5)
+        await asyncio.sleep(10)
+        assert [number for _, number in polling.taken()] == sent
+
+
 async def test_closed() -> None:
     """A closed queue dispatches no more."""
     polling = Polling(3)
