@@ -95,6 +95,32 @@ async def test_breaking_off() -> None:
         pool.abort()
 
 
+async def test_connections_receive_into_the_buffer_of_their_pool() -> None:
+    """The loop allocates no memory for what it receives, and the buffer is wiped: it may hold the key."""
+    async with Scripted(job()) as server:
+        pool = Pool(Resolver())
+        pool.buffer[:] = b"x" * len(pool.buffer)
+        async with aiohttp.ClientSession(connector=pool) as client:
+            await (await client.get(server.base_url)).read()
+            received = len(job().data)
+            assert bytes(pool.buffer[:received]) == bytes(received)
+            assert bytes(pool.buffer[received:]) == b"x" * (len(pool.buffer) - received)
+
+
+@pytest.mark.looptime
+async def test_responses_that_arrive_by_turns() -> None:
+    """Connections whose responses arrive by turns, each larger than the buffer that they share, keep them apart."""
+    asked = asyncio.Event()
+    data = job(model="a" * 200_000).data
+    halves = Reply(data[:100_000], later=data[100_000:], after=asked.set)
+    async with Scripted(halves, job(job_id="job_2", model="b" * 200_000)) as server, server.session() as session:
+        first = asyncio.create_task(session.get_job("job_1"))
+        await asked.wait()
+        second = await session.get_job("job_2")
+        assert (await first).model == "a" * 200_000
+        assert second.model == "b" * 200_000
+
+
 async def test_names_serve_creates_and_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """One look-up serves the creates and the reads of a session."""
     asked: list[str] = []
