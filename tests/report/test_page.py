@@ -14,10 +14,24 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from agentjobs_async.batch import BatchItem, Journal
+from tests.aged import aged_journal
 from tests.browser import Visit, visit
+from tests.report.served import served
 from tests.report.stage import HOSTILE, HOSTILE_KEYS, OUTCOMES, fail_hostile, report_of, run_some
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+
+# Notes how high the charts are, and where the first row is, at the moment when the page says that it is ready.
+NOTING = """
+    window.topOfRows = () => document.querySelector('#rows .row').getBoundingClientRect().top;
+    window.noted = new Promise((note) => {
+        new MutationObserver(() => {
+            if (document.documentElement.dataset.ready !== 'true') return;
+            const charts = [...document.querySelectorAll('canvas')];
+            note({ heights: charts.map(({ style }) => style.height), top: topOfRows() });
+        }).observe(document, { subtree: true, attributeFilter: ['data-ready'] });
+    });
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -59,6 +73,23 @@ async def test_all_items(browser: Browser, written: Path) -> None:
         assert await visited.texts('[data-tile="unknown"] .value') == [str(states["unknown"])]
         assert await visited.texts('[data-tile="completed"] .value') == [str(states["completed"])]
         assert visited.requests == [written.as_uri()]
+
+
+async def test_rows_stay_where_they_are(browser: Browser, tmp_path: Path) -> None:
+    """The charts have their heights when a page, of a file or live, says that it is ready: no row moves after that."""
+    journal = tmp_path / "run.db"
+    await aged_journal(journal, [], ages=[3600.0] * 20)
+    file = await write(journal)
+    async with served(journal) as live:
+        for address in (file.as_uri(), live.address):
+            async with visit(browser, "about:blank") as visited:
+                await visited.page.clock.install()
+                await visited.page.add_init_script(NOTING)
+                await visited.page.goto(address)
+                noted = await visited.page.evaluate("noted")
+                assert noted["heights"] == ["132px", "260px"]
+                await visited.page.clock.fast_forward(1000)  # more than the delay of later drawings
+                assert await visited.page.evaluate("topOfRows()") == noted["top"]
 
 
 async def test_tiles_with_and_without_scripts(browser: Browser, written: Path) -> None:

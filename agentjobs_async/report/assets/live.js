@@ -80,6 +80,7 @@ class Live {
     document.querySelector('h1').textContent = store.head.journal;
     this.report.isWhole = true;
     this.redraw();
+    if (!this.isStale) this.report.drawCharts(); // at once, as in a file
     document.documentElement.dataset.ready = 'true';
     setTimeout(() => this.report.store.prepareSearch?.(), 300);
   }

@@ -105,6 +105,7 @@ class Report {
   }
 
   drawCharts() {
+    clearTimeout(this.charts);
     this.timeline.show(this.shown);
     drawHistogram(this.store, this.shown);
   }
@@ -117,8 +118,9 @@ const report = (() => {
   if (text.trim() !== '') {
     readDocument(text, (part) => made.apply(part)).then(() => {
       made.refresh();
+      made.drawCharts(); // at once: drawn later, they would move rows that somebody is about to click
       document.documentElement.dataset.ready = 'true';
-      setTimeout(() => made.store.prepareSearch(), 300); // after the charts
+      setTimeout(() => made.store.prepareSearch(), 300); // after the page has been shown
     });
   }
   return made;
