@@ -70,16 +70,13 @@ class Answers:
         the job would never be polled again, and they would hang.
         """
         try:
-            self._counters.count_poll(now)
             if isinstance(answer, AgentJob):  # nearly every answer is one
                 self._on_job(tracked, answer, now, began)
-                if tracked.waiters is not None:
-                    self._act_on_job(tracked, answer, now)
                 return
             if isinstance(answer, JobWithRetryAfter):
-                self._on_job(tracked, answer.job, now, began)
+                self._record(tracked, answer.job, now, began)
             else:
-                self._on_error(tracked, answer, now - began)
+                self._on_error(tracked, answer, now, began)
             if tracked.waiters is not None:  # else the last waiter left in its own callback
                 self._act(tracked, answer, now, began)
         except BaseException as error:
@@ -87,13 +84,15 @@ class Answers:
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
 
-    def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
+    def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
+        """Record a good answer, and pass it on; return whether the job has ended."""
+        ended = job.is_terminal
         self._queue.answered(now)
         previous, tracked.job = tracked.job, snapshot(job)
         if tracked.trouble is not None:
             tracked.recover()
-        tracked.seen_second = self._counters.move(tracked.seen_second)
-        if not job.is_terminal:  # the end of a wait says how long ago that was
+        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
+        if not ended:  # the end of a wait says how long ago that was
             tracked.seen = now
         tracked.shown = tracked.polls
         if type(job.status) is not JobStatus:
@@ -105,14 +104,18 @@ class Answers:
         # A plain watch is a future of the end, and is told nothing else. It is the only waiter of nearly all jobs.
         if type(tracked.waiters) is not Watch and tracked.waiters is not None:
             tracked.notify_all(job)
+        return ended
 
-    def _act_on_job(self, tracked: Tracked, job: AgentJob, now: float) -> None:
-        """End the waits or poll again, as `_act` and `_poll_again` do by `decide`.
+    def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
+        """Record a good answer, and end the waits or poll again, as `_act` and `_poll_again` do by `decide`.
 
         Nearly every answer is a job without a Retry-After. It needs none of their records of faults and pauses, which
         cost a sixth of a poll's CPU in memory (`benchmarks/bench_waits.py`).
         """
-        if job.is_terminal:
+        ended = self._record(tracked, job, now, began)
+        if tracked.waiters is None:
+            return  # the last waiter left in its own callback
+        if ended:
             self._finish(tracked, job)
             return
         due = now + delay_of(self.policy.wait, tracked, job, now)
@@ -125,14 +128,14 @@ class Answers:
         if tracked.bucket == Tracked.NOWHERE:
             self._queue.place(tracked, due, now)
 
-    def _on_error(self, tracked: Tracked, error: BaseException, elapsed: float) -> None:
-        self._counters.errors += 1
+    def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
+        self._counters.count_error(now)
         if isinstance(error, Exception):
             tracked.in_trouble().error = error
         if not isinstance(error, NotSentError):
             self._queue.outage.reached()
         if self._hooks:
-            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls, elapsed, tracked.label))
+            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls, now - began, tracked.label))
 
     def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):

@@ -41,7 +41,7 @@ class Counters:
 
     Attributes:
         polls: The number of finished polls.
-        errors: The number of polls that failed; the caller counts them.
+        errors: The number of polls that failed.
         second: The current second of loop time, as of the last call.
     """
 
@@ -56,11 +56,12 @@ class Counters:
         self._observed: dict[int, int] = {}
         self._recent: dict[int, int] = {}
 
-    def count_poll(self, now: float) -> None:
-        """Count a poll that finished at the loop time `now`."""
+    def count_error(self, now: float) -> None:
+        """Count a poll that failed at the loop time `now`."""
         if now >= self._ends:
             self._turn(now)
         self.polls += 1
+        self.errors += 1
 
     def _turn(self, now: float) -> None:
         """Begin the second of `now`, and drop what is older than the window."""
@@ -82,8 +83,15 @@ class Counters:
         self._observed[self.second] += 1
         return self.second
 
-    def move(self, before: int) -> int:
-        """Count a job, last observed in the second `before`, as observed now; return its new second."""
+    def count_seen(self, before: int, now: float) -> int:
+        """Count a poll that has shown, at the loop time `now`, a job last observed in the second `before`.
+
+        Returns:
+            The job's new second.
+        """
+        if now >= self._ends:
+            self._turn(now)
+        self.polls += 1
         second = self.second
         if before != second:
             observed = self._observed

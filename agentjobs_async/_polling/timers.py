@@ -64,7 +64,7 @@ class TimerBuckets(Generic[T]):
 
         Only every `step`-th bucket is used: fewer buckets take less memory.
         """
-        bucket = bucket_of(when)
+        bucket = ceil(when / RESOLUTION_SECONDS - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET  # `bucket_of`
         if step > 1:
             bucket += -bucket % step
         items = self._buckets.get(bucket)

@@ -84,15 +84,16 @@ async def test_strategy_that_raises_more_than_an_exception(raised: BaseException
         assert tracker.stats().jobs == 0
 
 
-def _as_any_answer(answers: Answers, tracked: Tracked, job: AgentJob, now: float) -> None:
-    answers._act(tracked, job, now, now)
+def _as_any_answer(answers: Answers, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
+    answers._record(tracked, job, now, began)
+    answers._act(tracked, job, now, began)
 
 
 @pytest.mark.parametrize("by_decide", [False, True])
 async def test_jobs_are_acted_on_as_decide_says(monkeypatch: pytest.MonkeyPatch, *, by_decide: bool) -> None:
     """An answer that is a job takes a shorter way than others, and is acted on as `decide` says all the same."""
     if by_decide:
-        monkeypatch.setattr(Answers, "_act_on_job", _as_any_answer)
+        monkeypatch.setattr(Answers, "_on_job", _as_any_answer)
     began = clock()
     get_job = Polled("active", OSError("reset"), "active", "active", "completed", latency=1)
     async with JobTracker(get_job, policy=every(5)) as tracker:

@@ -17,17 +17,17 @@ def test_rate() -> None:
     """The rate is that of the last 10 s; before that of all the time, a second at least; and 0 after a silence."""
     counters = Counters()
     for tenth in range(1000, 1006):
-        counters.count_poll(tenth / 10)
+        counters.count_error(tenth / 10)
     assert counters.rate(100.6) == 6
     for tenth in range(1006, 1050):
-        counters.count_poll(tenth / 10)
+        counters.count_error(tenth / 10)
     assert counters.rate(105) == pytest.approx(50 / 5)
     for tenth in range(1050, 1400):
-        counters.count_poll(tenth / 10)
+        counters.count_error(tenth / 10)
     assert counters.rate(140) == pytest.approx(10)
     assert counters.rate(145) == pytest.approx(5, abs=1)
     assert counters.rate(151) == 0
-    counters.count_poll(200)
+    counters.count_error(200)
     assert counters.rate(200) == pytest.approx(0.1)
     assert counters.polls == 401
 
@@ -37,13 +37,12 @@ def test_oldest() -> None:
     counters = Counters()
     old, young = counters.begin(100.5), counters.begin(103.2)
     assert counters.oldest(110) == 9
-    counters.count_poll(110)
-    old = counters.move(old)
+    old = counters.count_seen(old, 110)
     assert counters.oldest(110) == 6
     counters.end(young)
     assert counters.oldest(110.5) == 0
     assert counters.oldest(115) == 4
-    assert counters.move(old) == old
+    assert counters.count_seen(old, 110) == old
     counters.end(old)
     assert counters.oldest(200) == 0
 
@@ -53,9 +52,9 @@ def test_memory() -> None:
     counters = Counters()
     observed = counters.begin(0)
     for second in range(5000):
-        counters.count_poll(second)
+        counters.count_error(second)
         if second % 100 == 50:
-            observed = counters.move(observed)
+            observed = counters.count_seen(observed, second)
         counters.end(counters.begin(second))
     assert len(counters._observed) <= 2
     assert len(counters._recent) <= 12
@@ -68,12 +67,11 @@ def test_oldest_of_any_history(history: list[tuple[float, int, bool]]) -> None:
     jobs: dict[int, tuple[int, float]] = {}
     for step, job, goes in history:
         now += step
-        counters.count_poll(now)
         if job not in jobs:
             jobs[job] = counters.begin(now), now
         elif goes:
             counters.end(jobs.pop(job)[0])
         else:
-            jobs[job] = counters.move(jobs[job][0]), now
+            jobs[job] = counters.count_seen(jobs[job][0], now), now
         oldest = max((now - seen for _, seen in jobs.values()), default=0.0)
         assert oldest - 1.001 <= counters.oldest(now) <= oldest
