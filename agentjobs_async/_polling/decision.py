@@ -189,17 +189,20 @@ def last_poll_lead(timeout: float) -> float:
     return min(_LAST_POLL_LEAD_SECONDS, timeout / 10)
 
 
-def moved_to_last_poll(again: Again, now: float, deadline: float | None, timeout: float | None) -> float:
-    """Return the loop time of the next poll: `again.due`, or an earlier one for the last poll before the deadline.
+def moved_to_last_poll(
+    due: float, not_before: float, now: float, deadline: float | None, timeout: float | None
+) -> float:
+    """Return the loop time of the next poll: `due`, or an earlier one for the last poll before the deadline.
 
-    A server's Retry-After applies to the last poll too: if it ends after the deadline, there is no last poll.
+    It is never before `not_before`, for a server's Retry-After applies to the last poll too: if that ends after the
+    deadline, there is no last poll.
     """
-    if deadline is None or timeout is None or again.due <= deadline - _LAST_POLL_LEAD_SECONDS:
-        return again.due  # most polls: the lead is computed for the last ones only
+    if deadline is None or timeout is None or due <= deadline - _LAST_POLL_LEAD_SECONDS:
+        return due  # most polls: the lead is computed for the last ones only
     last = deadline - last_poll_lead(timeout)
-    if now + _CLOCK_TOLERANCE_SECONDS < last < again.due:
-        return max(last, again.not_before)
-    return again.due
+    if now + _CLOCK_TOLERANCE_SECONDS < last < due:
+        return max(last, not_before)
+    return due
 
 
 def timed_out(

@@ -2,16 +2,31 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 
-__all__ = ["KINDS", "GetJob", "OnUpdate", "Read", "job_or_ref", "no_job", "reader", "ref_of", "with_ref"]
+__all__ = [
+    "KINDS",
+    "GetJob",
+    "OnUpdate",
+    "Reader",
+    "answer_of",
+    "awaitable",
+    "checked_get_job",
+    "job_or_ref",
+    "no_job",
+    "reader",
+    "reader_of_answers",
+    "ref_of",
+    "with_ref",
+    "without_own_frame",
+]
 
 KINDS: Final = (JobRef, AgentJob)
 """The types that every wait accepts as a job."""
@@ -22,52 +37,95 @@ GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 OnUpdate = Callable[[AgentJob], object]
 """Called with the job at first sight and at each change, the last included; the returned value is ignored."""
 
-Read = Callable[[JobRef], Awaitable[Answer]]
-"""Reads a job once; an error is returned as a value, not raised."""
-
 T = TypeVar("T")
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 
-def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Read:
-    """Return a `Read` over the caller's `get_job`. What it returns or raises becomes a job or an error, as a value.
+@frozen
+class Reader:
+    """How the jobs of one session or tracker are read.
 
-    `statuses` maps the service's other words to a status.
+    The workers do what `read` does by themselves: a coroutine around `get_job` would cost a tenth of a poll in memory.
+
+    Attributes:
+        get_job: Reads a job once. It may raise anything, and return anything.
+        check: Returns the answer that a value returned by `get_job` for a ref is.
+    """
+
+    get_job: Callable[[JobRef], Awaitable[Any]]
+    check: Callable[[Any, JobRef], Answer]
+
+    async def read(self, ref: JobRef) -> Answer:
+        """Read a job once; an error is returned as a value, not raised."""
+        try:
+            return self.check(await awaitable(self.get_job(ref)), ref)
+        except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
+            return error
+
+
+def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Reader:
+    """Return a `Reader` over the caller's `get_job`; `statuses` maps the service's other words to a status.
 
     Raises:
         InvalidInputError: `get_job` is not callable.
     """
+    get_job = checked_get_job(get_job)
+    if not statuses:
+        return Reader(get_job, answer_of)
+    return Reader(partial(_read_with_statuses, get_job, statuses), partial(answer_of, statuses=statuses))
+
+
+def reader_of_answers(read: Callable[[JobRef], Awaitable[Answer]]) -> Reader:
+    """Return a `Reader` over a callable that returns answers."""
+    return Reader(read, lambda answer, _: answer)
+
+
+def checked_get_job(get_job: GetJob) -> GetJob:
+    """Return `get_job` itself.
+
+    Raises:
+        InvalidInputError: It is not callable.
+    """
     if not callable(get_job):
         raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
-    return partial(_read, get_job, statuses or {})
+    return get_job
 
 
-async def _read(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef) -> Answer:
-    try:
-        found = await _awaitable(get_job(ref))
-        if isinstance(found, AgentJob) and found.id == ref.job_id and not statuses:
-            return found
-        return _checked_answer(found, ref, statuses)
-    except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
-        return error
+async def _read_with_statuses(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef) -> object:
+    found = await awaitable(get_job(ref))
+    if isinstance(found, AgentJob) and found.status in statuses:
+        return evolve(found, status=statuses[found.status])
+    return found
 
 
-def _awaitable(reading: T) -> T:
-    if not hasattr(reading, "__await__"):
-        raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
-    return reading
+def awaitable(reading: Awaitable[T]) -> Awaitable[T]:
+    """Return what a call of `get_job` returned.
+
+    Raises:
+        InvalidInputError: It cannot be awaited.
+    """
+    if hasattr(reading, "__await__"):
+        return reading
+    raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
 
 
-def _checked_answer(found: object, ref: JobRef, statuses: Mapping[str, JobStatus]) -> Answer:
-    try:
-        job = found if isinstance(found, AgentJob) else job_of(found, ref.project_id, statuses)
-    except ProtocolError as error:
-        return error.with_traceback(None)
-    if job.status in statuses:
-        job = evolve(job, status=statuses[job.status])
+def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | None = None) -> Answer:
+    """Return the job that the caller's `get_job` returned for `ref`, or the error that its value means."""
+    if isinstance(found, AgentJob):
+        job = found
+    else:
+        try:
+            job = job_of(found, ref.project_id, statuses or {})
+        except ProtocolError as error:
+            return error.with_traceback(None)
     if job.id != ref.job_id:
         return ProtocolError("wrong_id", "get_job returned another job than this one")
     return job
+
+
+def without_own_frame(error: E) -> E:
+    """Return an error without the frame in which it was caught: if that lives on, the error would keep all of it."""
+    return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 
 def job_or_ref(job: object) -> AgentJob | JobRef:

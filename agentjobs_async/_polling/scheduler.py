@@ -14,7 +14,7 @@ from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.pauses import RememberedPauses
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Read, with_ref
+from agentjobs_async._polling.reading import Reader, with_ref
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.stats import Counters, TrackerStats
@@ -41,7 +41,7 @@ class Scheduler:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        read: Read,
+        reader: Reader,
         policy: PollPolicy,
         budget: PollBudget,
         hooks: Hooks,
@@ -59,7 +59,7 @@ class Scheduler:
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._ending, self._finish)
         self._workers = Workers(
             loop,
-            read,
+            reader,
             self._queue,
             budget.in_flight,
             on_answer=self._answers.take,

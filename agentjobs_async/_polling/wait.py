@@ -7,13 +7,23 @@ from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.sleep import sleep_until
 from agentjobs_async._polling.decision import Answer, Done, Failed, decide, moved_to_last_poll, timed_out
 from agentjobs_async._polling.durations import Durations
-from agentjobs_async._polling.reading import GetJob, OnUpdate, job_or_ref, reader, ref_of, with_ref
+from agentjobs_async._polling.reading import (
+    GetJob,
+    OnUpdate,
+    answer_of,
+    awaitable,
+    checked_get_job,
+    job_or_ref,
+    ref_of,
+    with_ref,
+    without_own_frame,
+)
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, checked_policy
+from agentjobs_async.policy import PollPolicy, checked_policy, delay_of
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["wait_for_job"]
@@ -52,25 +62,33 @@ async def wait_for_job(
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
-    loop = asyncio.get_running_loop()
-    read, clock = reader(get_job), loop.time
-    result: AgentJob | Exception | None = wait.begin(clock())
-    with wait, CancelScope(wait.deadline) as scope:
-        while result is None:
-            wait.poll()
-            result = wait.take(await read(wait.ref), clock(), cut=scope.ended)
-            if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
-                break
-            if result is None:
-                await sleep_until(loop, wait.due)
-                if wait.deadline is not None and clock() >= wait.deadline:
-                    break  # a poll that begins now would be cut before it reaches the server
+    get_job, loop = checked_get_job(get_job), asyncio.get_running_loop()
+    answer: Answer | None
+    result: AgentJob | Exception | None = wait.begin(loop.time())
+    try:
+        with CancelScope(wait.deadline) as scope:
+            while result is None:
+                wait.poll()
+                try:
+                    answer = answer_of(await awaitable(get_job(wait.ref)), wait.ref)
+                except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
+                    answer = without_own_frame(error)
+                result = wait.take(answer, loop.time(), cut=scope.ended)
+                if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
+                    break
+                if result is None:
+                    answer = None  # it may be large
+                    await sleep_until(loop, wait.due)
+                    if wait.deadline is not None and loop.time() >= wait.deadline:
+                        break  # a poll that begins now would be cut before it reaches the server
+    finally:
+        wait.end()
     if isinstance(result, AgentJob):
         return result
-    raise wait.timed_out(clock()) if result is None or scope.ended else with_ref(result, wait.ref)
+    raise wait.timed_out(loop.time()) if result is None or scope.ended else with_ref(result, wait.ref)
 
 
-_NO_HOOKS: Final = Hooks()
+_LEARNS_NOTHING: Final = Durations(PollPolicy(), Hooks())  # one for all waits: each object of a wait costs memory
 
 
 class _Wait:
@@ -111,13 +129,13 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self.job = target if isinstance(target, AgentJob) else None
-        self._durations = Durations(policy, _NO_HOOKS)
+        self._durations = Durations(policy, Hooks()) if hasattr(policy.wait, "learn") else _LEARNS_NOTHING
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else GuardedCallback("on_update", on_update)
-        self._warnings = StatusWarnings()
+        self._warnings: StatusWarnings | None = None
         self.polls = 0
         self.shown = 0
         self.bad_answers = 0
@@ -127,17 +145,16 @@ class _Wait:
         """Start the wait at the loop time `now`; return the job if it is known to have ended."""
         self.started = self.seen = now
         self.deadline = None if self._timeout is None else now + self._timeout
-        if self.job is None:
-            return None
-        if self._update is not None:
-            self._update(self.job)
-        return self.job if self.job.is_terminal else None
+        if self.job is not None:
+            if self._update is not None:
+                self._update(self.job)
+            if self.job.is_terminal:
+                return self.job
+        self._durations.began(self.ref.project_id, self)
+        return None
 
-    def __enter__(self) -> None:
-        if self.job is None or not self.job.is_terminal:
-            self._durations.began(self.ref.project_id, self)
-
-    def __exit__(self, *_raised: object) -> None:
+    def end(self) -> None:
+        """Record that the wait is over."""
         self._durations.left(self)
 
     def poll(self) -> None:
@@ -151,9 +168,9 @@ class _Wait:
         `cut`: the deadline has passed, and has cancelled the poll.
         """
         self._polling = False
-        if isinstance(answer, AgentJob):
-            self._record(answer)
-        elif isinstance(answer, JobWithRetryAfter):
+        if isinstance(answer, AgentJob):  # nearly every answer is one
+            return self._take_job(answer, now)
+        if isinstance(answer, JobWithRetryAfter):
             self._record(answer.job)
         elif not cut or self._last_error is None:  # an error caused by the cut says less than the one before it
             self._last_error = answer
@@ -165,12 +182,24 @@ class _Wait:
             return decision.error
         self.seen, self.shown = decision.seen, decision.shown
         self.bad_answers, self.refused_since = decision.bad_answers, decision.refused_since
-        self.due = moved_to_last_poll(decision, now, self.deadline, self._timeout)
+        self.due = moved_to_last_poll(decision.due, decision.not_before, now, self.deadline, self._timeout)
+        return None
+
+    def _take_job(self, job: AgentJob, now: float) -> AgentJob | None:
+        """Return the job if it has ended; else poll again as `take` does by `decide`, without the records of faults."""
+        self._record(job)
+        if job.is_terminal:
+            self._durations.ended(job, self, now)
+            return job
+        due = now + delay_of(self._policy.wait, self, job, now)
+        self.seen, self.shown, self.bad_answers, self.refused_since = now, self.polls, 0, None
+        self.due = moved_to_last_poll(due, now, now, self.deadline, self._timeout)
         return None
 
     def _record(self, job: AgentJob) -> None:
         previous, self.job, self._last_error = self.job, snapshot(job), None
         if type(job.status) is not JobStatus:
+            self._warnings = self._warnings or StatusWarnings()
             self._warnings.check(job)
         if self._update is not None and previous != job:
             self._update(job)

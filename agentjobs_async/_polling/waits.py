@@ -12,7 +12,7 @@ from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import OnUpdate, Read, ref_of, with_ref
+from agentjobs_async._polling.reading import OnUpdate, Reader, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
@@ -43,7 +43,7 @@ class Waits(Generic[Given]):
 
     def __init__(
         self,
-        read: Read,
+        reader: Reader,
         target: Callable[[object], AgentJob | JobRef],
         bind: Callable[[], asyncio.AbstractEventLoop],
         policy: PollPolicy | None,
@@ -54,13 +54,13 @@ class Waits(Generic[Given]):
     ) -> None:
         self._scopes = ScopeGroup()  # the reads under way
         self._creates = ScopeGroup()  # the creates under way; a tracker has none
-        self._read = read
+        self._reader = reader
         self._target = target
         self._bind = bind
         self._policy = checked_policy(policy)
         self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
         self._slots = asyncio.Semaphore(self._budget.in_flight)
-        self._longest_poll = longest_poll
+        self._longest = longest_poll
         self._hooks = hooks
         self._clock = PollClock(self._budget.per_second)
         self._lazy_scheduler: Scheduler | None = None
@@ -259,7 +259,7 @@ class Waits(Generic[Given]):
         answer: Answer | None = None
         with CancelScope(None, self._scopes) as scope:
             async with self._slots:
-                answer = await self._read(ref)
+                answer = await self._reader.read(ref)
         if answer is None:
             answer = scope.reason or SessionClosedError("the session was closed meanwhile")
         if isinstance(answer, Exception):
@@ -288,7 +288,7 @@ class Waits(Generic[Given]):
         loop = self._bind()
         if self._lazy_scheduler is None:
             self._lazy_scheduler = Scheduler(
-                loop, self._read, self._policy, self._budget, self._hooks, self._clock, longest_poll=self._longest_poll
+                loop, self._reader, self._policy, self._budget, self._hooks, self._clock, longest_poll=self._longest
             )
         return self._lazy_scheduler
 

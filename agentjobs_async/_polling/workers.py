@@ -7,7 +7,7 @@ from typing import Final
 
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Read
+from agentjobs_async._polling.reading import Reader, awaitable, without_own_frame
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
 from agentjobs_async.errors import TransportError
@@ -40,7 +40,7 @@ class Workers:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        read: Read,
+        reader: Reader,
         queue: PollQueue,
         slots: int,
         *,
@@ -49,7 +49,7 @@ class Workers:
         longest: float,
     ) -> None:
         self._loop = loop
-        self._read = read
+        self._reader = reader
         self._queue = queue
         self._slots = slots
         self._on_answer = on_answer
@@ -158,13 +158,12 @@ class Workers:
                 del self._leaving[worker.cut_ref]
                 self._on_left(worker.cut_ref)
 
-    async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901 - hot loop: calls cost
+    async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901, PLR0912 - hot loop: calls cost
         """Poll one due job after the other, giving the loop back in between.
 
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        queue, read, on_answer = self._queue, self._read, self._on_answer
-        lone, now = True, self._loop.time()
+        queue, reader, lone, now = self._queue, self._reader, True, self._loop.time()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
@@ -177,15 +176,19 @@ class Workers:
                 lone = False
                 self.dispatch()
             try:
-                answer: Answer | BaseException = await read(tracked.ref)
+                answer: Answer | BaseException = reader.check(await awaitable(reader.get_job(tracked.ref)), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if worker.tracked is not tracked or isinstance(error, GeneratorExit):
                     raise
-                answer = error
+                answer = without_own_frame(error)
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation
-            now = self._release(worker, tracked)
-            on_answer(tracked, answer, now, worker.began)
+            tracked.worker = worker.tracked = None
+            self._answers += 1
+            now = self._loop.time()
+            if worker.slow:
+                self._end_slow(worker, tracked, now)
+            self._on_answer(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return
@@ -200,16 +203,11 @@ class Workers:
             self._workers.discard(worker)
             self.dispatch()
 
-    def _release(self, worker: Worker, tracked: Tracked) -> float:
-        """Record that the poll of `tracked` was answered; return the loop time."""
-        tracked.worker = worker.tracked = None
-        self._answers += 1
-        now = self._loop.time()
-        if worker.slow:
-            self._count_slow(worker, slow=False)
-            if now - worker.began < _PATIENCE_SECONDS:
-                tracked.in_trouble().patience_seconds = 0.0
-        return now
+    def _end_slow(self, worker: Worker, tracked: Tracked, now: float) -> None:
+        """Record that the poll of a slow job was answered; a quick answer shows that it is slow no longer."""
+        self._count_slow(worker, slow=False)
+        if now - worker.began < _PATIENCE_SECONDS:
+            tracked.in_trouble().patience_seconds = 0.0
 
     async def _pause_after(self, error: BaseException, took: float) -> float:
         """Hold the slot for as long as a poll usually takes: polls that fail at once must not make the client faster.

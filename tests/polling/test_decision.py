@@ -256,7 +256,7 @@ def test_last_poll(
     now: float, due: float, not_before: float, deadline: float | None, timeout: float | None, moved: float
 ) -> None:
     """A last poll starts `min(1 s, timeout / 10)` before the deadline, unless the server wishes none."""
-    assert moved_to_last_poll(Again(due, not_before, now), now, deadline, timeout) == pytest.approx(moved)
+    assert moved_to_last_poll(due, not_before, now, deadline, timeout) == pytest.approx(moved)
 
 
 @pytest.mark.parametrize(
