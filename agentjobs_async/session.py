@@ -21,7 +21,7 @@ from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.run_to_end import run_to_end
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, no_job, reader, reader_of_answers
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, Reader, no_job, reader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -119,7 +119,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         self._service = Service(address, create_path, get_path, transport, decoder)
         self._project_id = default_project(project_id)
         self._binding = LoopBinding("session")
-        reads = reader_of_answers(self._service.read) if get_job is None else reader(get_job, decoder.statuses)
+        reads = self._own_reader() if get_job is None else reader(get_job, decoder.statuses)
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
         checked = Hooks(hooks, address.host if get_job is None else None)
         super().__init__(reads, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
@@ -286,6 +286,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         loop = self._binding.enter()
         self._service.open()
         return loop
+
+    def _own_reader(self) -> Reader:
+        service = self._service
+        return Reader(service.read, service.poll, lambda answer, _: answer, service.forget)
 
     def _job_or_ref(self, job: object) -> AgentJob | JobRef:
         if isinstance(job, KINDS):

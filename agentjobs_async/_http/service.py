@@ -5,6 +5,7 @@ import asyncio
 from yarl import URL
 
 from agentjobs_async._http.create import Create, CreateRequest
+from agentjobs_async._http.polled_jobs import PolledJobs
 from agentjobs_async._http.responses import ResponseDecoder
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate
@@ -41,6 +42,7 @@ class Service:
         )
         self._transport = transport
         self._decoder = decoder
+        self._polled = PolledJobs(decoder)
 
     @property
     def is_open(self) -> bool:
@@ -60,6 +62,15 @@ class Service:
         """Return the job as the service shows it now, or the error of this one exchange."""
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
+
+    async def poll(self, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+        """Return what `read` would return; the same object as at the last poll if the response has not changed."""
+        response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
+        return response if isinstance(response, AgentJobsError) else self._polled.read(response, ref)
+
+    def forget(self, ref: JobRef) -> None:
+        """Forget a job that is no longer polled."""
+        self._polled.forget(ref)
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`."""

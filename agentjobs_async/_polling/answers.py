@@ -88,7 +88,7 @@ class Answers:
         """Record a good answer, and pass it on; return whether the job has ended."""
         ended = job.is_terminal
         self._queue.answered(now)
-        previous, tracked.job = tracked.job, snapshot(job)
+        previous, tracked.job = tracked.job, job if job is tracked.job else snapshot(job)
         if tracked.trouble is not None:
             tracked.recover()
         tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)

@@ -22,7 +22,6 @@ __all__ = [
     "job_or_ref",
     "no_job",
     "reader",
-    "reader_of_answers",
     "ref_of",
     "with_ref",
     "without_own_frame",
@@ -41,26 +40,26 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
+def _forget_nothing(_: JobRef) -> None:
+    """Do nothing: a caller's `get_job` is not told which jobs are polled."""
+
+
 @frozen
 class Reader:
     """How the jobs of one session or tracker are read.
 
-    The workers do what `read` does by themselves: a coroutine around `get_job` would cost a tenth of a poll in memory.
-
     Attributes:
-        get_job: Reads a job once. It may raise anything, and return anything.
-        check: Returns the answer that a value returned by `get_job` for a ref is.
+        read: Reads a job once; an error is returned as a value, not raised.
+        poll: Reads a job that is polled. It may raise anything, and return anything. Workers await it themselves: a
+            coroutine between would cost a tenth of a poll in memory (`benchmarks/bench_waits.py`).
+        check: Returns the answer that a value returned by `poll` for a ref is.
+        forget: Called with the ref of a job that is no longer polled.
     """
 
-    get_job: Callable[[JobRef], Awaitable[Any]]
+    read: Callable[[JobRef], Awaitable[Answer]]
+    poll: Callable[[JobRef], Awaitable[Any]]
     check: Callable[[Any, JobRef], Answer]
-
-    async def read(self, ref: JobRef) -> Answer:
-        """Read a job once; an error is returned as a value, not raised."""
-        try:
-            return self.check(await awaitable(self.get_job(ref)), ref)
-        except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
-            return error
+    forget: Callable[[JobRef], None] = _forget_nothing
 
 
 def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Reader:
@@ -69,15 +68,20 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
     Raises:
         InvalidInputError: `get_job` is not callable.
     """
-    get_job = checked_get_job(get_job)
-    if not statuses:
-        return Reader(get_job, answer_of)
-    return Reader(partial(_read_with_statuses, get_job, statuses), partial(answer_of, statuses=statuses))
+    poll: Callable[[JobRef], Awaitable[Any]] = checked_get_job(get_job)
+    check: Callable[[Any, JobRef], Answer] = answer_of
+    if statuses:
+        poll, check = partial(_read_with_statuses, get_job, statuses), partial(answer_of, statuses=statuses)
+    return Reader(partial(_read, poll, check), poll, check)
 
 
-def reader_of_answers(read: Callable[[JobRef], Awaitable[Answer]]) -> Reader:
-    """Return a `Reader` over a callable that returns answers."""
-    return Reader(read, lambda answer, _: answer)
+async def _read(
+    poll: Callable[[JobRef], Awaitable[Any]], check: Callable[[Any, JobRef], Answer], ref: JobRef
+) -> Answer:
+    try:
+        return check(await awaitable(poll(ref)), ref)
+    except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
+        return error
 
 
 def checked_get_job(get_job: GetJob) -> GetJob:

@@ -50,6 +50,7 @@ class Scheduler:
         longest_poll: float,
     ) -> None:
         self.loop = loop
+        self._reader = reader
         self._hooks = hooks
         self._durations = Durations(policy, hooks)
         self._counters = Counters()
@@ -175,6 +176,7 @@ class Scheduler:
         if tracked.not_before > now:
             self._remembered.remember(tracked.ref, tracked.not_before, now)
         self._answers.forget(tracked)
+        self._reader.forget(tracked.ref)
         self._counters.end(tracked.seen_second)
         self._queue.remove(tracked)
 

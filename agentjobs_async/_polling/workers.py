@@ -176,7 +176,7 @@ class Workers:
                 lone = False
                 self.dispatch()
             try:
-                answer: Answer | BaseException = reader.check(await awaitable(reader.get_job(tracked.ref)), tracked.ref)
+                answer: Answer | BaseException = reader.check(await awaitable(reader.poll(tracked.ref)), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if worker.tracked is not tracked or isinstance(error, GeneratorExit):
                     raise

@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
+from traceback import walk_tb
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from agentjobs_async import (
     JobPolled,
     JobRef,
     JobStatus,
+    JobTracker,
     NotFoundError,
     PollFailed,
     PollPolicy,
@@ -527,6 +529,20 @@ async def test_other_exceptions_pass(error: BaseException) -> None:
         await wait_for_job(REF, get_job=reads)
     assert caught.value is error
     assert (error.__cause__, error.__context__, len(reads.at)) == (None, None, 1)
+
+
+async def _raising(_ref: JobRef) -> AgentJob:
+    raise MineError("mine")
+
+
+async def test_errors_hold_no_frame_of_a_worker() -> None:
+    """An error of a get-job callable comes with that callable's frames, without that of the worker, which lives on."""
+    async with JobTracker(_raising) as tracker:
+        with pytest.raises(MineError) as caught:
+            await tracker.wait_for_job(REF)
+    names = [frame.f_code.co_name for frame, _ in walk_tb(caught.tb)]
+    assert names[-1] == "_raising"
+    assert "_poll_due" not in names
 
 
 @pytest.mark.looptime

@@ -1,0 +1,146 @@
+"""Responses to polls: one that has not changed is not decoded again, and means the same all the same."""
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from agentjobs_async import AgentJob, AgentJobsError, JobRef, PollPolicy
+from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.polled_jobs import PolledJobs
+from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async.models import JobWithRetryAfter
+from tests.polled import every
+from tests.scripted import KEY, Reply, Scripted, http, job, reply
+
+DECODER = ResponseDecoder(ApiKey(KEY), 100_000)
+REF = JobRef("docs", "job_1")
+ACTIVE = json.dumps({"id": "job_1", "status": "active", "source": {"ref": "main"}}).encode()
+COMPLETED = ACTIVE.replace(b"active", b"completed")
+ECHO = json.dumps({"id": "job_1", "status": "active", "note": KEY}).encode()
+LARGE = json.dumps({"id": "job_1", "status": "active", "note": "x" * 5000}).encode()
+OTHER = ACTIVE.replace(b"job_1", b"job_2")
+
+
+def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **headers: str) -> Response:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(status, CIMultiDict(names), body, whole)
+
+
+def test_an_unchanged_response() -> None:
+    """The same bytes give the same object; after other bytes, it is made anew."""
+    polled = PolledJobs(DECODER)
+    first = polled.read(response(), REF)
+    assert isinstance(first, AgentJob)
+    assert polled.read(response(), REF) is first
+    assert polled.read(response(ACTIVE + b" "), REF) == first
+    again = polled.read(response(), REF)
+    assert again == first
+    assert again is not first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        response(status=500),
+        response(status=204),
+        response(Retry_After="7"),
+        response(Content_Encoding="gzip"),
+        response(whole=False),
+    ],
+    ids=["500", "204", "retry-after", "coding", "cut"],
+)
+def test_the_same_bytes_in_another_response(other: Response) -> None:
+    """What a response says beside its body counts, although the body has not changed."""
+    polled = PolledJobs(DECODER)
+    polled.read(response(), REF)
+    answer = polled.read(other, REF)
+    expected = DECODER.read(other, REF)
+    assert type(answer) is type(expected)
+    assert isinstance(answer, JobWithRetryAfter | AgentJobsError)
+
+
+RESPONSES = st.builds(
+    response,
+    st.sampled_from([ACTIVE, COMPLETED, ECHO, LARGE, OTHER, b"", gzip.compress(ACTIVE, mtime=0)]),
+    st.sampled_from([200, 200, 200, 201, 204, 404, 429, 503]),
+    whole=st.sampled_from([True, True, True, False]),
+    Retry_After=st.sampled_from(["", "1", "soon"]),
+    Content_Encoding=st.sampled_from(["identity", "gzip"]),
+)
+
+
+@given(st.lists(st.one_of(RESPONSES, st.just(response())), max_size=8))
+def test_any_history(responses: list[Response]) -> None:
+    """Whatever came before, a response means what it means alone."""
+    polled = PolledJobs(DECODER)
+    for one in responses:
+        assert _shown(polled.read(one, REF)) == _shown(DECODER.read(one, REF))
+
+
+def _shown(answer: Any) -> object:
+    if isinstance(answer, JobWithRetryAfter):
+        return "retry", answer.retry_after, _shown(answer.job)
+    return (answer, answer.raw) if isinstance(answer, AgentJob) else (type(answer), str(answer))
+
+
+@pytest.mark.parametrize("body", [ECHO, LARGE, COMPLETED], ids=["key", "large", "ended"])
+def test_what_is_not_kept(body: bytes) -> None:
+    """A body that echoes the key, a large one and that of a job that has ended are not kept in memory."""
+    polled = PolledJobs(DECODER)
+    polled.read(response(), REF)
+    polled.read(response(body), REF)
+    assert polled._last == {}
+
+
+@pytest.mark.looptime
+async def test_nothing_is_kept_of_jobs_that_are_not_polled() -> None:
+    """While a job is waited for, its last response is kept; not when the wait has timed out or was cancelled."""
+    other = JobRef("other", "job_1")
+    async with Scripted(job()) as server, server.session(policy=every(5)) as session:
+        timed_out, cancelled = session.watch(REF, timeout=11), session.watch(other, timeout=100)
+        await asyncio.sleep(7)
+        kept = session._service._polled._last
+        assert set(kept) == {REF, other}
+        with pytest.raises(TimeoutError):
+            await timed_out
+        assert set(kept) == {other}
+        cancelled.cancel()
+        assert kept == {}
+
+
+@pytest.mark.looptime
+async def test_changes_are_seen() -> None:
+    """A wait over HTTP sees each change, also one back to what the job was, and its end."""
+    states = [job(), job(), job(model="a"), job(), job(), job("completed")]
+    seen: list[tuple[Any, Any]] = []
+    async with Scripted(*states) as server, server.session(policy=every(5)) as session:
+        await session.wait_for_job("job_1", on_update=lambda shown: seen.append((shown.status, shown.model)))
+    assert seen == [("active", None), ("active", "a"), ("active", None), ("completed", None)]
+    assert len(server.requests) == 6
+
+
+@pytest.mark.looptime
+async def test_a_wish_beside_an_unchanged_body() -> None:
+    """A Retry-After beside a body that has not changed still holds the next poll back."""
+    wished = reply(200, {"id": "job_1", "status": "active"}, ("Retry-After", "30"))
+    async with Scripted(job(), wished, job("completed")) as server, server.session(policy=every(5)) as session:
+        await session.wait_for_job("job_1")
+    first, second, third = (request.at for request in server.requests)
+    assert second - first == pytest.approx(5, abs=0.1)
+    assert third - second >= 30
+
+
+async def test_reads_are_decoded_each_time() -> None:
+    """`get_job` returns an object of its own at each call: a caller may change its `raw`."""
+    async with Scripted(Reply(http(200, ACTIVE))) as server, server.session(policy=PollPolicy()) as session:
+        first = await session.get_job("job_1")
+        first.raw.clear()
+        second = await session.get_job("job_1")
+        assert first == second
+        assert second.raw == json.loads(ACTIVE)
