@@ -16,7 +16,7 @@ from agentjobs_async._http.api_key import MASK, ApiKey
 from agentjobs_async._http.headers import inflated, retry_after
 from agentjobs_async._http.strict_json import parse
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_count
+from agentjobs_async._validation import checked_count, checked_id
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -59,9 +59,9 @@ class Headers(Protocol):
     def getall(self, key: str, default: Sequence[str], /) -> Sequence[str]: ...
 
 
-@define  # not frozen: two are made at each poll, and a frozen one takes longer to make
+@define  # not frozen: one is made at each poll, and a frozen one takes longer to make
 class Response:
-    """A response as received.
+    """A response as received: at first its head, with an empty body.
 
     Attributes:
         status: The HTTP status.
@@ -72,7 +72,7 @@ class Response:
 
     status: int
     headers: Headers
-    body: bytes
+    body: bytes = b""
     whole: bool = True
 
     @property
@@ -128,7 +128,7 @@ class ResponseDecoder:
             return refusal
         try:
             job = self._job(response, project_id)
-            _ = job.ref  # raises if no read could ask for this id
+            checked_id("job_id", job.id)  # else no read could ask for it
         except (ProtocolError, InvalidInputError) as error:
             defect = error.message
         else:

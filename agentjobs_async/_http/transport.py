@@ -153,27 +153,26 @@ class Transport:
         raise _without_frames(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
-        head = Response(response.status, response.headers, b"")
+        received = Response(response.status, response.headers)
         if progress is not None:
-            progress.take_head(head)
+            progress.take_head(received)
         try:
-            if head.is_error:
+            if received.is_error:
                 # The status line and the headers already say what an error is; its body only explains.
                 async with asyncio.timeout(_EXPLANATION_SECONDS):
-                    body, whole = await _bounded(response.content, self._max_document_bytes)
+                    received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
             else:
-                body, whole = await _bounded(response.content, self._max_document_bytes)
+                received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
         except Exception:
             response.close()
-            if not head.is_error:
+            if not received.is_error:
                 raise
-            body, whole = b"", True
         except BaseException:
             response.close()
             raise
-        if not whole:
+        if not received.whole:
             response.close()
-        return Response(response.status, response.headers, body, whole)
+        return received
 
     def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
         text = one_line(self._key.mask(self._description(error)), _SHOWN_BYTES)
