@@ -64,6 +64,9 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._pool.open.discard(self)
+        if exc is not None:
+            # Where a TLS record is broken, asyncio never calls `buffer_updated` for the ones that it decrypted before.
+            self._pool.buffer[:] = bytes(len(self._pool.buffer))
         super().connection_lost(exc)
 
     def set_response_params(self, **parameters: Any) -> None:

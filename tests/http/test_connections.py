@@ -2,9 +2,11 @@
 
 import asyncio
 import gc
+import os
 import socket
 import weakref
 from contextvars import ContextVar
+from ssl import SSLContext
 from typing import Any
 
 import aiohttp
@@ -13,7 +15,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, NotSentError, TransportError
 from agentjobs_async._http.connections import Pool, Resolver
-from tests.scripted import Reply, Scripted, job, session_of
+from tests.scripted import KEY, Reply, Scripted, job, session_of
 
 
 async def test_aiohttp_still_has_the_switch() -> None:
@@ -105,6 +107,23 @@ async def test_connections_receive_into_the_buffer_of_their_pool() -> None:
             received = len(job().data)
             assert bytes(pool.buffer[:received]) == bytes(received)
             assert bytes(pool.buffer[received:]) == b"x" * (len(pool.buffer) - received)
+
+
+async def test_broken_tls_leaves_nothing_in_the_buffer(server_tls: SSLContext, client_tls: SSLContext) -> None:
+    """A record that cannot be decrypted ends the connection; the response before it, with the key, is wiped."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(job(note=KEY).data)
+        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as raw:
+            raw.send(b"\x17\x03\x03\x00\x20" + bytes(32))  # in the same segment: the client decrypts both in one go
+
+    async with await asyncio.start_server(serve, "127.0.0.1", ssl=server_tls) as server:
+        pool = Pool(Resolver())
+        async with aiohttp.ClientSession(connector=pool) as client:
+            with pytest.raises(aiohttp.ClientOSError, match="RECORD_MAC"):
+                await client.get(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", ssl=client_tls)
+        assert bytes(pool.buffer) == bytes(len(pool.buffer))
 
 
 @pytest.mark.looptime
