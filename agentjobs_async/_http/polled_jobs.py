@@ -9,6 +9,7 @@ from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
 __all__ = ["PolledJobs"]
 
 _MAX_KEPT_BYTES: Final = 4_096  # of a body: 100,000 jobs still fit into memory, and nearly all documents are smaller
+_MAX_KEPT_CONTAINERS: Final = 64  # in a body: an empty object takes 2 bytes of it, and 64 once it is decoded
 _OK: Final = 200
 
 
@@ -37,11 +38,13 @@ class PolledJobs:
         return answer
 
     def _may_be_kept(self, response: Response) -> bool:
-        """Return whether the body is small, and does not echo the key: nothing may hold that."""
+        """Return whether the body is small, decoded too, and does not echo the key: nothing may hold that."""
+        body = response.body
         return (
-            len(response.body) <= _MAX_KEPT_BYTES
+            len(body) <= _MAX_KEPT_BYTES
+            and body.count(b"{") + body.count(b"[") <= _MAX_KEPT_CONTAINERS
             and _says_no_more_than_its_body(response)
-            and not self._decoder.key.may_be_in(response.body)
+            and not self._decoder.key.may_be_in(body)
         )
 
     def forget(self, ref: JobRef) -> None:

@@ -24,6 +24,7 @@ ACTIVE = json.dumps({"id": "job_1", "status": "active", "source": {"ref": "main"
 COMPLETED = ACTIVE.replace(b"active", b"completed")
 ECHO = json.dumps({"id": "job_1", "status": "active", "note": KEY}).encode()
 LARGE = json.dumps({"id": "job_1", "status": "active", "note": "x" * 5000}).encode()
+NESTED = json.dumps({"id": "job_1", "status": "active", "notes": [{}] * 1000}).encode()
 OTHER = ACTIVE.replace(b"job_1", b"job_2")
 
 
@@ -89,9 +90,9 @@ def _shown(answer: Any) -> object:
     return (answer, answer.raw) if isinstance(answer, AgentJob) else (type(answer), str(answer))
 
 
-@pytest.mark.parametrize("body", [ECHO, LARGE, COMPLETED], ids=["key", "large", "ended"])
+@pytest.mark.parametrize("body", [ECHO, LARGE, NESTED, COMPLETED], ids=["key", "large", "nested", "ended"])
 def test_what_is_not_kept(body: bytes) -> None:
-    """A body that echoes the key, a large one and that of a job that has ended are not kept in memory."""
+    """A body that echoes the key, one that is large as bytes or decoded, and one of an ended job are not kept."""
     polled = PolledJobs(DECODER)
     polled.read(response(), REF)
     polled.read(response(body), REF)
