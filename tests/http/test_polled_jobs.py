@@ -1,4 +1,4 @@
-"""Responses to polls: one that has not changed is not decoded again, and means the same all the same."""
+"""Responses to polls: one that has not changed is not decoded again, and the answer is the same."""
 
 import asyncio
 import gzip
@@ -127,10 +127,10 @@ async def test_changes_are_seen() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_wish_beside_an_unchanged_body() -> None:
+async def test_a_retry_after_beside_an_unchanged_body() -> None:
     """A Retry-After beside a body that has not changed still holds the next poll back."""
-    wished = reply(200, {"id": "job_1", "status": "active"}, ("Retry-After", "30"))
-    async with Scripted(job(), wished, job("completed")) as server, server.session(policy=every(5)) as session:
+    delayed = reply(200, {"id": "job_1", "status": "active"}, ("Retry-After", "30"))
+    async with Scripted(job(), delayed, job("completed")) as server, server.session(policy=every(5)) as session:
         await session.wait_for_job("job_1")
     first, second, third = (request.at for request in server.requests)
     assert second - first == pytest.approx(5, abs=0.1)
