@@ -151,7 +151,10 @@ class Pool(aiohttp.TCPConnector):
         made: list[Connection] = []
         token = _MADE.set(made)
         try:
-            return await super()._create_connection(*arguments)
+            try:
+                return await super()._create_connection(*arguments)
+            finally:
+                self.open.difference_update([one for one in made if _is_wrapped(one)])
         except BaseException:
             # When cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
             for connection in made:
@@ -163,6 +166,12 @@ class Pool(aiohttp.TCPConnector):
     def _release(self, key: Any, protocol: Any, **options: Any) -> None:
         protocol.idle = True
         Context().run(partial(super()._release, key, protocol, **options))
+
+
+def _is_wrapped(connection: Connection) -> bool:
+    """Return whether TLS through a proxy has taken over the transport: then it never calls `connection_lost` here."""
+    transport: Any = connection.transport
+    return transport is not None and transport.get_protocol() is not connection
 
 
 class Resolver(AbstractResolver):

@@ -126,6 +126,28 @@ async def test_broken_tls_leaves_nothing_in_the_buffer(server_tls: SSLContext, c
         assert bytes(pool.buffer) == bytes(len(pool.buffer))
 
 
+async def test_tls_through_a_proxy(server_tls: SSLContext, client_tls: SSLContext) -> None:
+    """A connection whose transport TLS has taken over is not counted as open for ever; the one over TLS is open."""
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await writer.start_tls(server_tls)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(job().data)
+
+    async with await asyncio.start_server(tunnel, "127.0.0.1") as proxy:
+        url = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        pool = Pool(Resolver())
+        async with aiohttp.ClientSession(connector=pool, proxy=url) as client:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await client.get("https://127.0.0.1")
+            assert pool.open == set()
+            await (await client.get("https://127.0.0.1", ssl=client_tls)).read()
+            (connection,) = pool.open
+            assert connection.idle
+
+
 @pytest.mark.looptime
 async def test_responses_that_arrive_by_turns() -> None:
     """Connections whose responses arrive by turns, each larger than the buffer that they share, keep them apart."""
