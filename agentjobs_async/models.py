@@ -137,7 +137,7 @@ class AgentJob:
         created_at: When the job was created, in UTC; `None` when the document has no valid date.
         archived_at: When the job was archived, in UTC; `None` when it was not.
         raw: The document as a plain dict, with the key masked if the server echoed it. It is no part of a job's
-            equality, repr and JSON.
+            equality, repr and JSON. Waits for one job share it: copy it before you change it.
         label: The text that `create_job` was given to name this job in events, its own and those of waits for it.
             `None` without one, and for every job that was read. It is no part of a job's equality, repr and JSON.
     """
