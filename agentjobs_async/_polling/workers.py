@@ -178,11 +178,11 @@ class Workers:
             try:
                 answer: Answer | BaseException = reader.check(await awaitable(reader.poll(tracked.ref)), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
-                if worker.tracked is not tracked or isinstance(error, GeneratorExit):
+                if _ends_worker(error, cut=worker.tracked is not tracked):
                     raise
                 answer = without_own_frame(error)
             if worker.tracked is not tracked:
-                return  # cut, and the callable swallowed the cancellation
+                return  # cut, and the callable swallowed the cancellation, or raised an error of its own in its place
             tracked.worker = worker.tracked = None
             self._answers += 1
             now = self._loop.time()
@@ -244,3 +244,8 @@ class Workers:
         for task in tasks:
             task.cancel()
         return tasks.union(self._leaving.values())
+
+
+def _ends_worker(error: BaseException, *, cut: bool) -> bool:
+    """Return whether a worker's task ends with what its poll raised: the cancellation by a cut, or its own disposal."""
+    return isinstance(error, GeneratorExit) or (cut and not isinstance(error, Exception))

@@ -1,6 +1,7 @@
 """All polls of one tracker: their order, budget, deadlines and sharing, and what they do when a server suffers."""
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -1191,6 +1192,29 @@ async def test_swallowed_cancellation() -> None:
         "PollFailed",
         "JobPolled",
     ]
+
+
+@pytest.mark.parametrize("cut", [None, 5.0])
+async def test_error_in_place_of_a_cancellation(cut: float | None) -> None:
+    """A poll may answer its cut with an error of its own: nobody is left to hear of it, and asyncio logs nothing."""
+
+    async def fails_when_cut(_ref: JobRef) -> object:
+        try:
+            return await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("closed") from None
+
+    logged: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
+    async with JobTracker(Polled(fails_when_cut)) as tracker:
+        wait = tracker.watch(REF, timeout=cut)
+        await asyncio.sleep(1)
+        if cut is None:
+            wait.cancel()
+        await ended(wait)
+        await asyncio.sleep(1)
+        gc.collect()
+        assert (logged, tracker.stats().errors) == ([], 0)
 
 
 async def test_swallowed_cancellation_while_waits_come_and_go() -> None:
