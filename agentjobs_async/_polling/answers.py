@@ -86,12 +86,12 @@ class Answers:
 
     def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
         """Record a good answer, and pass it on; return whether the job has ended."""
+        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
         ended = job.is_terminal
         self._queue.answered(now)
         previous, tracked.job = tracked.job, job if job is tracked.job else snapshot(job)
         if tracked.trouble is not None:
             tracked.recover()
-        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
         if not ended:  # the end of a wait says how long ago that was
             tracked.seen = now
         tracked.shown = tracked.polls

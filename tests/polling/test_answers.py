@@ -84,6 +84,20 @@ async def test_strategy_that_raises_more_than_an_exception(raised: BaseException
         assert tracker.stats().jobs == 0
 
 
+class _Unreadable(dict[str, Any]):
+    def values(self) -> Any:
+        raise LookupError("mine")
+
+
+async def test_polls_are_counted_once_whatever_raises() -> None:
+    """A job that cannot even be measured ends its wait with the error of its own, and its poll counts all the same."""
+    get_job = Polled("active", AgentJob("job_1", "docs", "active", raw=_Unreadable(text="x")))
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        with pytest.raises(LookupError, match="mine"):
+            await tracker.wait_for_job(REF)
+        assert (tracker.stats().polls, tracker.stats().errors, tracker.stats().jobs) == (2, 0, 0)
+
+
 def _as_any_answer(answers: Answers, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
     answers._record(tracked, job, now, began)
     answers._act(tracked, job, now, began)
