@@ -378,6 +378,27 @@ async def test_other_words_in_an_own_get_job(kind: type) -> None:
             assert (job.status, job.raw["status"]) == (JobStatus.FAILED, "cancelled")
 
 
+@pytest.mark.looptime
+@pytest.mark.parametrize("statuses", [{}, STATUSES])
+async def test_error_of_an_own_get_job_is_the_same_with_other_words(statuses: dict[str, JobStatus]) -> None:
+    """An error of a get-job callable of the user's is judged as it was raised, whether or not words are mapped."""
+    errors: list[object] = []
+    raised = StopIteration("mine")
+
+    def get_job(_ref: JobRef) -> Any:
+        raise raised
+
+    def retry(state: Any) -> bool:
+        errors.append(state.outcome.exception())
+        return True
+
+    async with session_of(get_job=get_job, statuses=statuses, policy=PollPolicy(retry=retry)) as session:
+        with pytest.raises(WaitTimeoutError):
+            await session.wait_for_job("job_1", timeout=1)
+    assert errors
+    assert all(error is raised for error in errors)
+
+
 @pytest.mark.parametrize("call", [lambda s: s.get_job("job_1"), lambda s: s.wait_for_job("job_1")])
 async def test_errors_name_their_job(call: Call) -> None:
     """What a read or a wait raises says which job it is about, in its text and as a ref."""

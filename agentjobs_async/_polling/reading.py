@@ -41,7 +41,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def _forget_nothing(_: JobRef) -> None:
-    """Do nothing: a caller's `get_job` is not told which jobs are polled."""
+    """Do nothing: a caller's `get_job` is not told when a job is no longer polled."""
 
 
 @frozen
@@ -68,11 +68,8 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
     Raises:
         InvalidInputError: `get_job` is not callable.
     """
-    poll: Callable[[JobRef], Awaitable[Any]] = checked_get_job(get_job)
-    check: Callable[[Any, JobRef], Answer] = answer_of
-    if statuses:
-        poll, check = partial(_read_with_statuses, get_job, statuses), partial(answer_of, statuses=statuses)
-    return Reader(partial(_read, poll, check), poll, check)
+    check = partial(answer_of, statuses=statuses) if statuses else answer_of
+    return Reader(partial(_read, checked_get_job(get_job), check), get_job, check)
 
 
 async def _read(
@@ -95,13 +92,6 @@ def checked_get_job(get_job: GetJob) -> GetJob:
     return get_job
 
 
-async def _read_with_statuses(get_job: GetJob, statuses: Mapping[str, JobStatus], ref: JobRef) -> object:
-    found = await awaitable(get_job(ref))
-    if isinstance(found, AgentJob) and found.status in statuses:
-        return evolve(found, status=statuses[found.status])
-    return found
-
-
 def awaitable(reading: Awaitable[T]) -> Awaitable[T]:
     """Return what a call of `get_job` returned.
 
@@ -114,9 +104,12 @@ def awaitable(reading: Awaitable[T]) -> Awaitable[T]:
 
 
 def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | None = None) -> Answer:
-    """Return the job that the caller's `get_job` returned for `ref`, or the error that its value means."""
+    """Return the job that the caller's `get_job` returned for `ref`, or the error that its value means.
+
+    `statuses` maps the service's other words to a status.
+    """
     if isinstance(found, AgentJob):
-        job = found
+        job = evolve(found, status=statuses[found.status]) if statuses and found.status in statuses else found
     else:
         try:
             job = job_of(found, ref.project_id, statuses or {})
