@@ -52,7 +52,7 @@ class Reader:
         read: Reads a job once; an error is returned as a value, not raised.
         poll: Reads a job that is polled. It may raise anything, and return anything. Workers await it themselves: a
             coroutine between would cost a tenth of a poll in memory (`benchmarks/bench_waits.py`).
-        check: Returns the answer that a value returned by `poll` for a ref is.
+        check: Returns the answer for a ref that a value returned by `poll` stands for.
         forget: Called with the ref of a job that is no longer polled.
     """
 

@@ -77,7 +77,7 @@ async def wait_for_job(
                 if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
                     break
                 if result is None:
-                    answer = None  # it may be large
+                    answer = None  # it may be large, and the sleep long
                     await sleep_until(loop, wait.due)
                     if wait.deadline is not None and loop.time() >= wait.deadline:
                         break  # a poll that begins now would be cut before it reaches the server
@@ -186,7 +186,7 @@ class _Wait:
         return None
 
     def _take_job(self, job: AgentJob, now: float) -> AgentJob | None:
-        """Return the job if it has ended; else poll again as `take` does by `decide`, without the records of faults."""
+        """Return the job if it has ended; else set what `decide` would. The records of faults start anew."""
         self._record(job)
         if job.is_terminal:
             self._durations.ended(job, self, now)
