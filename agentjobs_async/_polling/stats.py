@@ -64,11 +64,10 @@ class Counters:
         self.errors += 1
 
     def _turn(self, now: float) -> None:
-        """Begin the second of `now`, and drop what is older than the window."""
-        if not self._observed.get(self.second, 1):
-            del self._observed[self.second]
+        """Begin the second of `now`; drop seconds in which no job was last observed, and what is past the window."""
         self.second = int(now)
         self._ends = self.second + 1.0
+        self._observed = {second: jobs for second, jobs in self._observed.items() if jobs}
         self._observed.setdefault(self.second, 0)
         if self._started is None:
             self._started = now
@@ -96,20 +95,12 @@ class Counters:
         if before != second:
             observed = self._observed
             observed[second] += 1
-            left = observed[before] - 1
-            if left:
-                observed[before] = left
-            else:
-                del observed[before]
+            observed[before] -= 1
         return second
 
     def end(self, before: int) -> None:
         """Stop counting a job that was last observed in the second `before`."""
-        left = self._observed[before] - 1
-        if left or before == self.second:
-            self._observed[before] = left
-        else:
-            del self._observed[before]
+        self._observed[before] -= 1
 
     def rate(self, now: float) -> float:
         """Return the polls per second over the last 10 s; since the first poll if that was later."""
