@@ -30,6 +30,7 @@ class PollClock:
     Attributes:
         adaptive: The limit that follows from the server's refusals, where the budget asks for it.
         free: Whether any poll may start at any time.
+        stopped_for: The seconds for which it stood still so far: its time is the loop's without them.
         resume_at: Loop time at which it continues by itself; `None` while it runs, or stands until `resume` is called.
     """
 
@@ -41,11 +42,11 @@ class PollClock:
         "_share",
         "_shares",
         "_stopped_at",
-        "_stopped_for",
         "_turn",
         "adaptive",
         "free",
         "resume_at",
+        "stopped_for",
     )
 
     def __init__(self, per_second: float | Literal["auto"] | None) -> None:
@@ -57,7 +58,7 @@ class PollClock:
         self._share: PollShare | None = None  # the least of them
         self._turn: float | None = None  # the one that the next poll awaits
         self._last_turn = -inf
-        self._stopped_for = 0.0
+        self.stopped_for = 0.0
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
         self.free = not self.limited
@@ -106,17 +107,17 @@ class PollClock:
 
     def time(self, now: float) -> float:
         """Return its time at the loop time `now`."""
-        return (now if self._stopped_at is None else self._stopped_at) - self._stopped_for
+        return (now if self._stopped_at is None else self._stopped_at) - self.stopped_for
 
     def due(self, when: float, now: float) -> float:
         """Return what its time will be at the loop time `when`, as far as that is known `now`."""
         if self._stopped_at is None:
-            return when - self._stopped_for
+            return when - self.stopped_for
         return self.time(now) + max(0.0, when - (now if self.resume_at is None else self.resume_at))
 
     def to_loop(self, time: float) -> float:
         """Return the loop time at which it shows `time`; only while it runs."""
-        return time + self._stopped_for
+        return time + self.stopped_for
 
     def stop(self, now: float, until: float | None) -> None:
         """Stand still until the loop time `until`, or, where it stands already, until the later of both times.
@@ -135,7 +136,7 @@ class PollClock:
         if self._stopped_at is None:
             return 0.0
         stopped_for = now - self._stopped_at
-        self._stopped_for += stopped_for
+        self.stopped_for += stopped_for
         self._stopped_at = self.resume_at = None
         self.free = not self.limited
         return stopped_for

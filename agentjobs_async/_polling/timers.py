@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heapify, heappop, heappush
-from math import ceil
+from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
 __all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers", "bucket_of", "last_due"]
@@ -59,20 +59,23 @@ class TimerBuckets(Generic[T]):
         self._size = 0
         self._stale = 0
 
-    def add(self, item: T, when: float, at_most: int | None = None, step: int = 1) -> int:
-        """Put `item` into the bucket of `when`, or the next with fewer than `at_most` items; return its number.
+    def add(self, item: T, when: float, max_before: float = inf, step: int = 1) -> int:
+        """Put `item` into the bucket of `when`, or into the next that holds at most `max_before` items.
 
-        Only every `step`-th bucket is used: fewer buckets take less memory.
+        Only every `step`-th bucket is used: fewer buckets take less memory, and fewer turns of the loop.
+
+        Returns:
+            The number of the bucket.
         """
-        bucket = ceil(when / RESOLUTION_SECONDS - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET  # `bucket_of`
-        if step > 1:
-            bucket += -bucket % step
+        # As `bucket_of`, but for steps.
+        steps = ceil(when / (RESOLUTION_SECONDS * step) - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET // step
+        bucket = steps * step
         items = self._buckets.get(bucket)
-        if items is not None and at_most is not None and len(items) >= at_most:
+        if items is not None and len(items) > max_before:
             wanted, bucket = bucket, self._full.get(bucket, bucket)
             items = self._buckets.get(bucket)
-            if items is not None and len(items) >= at_most:
-                bucket = self._with_room(wanted, bucket, at_most, step)
+            if items is not None and len(items) > max_before:
+                bucket = self._with_room(wanted, bucket, max_before, step)
                 items = self._buckets.get(bucket)
         if items is None:
             items = self._buckets[bucket] = _Bucket()
@@ -82,8 +85,8 @@ class TimerBuckets(Generic[T]):
         self._size += 1
         return items.number
 
-    def _with_room(self, wanted: int, bucket: int, at_most: int, step: int) -> int:
-        while len(self._buckets.get(bucket, ())) >= at_most:
+    def _with_room(self, wanted: int, bucket: int, max_before: float, step: int) -> int:
+        while len(self._buckets.get(bucket, ())) > max_before:
             bucket += step
         self._full[wanted] = bucket
         return bucket

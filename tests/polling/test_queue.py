@@ -33,7 +33,19 @@ async def test_equal_due_times() -> None:
     times = [at for at, _ in polling.taken()]
     assert (len(times), times[0]) == (1000, 5)
     assert times[-1] == pytest.approx(5.5, abs=0.05)
-    assert peak(times, IN_A_BUCKET) <= 44
+    assert peak(times, IN_A_BUCKET) <= 82
+
+
+async def test_many_share_buckets() -> None:
+    """From 250 jobs on, polls use every fourth hundredth of a second, unless that is late for a short delay."""
+    polling = Polling(250)
+    polling.place(5)
+    await asyncio.sleep(10)
+    shared = {round(at * 100) for at, _ in polling.taken()}
+    assert {time % 4 for time in shared} == {0}
+    polling.place(0.3)
+    await asyncio.sleep(1)
+    assert {round(at * 100) % 4 for at, _ in polling.taken()} == {0, 1, 2, 3}
 
 
 async def test_few_are_not_spread() -> None:

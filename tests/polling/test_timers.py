@@ -53,29 +53,29 @@ def test_same_bucket_in_order() -> None:
 
 
 def test_spread() -> None:
-    """An item whose bucket is full goes into the next that has room; one without `at_most` joins the full bucket."""
+    """An item whose bucket is full goes into the next that has room; one without `max_before` joins the full bucket."""
     table = TimerBuckets[int](always)
-    assert [table.add(number, 1.0, 3) for number in range(8)] == [100, 100, 100, 101, 101, 101, 102, 102]
-    assert table.add(8, 1.01, 3) == 102
-    assert table.add(9, 1.01, 3) == 103
+    assert [table.add(number, 1.0, 2.9) for number in range(8)] == [100, 100, 100, 101, 101, 101, 102, 102]
+    assert table.add(8, 1.01, 2) == 102
+    assert table.add(9, 1.01, 2) == 103
     assert table.add(10, 1.0) == 100
-    assert table.add(11, 1.0, 4) == 102
+    assert table.add(11, 1.0, 3) == 102
     assert table.take_due(1.0) == [0, 1, 2, 10]
 
 
 def test_steps() -> None:
     """With a step, only every `step`-th bucket is used, also where one was full."""
     table = TimerBuckets[int](always)
-    assert [table.add(number, 1.01, 2, 7) for number in range(5)] == [105, 105, 112, 112, 119]
-    assert table.add(5, 1.05, 2, 7) == 119
+    assert [table.add(number, 1.01, 1, 7) for number in range(5)] == [105, 105, 112, 112, 119]
+    assert table.add(5, 1.05, 1, 7) == 119
 
 
 def test_spread_forgets() -> None:
     """A bucket that was full takes items again once it was emptied."""
     table = TimerBuckets[int](always)
-    assert [table.add(number, 1.0, 1) for number in range(3)] == [100, 101, 102]
+    assert [table.add(number, 1.0, 0) for number in range(3)] == [100, 101, 102]
     table.take_due(1.02)
-    assert [table.add(number, 1.0, 1) for number in range(2)] == [100, 101]
+    assert [table.add(number, 1.0, 0) for number in range(2)] == [100, 101]
 
 
 def test_only_where_it_is_current() -> None:
@@ -96,7 +96,7 @@ def test_sweep() -> None:
     dead: set[int] = set()
     table = TimerBuckets[int](lambda item, _bucket: item not in dead)
     for item in range(10_000):
-        table.add(item, 1000 + item % 100, 60)
+        table.add(item, 1000 + item % 100, 59)
     held = []
     for item in range(9_900):
         dead.add(item)
@@ -123,10 +123,10 @@ def test_clear() -> None:
     """A cleared table holds nothing, and takes items as before."""
     table = TimerBuckets[int](always)
     for item in range(10):
-        table.add(item, 1.0 + item, 1)
+        table.add(item, 1.0 + item, 0)
     table.clear()
     assert (table.first(), table.take_due(100), table._size, table._stale) == (None, [], 0, 0)
-    assert table.add(1, 2.0, 1) == 200
+    assert table.add(1, 2.0, 0) == 200
     assert table.take_due(2.0) == [1]
 
 
