@@ -100,7 +100,7 @@ IMPORTERS = {
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
     "errors": {"describe"},
-    "models": {"JobWithRetryAfter"},
+    "models": {"JobWithRetryAfter", "TERMINAL"},
 }
 
 

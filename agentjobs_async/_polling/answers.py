@@ -12,7 +12,7 @@ from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
-from agentjobs_async.models import AgentJob, JobStatus, JobWithRetryAfter
+from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, delay_of
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
 from agentjobs_async.telemetry.observers import Hooks
@@ -87,7 +87,7 @@ class Answers:
     def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
         """Record a good answer, and pass it on; return whether the job has ended."""
         tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
-        ended = job.is_terminal
+        ended = job.status in TERMINAL  # `is_terminal` without its call
         self._queue.answered(now)
         previous, tracked.job = tracked.job, job if job is tracked.job else snapshot(job)
         if tracked.trouble is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
@@ -69,14 +70,21 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
         InvalidInputError: `get_job` is not callable.
     """
     check = partial(answer_of, statuses=statuses) if statuses else answer_of
-    return Reader(partial(_read, checked_get_job(get_job), check), get_job, check)
+    poll = checked_get_job(get_job)
+    if not iscoroutinefunction(poll):  # it may return anything
+        poll = partial(_checked, poll)
+    return Reader(partial(_read, poll, check), poll, check)
+
+
+def _checked(get_job: GetJob, ref: JobRef) -> Awaitable[Any]:
+    return awaitable(get_job(ref))
 
 
 async def _read(
     poll: Callable[[JobRef], Awaitable[Any]], check: Callable[[Any, JobRef], Answer], ref: JobRef
 ) -> Answer:
     try:
-        return check(await awaitable(poll(ref)), ref)
+        return check(await poll(ref), ref)
     except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
         return error
 

@@ -63,6 +63,7 @@ class Scheduler:
             reader,
             self._queue,
             budget.in_flight,
+            self._counters,
             on_answer=self._answers.take,
             on_left=self._on_left,
             longest=longest_poll,

@@ -210,11 +210,11 @@ class Worker:
         tracked: The job that it polls now; `None` between two polls, and from when it is cut.
         cut_ref: The job whose poll was cut, while the task is leaving; `None` before.
         began: Loop time at which the poll began.
-        answers_before: The number of polls of all jobs that had been answered by then.
+        polls_before: The number of polls of all jobs that had been answered by then.
         slow: Whether it polls a slow job: one of which a poll was cut.
     """
 
-    __slots__ = ("answers_before", "began", "cut_ref", "slow", "task", "tracked")
+    __slots__ = ("began", "cut_ref", "polls_before", "slow", "task", "tracked")
 
     task: asyncio.Task[None]
 
@@ -222,5 +222,5 @@ class Worker:
         self.tracked: Tracked | None = None
         self.cut_ref: JobRef | None = None
         self.began = 0.0
-        self.answers_before = 0
+        self.polls_before = 0
         self.slow = False

@@ -7,7 +7,8 @@ from typing import Final
 
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Reader, awaitable, without_own_frame
+from agentjobs_async._polling.reading import Reader, without_own_frame
+from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
 from agentjobs_async.errors import TransportError
@@ -31,6 +32,7 @@ class Workers:
 
     Args:
         slots: How many polls may be in flight.
+        counters: Where `on_answer` counts the polls.
         on_answer: Called with the job that was polled, the answer (or what the poll raised), the loop time, and
             the loop time at which the poll began.
         on_left: Called with the ref of a job when its cut poll has ended.
@@ -43,6 +45,7 @@ class Workers:
         reader: Reader,
         queue: PollQueue,
         slots: int,
+        counters: Counters,
         *,
         on_answer: Callable[[Tracked, Answer | BaseException, float, float], None],
         on_left: Callable[[JobRef], None],
@@ -52,6 +55,7 @@ class Workers:
         self._reader = reader
         self._queue = queue
         self._slots = slots
+        self._counters = counters
         self._on_answer = on_answer
         self._on_left = on_left
         self._longest = max(longest, _PATIENCE_SECONDS)
@@ -61,7 +65,6 @@ class Workers:
         self._workers: set[Worker] = set()
         self._leaving: dict[JobRef, asyncio.Task[None]] = {}
         self._starting: Worker | None = None
-        self._answers = 0
         self._mean_latency = 0.0
         self._turn_ends = 0.0
         self._turning = False
@@ -131,12 +134,11 @@ class Workers:
         tracked = worker.tracked
         if tracked is None:
             return
-        overtaken = self._answers - worker.answers_before >= _OVERTAKEN_TIMES * self._slots
+        overtaken = self._counters.polls - worker.polls_before >= _OVERTAKEN_TIMES * self._slots
         patience = max(tracked.patience_seconds, _PATIENCE_SECONDS if overtaken else _MAX_PATIENCE_SECONDS)
         if now - worker.began >= patience:
             self.cut(tracked)
             tracked.in_trouble().patience_seconds = min(2 * patience, self._longest)
-            self._answers += 1
             self._on_answer(tracked, TransportError(_HANGS), now, worker.began)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
@@ -163,12 +165,13 @@ class Workers:
 
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        queue, reader, lone, now = self._queue, self._reader, True, self._loop.time()
+        queue, counters, poll, check = self._queue, self._counters, self._reader.poll, self._reader.check
+        lone, now = True, self._loop.time()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
                 continue  # `on_left` queues it again when its cut poll has ended
-            worker.tracked, worker.began, worker.answers_before = tracked, now, self._answers
+            worker.tracked, worker.began, worker.polls_before = tracked, now, counters.polls
             tracked.worker, tracked.polls = worker, tracked.polls + 1
             if tracked.trouble is not None and tracked.patience_seconds:
                 self._count_slow(worker, slow=True)
@@ -176,7 +179,7 @@ class Workers:
                 lone = False
                 self.dispatch()
             try:
-                answer: Answer | BaseException = reader.check(await awaitable(reader.poll(tracked.ref)), tracked.ref)
+                answer: Answer | BaseException = check(await poll(tracked.ref), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if _ends_worker(error, cut=worker.tracked is not tracked):
                     raise
@@ -184,7 +187,6 @@ class Workers:
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation, or raised an error of its own in its place
             tracked.worker = worker.tracked = None
-            self._answers += 1
             now = self._loop.time()
             if worker.slow:
                 self._end_slow(worker, tracked, now)
