@@ -1,6 +1,7 @@
 """The page in a real browser."""
 
 import csv
+import re
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -204,6 +205,22 @@ async def test_colours(browser: Browser, written: Path, scheme: Any) -> None:
         assert (await visited.page.evaluate(brightness) > 128) is (scheme == "light")
         await visited.page.click("#theme")
         assert (await visited.page.evaluate(brightness) > 128) is (scheme == "dark")
+
+
+def without_rows(page: Path, place: Path) -> Path:
+    """Write a page as it is before it has its rows, as a live one in its first moments."""
+    text, found = re.subn(r'(<template id="data">).*?(</template>)', r"\1\2", page.read_text(), flags=re.DOTALL)
+    assert found == 1
+    place.write_text(text)
+    return place
+
+
+async def test_colours_before_the_rows(browser: Browser, written: Path, tmp_path: Path) -> None:
+    """A page without rows can be turned from light to dark, too."""
+    waiting = without_rows(written, tmp_path / "waiting.html")
+    async with visit(browser, waiting.as_uri()) as visited:
+        await visited.page.click("#theme")
+        assert await visited.page.get_attribute("html", "data-theme") == "dark"
 
 
 async def test_narrow_screen(browser: Browser, written: Path) -> None:

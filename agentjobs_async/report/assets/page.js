@@ -5,6 +5,7 @@ class Report {
     this.store = new Store();
     this.isWhole = true; // a live page shows rows before it has all
     this.filter = { text: '', state: '', project: null };
+    this.shown = []; // the places of the rows that the filter leaves
     this.table = new Table(this.store, (place) => this.open(place));
     this.panel = new Panel(this.store, () => this.mark(undefined));
     this.timeline = new Timeline(this.store, (place) => this.open(place));
