@@ -24,7 +24,8 @@ _SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay
 _SECONDS_PER_STEP: Final = 100.0  # a delay of 1,000 s uses every 10th bucket: late by 0.1 s, and fewer buckets to keep
 _MAX_STEP: Final = 100  # buckets, so that the longest delay is late by 1 s at most
 _MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the loop were a sixth of the CPU of 1,000
-_SHARED_STEP: Final = 4  # buckets: a poll that shares them is late by 0.04 s at most
+_SHARED_STEP: Final = 4  # buckets
+_SHARED_FROM_SECONDS: Final = _SHARED_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
 _MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _MAX_PUT_OFF: Final = 1000  # polls of paused projects in one turn of the loop: a few milliseconds
@@ -69,10 +70,9 @@ class PollQueue:
 
     def has_backlog(self) -> bool:
         """Return whether polls may be sent now; stale entries count."""
-        due = self._due
         if not self._clock.stopped:
-            return bool(due.ready or due.urgent or (due.set_aside and not self.no_slow))
-        return self._clock.unreachable and bool(due.urgent)
+            return bool(self._due.ready or self._due.urgent or (self._due.set_aside and not self.no_slow))
+        return self._clock.unreachable and bool(self._due.urgent)
 
     def waiting(self) -> int:
         """Return how many polls are due, whether they may be sent now or not."""
@@ -96,22 +96,23 @@ class PollQueue:
             tracked.bucket = Tracked.READY
             ready.append(tracked)
 
-    def place(self, tracked: Tracked, when: float, now: float) -> None:
+    def place(self, tracked: Tracked, when: float, now: float, *, shares: bool = True) -> None:
         """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it.
 
-        Polls that would all be due at once are spread over a tenth of their delay.
+        Polls that would all be due at once are spread over a tenth of their delay. `shares`: where there are many jobs,
+        the poll may be late by 0.04 s to share a bucket.
         """
         if tracked.bucket != Tracked.NOWHERE:
             self._unqueue(tracked)
         delay, jobs = when - now, len(self._jobs)
-        step = _SHARED_STEP if jobs >= _MANY_JOBS and delay >= _SHARED_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS else 1
+        step = _SHARED_STEP if jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS and shares else 1
         if delay >= 2 * _SECONDS_PER_STEP:
             step = max(step, min(int(delay / _SECONDS_PER_STEP), _MAX_STEP))
-        # The spread has delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets, of which every `step`-th is used. All jobs
-        # divided by their number are what one must hold. RESOLUTION_SECONDS is for a delay of 0.
-        max_before = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
+        # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
+        # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
+        full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
         due = when - self._clock.stopped_for if self._clock.free else self._clock.due(when, now)  # saves a call
-        bucket = tracked.bucket = self._buckets.add(tracked, due, max_before, step)
+        bucket = tracked.bucket = self._buckets.add(tracked, due, full_above, step)
         if bucket < self._armed:
             self._arm()
 
@@ -119,7 +120,7 @@ class PollQueue:
         """Queue a job's poll before all others, since a deadline is near, but not before its `not_before`."""
         not_before = max(tracked.not_before, self._pauses.until(tracked.ref.project_id, now))
         if not_before > now + ROUNDING_SECONDS and tracked.bucket == Tracked.READY:
-            self.place(tracked, not_before, now)
+            self.place(tracked, not_before, now, shares=False)
         elif not_before > now + ROUNDING_SECONDS:
             self.reschedule_earlier(tracked, not_before, now)
         elif tracked.bucket not in {Tracked.URGENT, Tracked.NOWHERE}:
@@ -132,7 +133,7 @@ class PollQueue:
         """Schedule a job's poll for the loop time `when`, unless it is due earlier already."""
         # False for a job that is in no bucket, too: the numbers of the queues are below 0.
         if self._clock.due(when, now) < tracked.bucket * RESOLUTION_SECONDS:
-            self.place(tracked, when, now)
+            self.place(tracked, when, now, shares=False)
 
     def remove(self, tracked: Tracked) -> None:
         """Stop polling the job."""
@@ -278,8 +279,7 @@ class PollQueue:
             if self._clock.resume_at is not None:
                 self._lifted_until = max(self._lifted_until, self._clock.resume_at)
                 self._resume()
-        silent_for = now - self._answered_at
-        self._answered_at = now
+        silent_for, self._answered_at = now - self._answered_at, now
         if silent_for >= _SILENCE_SECONDS and self._due.ready:
             silent_for = min(silent_for, now - self._due.waiting_since)
             if silent_for >= _SILENCE_SECONDS:

@@ -12,6 +12,7 @@ __all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers", "bucket_of", "last_du
 RESOLUTION_SECONDS: Final = 0.01
 """How late an item may come due; it never comes early. One turn of the loop serves all of such a time."""
 
+_SIMILAR: Final = 1.1  # the factor by which `full_above` may grow until the search begins anew: as jobs come, it grows
 _FEW_STALE: Final = 1024  # stale entries that are not worth a sweep
 _ROUNDING: Final = 1e-6  # of a bucket: a time that lies on its edge, but for the rounding of floats, is in it
 _NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
@@ -54,13 +55,14 @@ class TimerBuckets(Generic[T]):
         self._is_current = is_current
         self._buckets: dict[int, _Bucket[T]] = {}
         self._heap: list[int] = []
-        self._full: dict[int, int] = {}
-        """For a bucket that was full: the next that had room, where the search continues."""
+        self._full: dict[int, tuple[int, float]] = {}
+        """For a bucket that was full: the next that had room, where the search continues, and the largest `full_above`
+        for which it does. For a larger one, a bucket between the two may have room."""
         self._size = 0
         self._stale = 0
 
-    def add(self, item: T, when: float, max_before: float = inf, step: int = 1) -> int:
-        """Put `item` into the bucket of `when`, or into the next that holds at most `max_before` items.
+    def add(self, item: T, when: float, full_above: float = inf, step: int = 1) -> int:
+        """Put `item` into the bucket of `when`, or into the next if that one holds more than `full_above` items.
 
         Only every `step`-th bucket is used: fewer buckets take less memory, and fewer turns of the loop.
 
@@ -71,11 +73,13 @@ class TimerBuckets(Generic[T]):
         steps = ceil(when / (RESOLUTION_SECONDS * step) - _ROUNDING) if when < _NEVER_SECONDS else _LAST_BUCKET // step
         bucket = steps * step
         items = self._buckets.get(bucket)
-        if items is not None and len(items) > max_before:
-            wanted, bucket = bucket, self._full.get(bucket, bucket)
-            items = self._buckets.get(bucket)
-            if items is not None and len(items) > max_before:
-                bucket = self._with_room(wanted, bucket, max_before, step)
+        if items is not None and len(items) > full_above:
+            wanted, known = bucket, self._full.get(bucket)
+            if known is not None and full_above <= known[1]:
+                bucket = known[0]
+                items = self._buckets.get(bucket)
+            if items is not None and len(items) > full_above:
+                bucket = self._with_room(wanted, bucket, full_above, step)
                 items = self._buckets.get(bucket)
         if items is None:
             items = self._buckets[bucket] = _Bucket()
@@ -85,10 +89,10 @@ class TimerBuckets(Generic[T]):
         self._size += 1
         return items.number
 
-    def _with_room(self, wanted: int, bucket: int, max_before: float, step: int) -> int:
-        while len(self._buckets.get(bucket, ())) > max_before:
+    def _with_room(self, wanted: int, bucket: int, full_above: float, step: int) -> int:
+        while len(self._buckets.get(bucket, ())) > full_above:
             bucket += step
-        self._full[wanted] = bucket
+        self._full[wanted] = bucket, full_above * _SIMILAR
         return bucket
 
     def first(self) -> int | None:

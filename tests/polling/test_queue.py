@@ -48,6 +48,28 @@ async def test_many_share_buckets() -> None:
     assert {round(at * 100) % 4 for at, _ in polling.taken()} == {0, 1, 2, 3}
 
 
+async def test_short_delays_among_long_ones() -> None:
+    """However far polls with a long delay are spread, one with a short delay comes late by a tenth of that at most."""
+    polling = Polling(2000)
+    polling.place(1000, polling.jobs[:1000])
+    await asyncio.sleep(990)
+    polling.place(10, polling.jobs[1000:])
+    await asyncio.sleep(200)
+    assert max(at for at, number in polling.taken() if number >= 1000) <= 1001.1
+
+
+async def test_urgent_among_many() -> None:
+    """A poll before a deadline shares no bucket: late by a few hundredths of a second, it might miss the deadline."""
+    polling = Polling(300)
+    polling.place(50)
+    asked = 0.99
+    for job in polling.jobs[:3]:
+        job.not_before = clock() + asked
+        polling.queue.make_urgent(job, clock())
+    await asyncio.sleep(10)
+    assert [at for at, _ in polling.taken()] == [asked] * 3
+
+
 async def test_few_are_not_spread() -> None:
     """A few polls that are due at the same time are sent at that time."""
     polling = Polling(3)

@@ -53,7 +53,7 @@ def test_same_bucket_in_order() -> None:
 
 
 def test_spread() -> None:
-    """An item whose bucket is full goes into the next that has room; one without `max_before` joins the full bucket."""
+    """An item whose bucket is full goes into the next that has room; one without `full_above` joins the full bucket."""
     table = TimerBuckets[int](always)
     assert [table.add(number, 1.0, 2.9) for number in range(8)] == [100, 100, 100, 101, 101, 101, 102, 102]
     assert table.add(8, 1.01, 2) == 102
@@ -61,6 +61,31 @@ def test_spread() -> None:
     assert table.add(10, 1.0) == 100
     assert table.add(11, 1.0, 3) == 102
     assert table.take_due(1.0) == [0, 1, 2, 10]
+
+
+def test_room_before_what_was_full_for_others() -> None:
+    """Where one item found room says nothing to another for which buckets hold more: that one is late by less."""
+    table = TimerBuckets[int](always)
+    assert [table.add(number, 1.0, 0) for number in range(5)] == [100, 101, 102, 103, 104]
+    assert [table.add(number, 1.0, 1) for number in range(5)] == [100, 101, 102, 103, 104]
+    assert table.add(5, 1.0, 1) == 105
+
+
+def test_searches_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search continues where the last one ended, also while buckets hold more and more: few begin anew."""
+    searches: list[bool] = []
+    search = TimerBuckets._with_room
+
+    def counted(table: TimerBuckets[int], wanted: int, bucket: int, full_above: float, step: int) -> int:
+        searches.append(bucket == wanted)
+        return search(table, wanted, bucket, full_above, step)
+
+    monkeypatch.setattr(TimerBuckets, "_with_room", counted)
+    table = TimerBuckets[int](always)
+    for number in range(20_000):
+        table.add(number, 1.0, 10 + number / 2_000)
+    assert len(searches) > 1_000
+    assert sum(searches) < 10
 
 
 def test_steps() -> None:
