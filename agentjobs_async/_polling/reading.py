@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import CO_COROUTINE
+from types import FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
@@ -71,9 +72,15 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
     """
     check = partial(answer_of, statuses=statuses) if statuses else answer_of
     poll = checked_get_job(get_job)
-    if not iscoroutinefunction(poll):  # it may return anything
+    if not _is_coroutine_function(poll):  # it may return anything
         poll = partial(_checked, poll)
     return Reader(partial(_read, poll, check), poll, check)
+
+
+def _is_coroutine_function(get_job: GetJob) -> bool:
+    """Return whether `get_job` is made by `async def`: not whether it is marked as such, as by `inspect`."""
+    function = get_job.__func__ if type(get_job) is MethodType else get_job
+    return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
 
 
 def _checked(get_job: GetJob, ref: JobRef) -> Awaitable[Any]:

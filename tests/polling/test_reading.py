@@ -1,6 +1,7 @@
 """What a caller may pass as `get_job`."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -55,7 +56,11 @@ async def test_every_kind_of_async_callable(kind: str) -> None:
         assert await wait_for_job(REF, get_job=ASYNC[kind]) is DONE
 
 
-@pytest.mark.parametrize("sync", [lambda _: DONE, lambda _: None])
+# What passes for a coroutine function, and is none.
+marked = getattr(inspect, "markcoroutinefunction", lambda function: function)  # from Python 3.12 on
+
+
+@pytest.mark.parametrize("sync", [lambda _: DONE, lambda _: None, marked(lambda _: DONE)])
 async def test_what_is_not_async(sync: Any) -> None:
     """A tracker names a plain function as the mistake that it is, at its first call."""
     async with JobTracker(sync) as tracker:
