@@ -37,7 +37,8 @@ class Counters:
     """Counts polls, and watched jobs by the second of loop time in which each was last observed.
 
     Only calls with a `now` advance the current second. A call costs the same however many jobs there are: each job
-    keeps its own second, and `_observed` has the number of jobs for each second.
+    keeps its own second, and `_observed` has the number of jobs for each second. The first call in a second also drops
+    the seconds without jobs.
 
     Attributes:
         polls: The number of finished polls.

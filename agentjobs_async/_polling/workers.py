@@ -32,7 +32,7 @@ class Workers:
 
     Args:
         slots: How many polls may be in flight.
-        counters: Where `on_answer` counts the polls.
+        counters: `on_answer` must count each poll in its `polls`, which show how many others overtook a hanging poll.
         on_answer: Called with the job that was polled, the answer (or what the poll raised), the loop time, and
             the loop time at which the poll began.
         on_left: Called with the ref of a job when its cut poll has ended.
