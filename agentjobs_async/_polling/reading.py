@@ -78,7 +78,7 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
 
 
 def _is_coroutine_function(get_job: GetJob) -> bool:
-    """Return whether `get_job` is made by `async def`: not whether it is marked as such, as by `inspect`."""
+    """Return whether `async def` made `get_job`: what is only marked as a coroutine function may return anything."""
     function = get_job.__func__ if type(get_job) is MethodType else get_job
     return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
 

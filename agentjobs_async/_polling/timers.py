@@ -12,7 +12,7 @@ __all__ = ["RESOLUTION_SECONDS", "TimerBuckets", "Timers", "bucket_of", "last_du
 RESOLUTION_SECONDS: Final = 0.01
 """How late an item may come due; it never comes early. One turn of the loop serves all of such a time."""
 
-_SIMILAR: Final = 1.1  # the factor by which `full_above` may grow until the search begins anew: as jobs come, it grows
+_SIMILAR: Final = 1.1  # `full_above` may grow by this factor, as it does with more jobs, until a search begins anew
 _FEW_STALE: Final = 1024  # stale entries that are not worth a sweep
 _ROUNDING: Final = 1e-6  # of a bucket: a time that lies on its edge, but for the rounding of floats, is in it
 _NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
