@@ -17,6 +17,7 @@ from playwright.async_api import Browser, Page, expect
 from agentjobs_async import JournalError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import board
+from agentjobs_async.report.live import feed
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
@@ -73,6 +74,28 @@ async def test_live_update(browser: Browser, run: Path) -> None:
         assert await visited.texts('[data-tile="planned"] .value') == ["2"]
         assert [url.removeprefix(page.address) for url in visited.requests] == ["", "rows", "events"]
         assert await visited.page.locator("#actions button").count() == 0
+
+
+NOTING_WORKERS = """
+new MutationObserver(() => {
+  if (document.getElementById('live')?.textContent !== 'live') return;
+  window.workersWereShown ??= !document.getElementById('workers').hidden;
+}).observe(document, { subtree: true, childList: true, characterData: true });
+"""
+
+
+async def test_live_once_the_workers_are_shown(browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page calls itself live when its workers are shown, not before: they move the rows down."""
+
+    async def workers(_journal: Journal) -> list[dict[str, Any]]:
+        return [{"name": "worker-1", "active": 1, "heard": 0, "dead": False}]
+
+    monkeypatch.setattr(feed, "_shown_workers", workers)
+    async with served(run) as page, visit(browser, "about:blank") as visited:
+        await visited.page.add_init_script(NOTING_WORKERS)
+        await visited.page.goto(page.address)
+        await expect(visited.page.locator("#live")).to_have_text("live")
+        assert await visited.page.evaluate("workersWereShown") is True
 
 
 async def test_action_with_the_token(browser: Browser, run: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from agentjobs_async.batch import BatchItem, Journal
 from tests.aged import aged_journal
@@ -238,6 +238,17 @@ async def test_without_scripts(browser: Browser, written: Path) -> None:
     async with visit(browser, written.as_uri(), java_script_enabled=False) as visited:
         assert await visited.texts("#plain td.key") == ["page-4", "page-3"]
         assert not await visited.page.is_visible("#search")
+
+
+async def test_redraws_lose_no_click(browser: Browser, written: Path) -> None:
+    """A row that is drawn anew while the button is down on it, as a live page does, is opened all the same."""
+    async with opened(browser, written) as visited:
+        key = (await keys_shown(visited))[2]
+        await visited.page.locator("#rows .row").nth(2).hover(position={"x": 20, "y": 10})
+        await visited.page.mouse.down()
+        await visited.page.evaluate("report.refresh()")
+        await visited.page.mouse.up()
+        await expect(visited.page.locator("#panel h2")).to_have_text(key)
 
 
 async def test_printing(browser: Browser, tmp_path: Path) -> None:

@@ -89,7 +89,6 @@ class Live {
   async listen(opened) {
     const response = await this.ask('events', { headers: { 'Last-Event-ID': this.position } });
     opened();
-    this.show('on', 'live');
     let fields = {};
     for await (const line of this.lines(response)) {
       const found = /^(id|event|data): (.*?)\r?$/.exec(line);
@@ -125,15 +124,17 @@ class Live {
     }
   }
 
-  /* Take what has changed besides the rows. */
+  /* Take what has changed besides the rows; all of it as a stream begins, before the page calls itself live. */
   takeStatus({ workers, trouble, ...head }) {
-    if (trouble === null) this.show('on', 'live');
-    else if (trouble !== undefined) this.show('lost', visible(trouble));
     if (workers !== undefined) this.workers = workers;
     this.showWorkers();
-    if (!Object.keys(head).length) return;
-    this.report.apply(head);
-    this.redrawSoon();
+    if (Object.keys(head).length) {
+      this.report.apply(head);
+      if (this.badge.dataset.state === 'on') this.redrawSoon();
+      else this.redraw(); // at once: drawn later, it would move rows that somebody is about to click
+    }
+    if (trouble === null) this.show('on', 'live');
+    else if (trouble !== undefined) this.show('lost', visible(trouble));
   }
 
   redrawSoon() {

@@ -29,6 +29,9 @@ class Table {
     addEventListener('afterprint', () => this.drawInSight());
     this.table.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.click(event));
+    this.pressed = false; // the button is down on a row: an element that is replaced meanwhile gets no click
+    this.rows.addEventListener('pointerdown', (event) => { this.pressed = event.button === 0; });
+    for (const end of ['pointerup', 'pointercancel', 'contextmenu', 'blur']) addEventListener(end, () => this.release());
   }
 
   headCell(column) {
@@ -79,6 +82,7 @@ class Table {
   }
 
   draw(first, last) {
+    if (this.pressed) return;
     const focused = this.rows.contains(document.activeElement);
     const made = [];
     for (let index = first; index < last; index += 1) made.push(this.row(index));
@@ -106,15 +110,25 @@ class Table {
       'aria-rowindex': String(index + 2),
       tabindex: index === Math.max(this.current, 0) ? '0' : '-1',
       'data-index': String(index),
+      'data-place': String(place),
     }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${column === 5 && store.error[place] ? ' error' : ''}` }, cell)));
     made.style.top = `${index * this.rowHeight}px`;
     return made;
   }
 
+  /* Draw what has changed since the button went down, but after its click. */
+  release() {
+    setTimeout(() => {
+      if (!this.pressed) return;
+      this.pressed = false;
+      this.drawInSight();
+    });
+  }
+
   click(event) {
-    // By its place, not by its element: the rows may have been drawn anew since the button went down.
-    const { top } = this.rows.getBoundingClientRect();
-    this.goTo(Math.floor((event.clientY - top) / this.rowHeight), true);
+    this.pressed = false;
+    const row = event.target.closest('.row');
+    if (row) this.goTo(this.places.indexOf(Number(row.dataset.place)), true); // it may have another index by now
   }
 
   key(event) {
