@@ -249,6 +249,12 @@ async def test_redraws_lose_no_click(browser: Browser, written: Path) -> None:
         await visited.page.evaluate("report.refresh()")
         await visited.page.mouse.up()
         await expect(visited.page.locator("#panel h2")).to_have_text(key)
+        await visited.page.locator("#rows .row").nth(1).hover(position={"x": 20, "y": 10})
+        await visited.page.mouse.down()
+        await visited.page.evaluate("report.choose({ text: 'no such item' })")
+        await visited.page.mouse.up()
+        await expect(visited.page.locator("#rows .row")).to_have_count(0)
+        await expect(visited.page.locator("#panel h2")).to_have_text(key)
 
 
 async def test_printing(browser: Browser, tmp_path: Path) -> None:

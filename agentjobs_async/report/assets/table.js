@@ -116,7 +116,7 @@ class Table {
     return made;
   }
 
-  /* Draw what has changed since the button went down, but after its click. */
+  /* After the click, draw what it and others have changed since the button went down. */
   release() {
     setTimeout(() => {
       if (!this.pressed) return;
@@ -126,7 +126,6 @@ class Table {
   }
 
   click(event) {
-    this.pressed = false;
     const row = event.target.closest('.row');
     if (row) this.goTo(this.places.indexOf(Number(row.dataset.place)), true); // it may have another index by now
   }
