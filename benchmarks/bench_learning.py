@@ -24,6 +24,7 @@ from plotting import lines
 
 from agentjobs_async import AgentJob, History, JobRef, PollPolicy, wait_learned
 from agentjobs_async._polling.decision import decide
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.learning.gaps import default_gap
 
@@ -221,7 +222,7 @@ def calibration_rows(options: Namespace) -> list[list[str]]:
 def cpu_of(policy: PollPolicy) -> float:
     """Return the CPU seconds of a decision about a job that has not ended, at ages up to 5 min."""
     job = AgentJob("job_1", "docs", "active", model="model")
-    tracked = Tracked(JobRef("docs", "job_1"), job, 0.0, 0)
+    tracked = Tracked(JobRef("docs", "job_1"), job, 0.0, Second(0))
     ages = [number % 300 + 0.5 for number in range(CPU_DECISIONS)]
     before = process_time()
     for age in ages:

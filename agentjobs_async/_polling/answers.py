@@ -86,7 +86,7 @@ class Answers:
 
     def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
         """Record a good answer, and pass it on; return whether the job has ended."""
-        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
+        tracked.second = self._counters.count_seen(tracked.second, now)  # first: what follows may raise
         ended = job.status in TERMINAL  # `is_terminal` without its call
         self._queue.answered(now)
         previous, tracked.job = tracked.job, job if job is tracked.job else snapshot(job)

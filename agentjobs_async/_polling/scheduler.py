@@ -178,7 +178,7 @@ class Scheduler:
             self._remembered.remember(tracked.ref, tracked.not_before, now)
         self._answers.forget(tracked)
         self._reader.forget(tracked.ref)
-        self._counters.end(tracked.seen_second)
+        self._counters.end(tracked.second)
         self._queue.remove(tracked)
 
     def _abandon(self, tracked: Tracked, result: Result) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["Counters", "TrackerStats"]
+__all__ = ["Counters", "Second", "TrackerStats"]
 
 _WINDOW_SECONDS: Final = 10  # of the rate
 
@@ -33,28 +33,41 @@ class TrackerStats:
     oldest_unobserved: float
 
 
+class Second:
+    """One second of loop time, and the number of watched jobs that were last observed in it.
+
+    Attributes:
+        begins: A whole number of seconds.
+        jobs: Jobs that hold this second as theirs, and are still watched.
+    """
+
+    __slots__ = ("begins", "jobs")
+
+    def __init__(self, begins: int) -> None:
+        self.begins = begins
+        self.jobs = 0
+
+
 class Counters:
     """Counts polls, and watched jobs by the second of loop time in which each was last observed.
 
     Only calls with a `now` advance the current second. A call costs the same however many jobs there are: each job
-    keeps its own second, and `_observed` has the number of jobs for each second. The first call in a second also drops
-    the seconds without jobs.
+    keeps its own second, which counts it. The first call in a second also drops the seconds without jobs.
 
     Attributes:
         polls: The number of finished polls.
         errors: The number of polls that failed.
-        second: The current second of loop time, as of the last call.
     """
 
-    __slots__ = ("_ends", "_observed", "_recent", "_started", "errors", "polls", "second")
+    __slots__ = ("_ends", "_recent", "_second", "_seconds", "_started", "errors", "polls")
 
     def __init__(self) -> None:
         self.polls = 0
         self.errors = 0
-        self.second = 0
         self._ends = 0.0
         self._started: float | None = None
-        self._observed: dict[int, int] = {}
+        self._second = Second(0)
+        self._seconds: list[Second] = []
         self._recent: dict[int, int] = {}
 
     def count_error(self, now: float) -> None:
@@ -66,24 +79,24 @@ class Counters:
 
     def _turn(self, now: float) -> None:
         """Begin the second of `now`; drop seconds in which no job was last observed, and what is past the window."""
-        self.second = int(now)
-        self._ends = self.second + 1.0
-        self._observed = {second: jobs for second, jobs in self._observed.items() if jobs}
-        self._observed.setdefault(self.second, 0)
+        begins = int(now)
+        self._ends = begins + 1.0
+        self._second = Second(begins)
+        self._seconds = [*(second for second in self._seconds if second.jobs), self._second]
         if self._started is None:
             self._started = now
-        self._recent[self.second] = self.polls
-        for second in [second for second in self._recent if second < self.second - _WINDOW_SECONDS]:
+        self._recent[begins] = self.polls
+        for second in [second for second in self._recent if second < begins - _WINDOW_SECONDS]:
             del self._recent[second]
 
-    def begin(self, now: float) -> int:
+    def begin(self, now: float) -> Second:
         """Count a job that is watched from `now` on; return its second."""
         if now >= self._ends:
             self._turn(now)
-        self._observed[self.second] += 1
-        return self.second
+        self._second.jobs += 1
+        return self._second
 
-    def count_seen(self, before: int, now: float) -> int:
+    def count_seen(self, before: Second, now: float) -> Second:
         """Count a poll that has shown, at the loop time `now`, a job last observed in the second `before`.
 
         Returns:
@@ -92,16 +105,14 @@ class Counters:
         if now >= self._ends:
             self._turn(now)
         self.polls += 1
-        second = self.second
-        if before != second:
-            observed = self._observed
-            observed[second] += 1
-            observed[before] -= 1
+        before.jobs -= 1
+        second = self._second
+        second.jobs += 1
         return second
 
-    def end(self, before: int) -> None:
+    def end(self, before: Second) -> None:
         """Stop counting a job that was last observed in the second `before`."""
-        self._observed[before] -= 1
+        before.jobs -= 1
 
     def rate(self, now: float) -> float:
         """Return the polls per second over the last 10 s; since the first poll if that was later."""
@@ -114,5 +125,5 @@ class Counters:
 
     def oldest(self, now: float) -> float:
         """Return the seconds since the oldest last observation, accurate to 1 s; 0 without jobs."""
-        seconds = [second for second, jobs in self._observed.items() if jobs]
+        seconds = [second.begins for second in self._seconds if second.jobs]
         return max(now - min(seconds) - 1, 0.0) if seconds else 0.0

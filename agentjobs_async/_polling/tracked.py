@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -40,7 +41,7 @@ class Tracked:
         seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
             oldest wait.
         shown: The number of the poll that it answered; 0 before the first.
-        seen_second: The second in which it was last seen, for the counters.
+        second: The second in which it was last observed, for the counters.
         trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
         not_before: Loop time before which the server asked not to be polled.
         bucket: The number of its time bucket, or one of the constants below.
@@ -69,8 +70,8 @@ class Tracked:
         "not_before",
         "polls",
         "ref",
+        "second",
         "seen",
-        "seen_second",
         "shown",
         "started",
         "trouble",
@@ -78,11 +79,11 @@ class Tracked:
         "worker",
     )
 
-    def __init__(self, ref: JobRef, job: AgentJob | None, now: float, seen_second: int) -> None:
+    def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
         self.ref = ref
         self.job = job
         self.label: str | None = None
-        self.seen_second = seen_second
+        self.second = second
         self.trouble: Trouble | None = None
         self.waiters: Any = None
         self.started = self.seen = self.not_before = now

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.queue import PollQueue
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from tests.polled import clock, refs
 
@@ -18,7 +19,7 @@ class Polling:
         self.made = clock()
         self.sent: list[tuple[float, Tracked]] = []
         self.dispatches = 0
-        self.jobs = [Tracked(ref, None, self.made, 0) for ref in refs(count)]
+        self.jobs = [Tracked(ref, None, self.made, Second(0)) for ref in refs(count)]
         self.queue = PollQueue(
             asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollClock(per_second), self._dispatch
         )

@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs_async._polling.due import DueJobs
 from agentjobs_async._polling.fair_queue import FairQueue
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 from tests.polled import clock, refs
@@ -35,7 +36,7 @@ async def test_stale_entries() -> None:
 
 async def test_taking_what_is_ready() -> None:
     """Taking all ready jobs leaves the stale ones out; those of the other queues stay counted."""
-    due, jobs = DueJobs(clock, lambda: False), [Tracked(ref, None, clock(), 0) for ref in refs(6)]
+    due, jobs = DueJobs(clock, lambda: False), [Tracked(ref, None, clock(), Second(0)) for ref in refs(6)]
     for job in jobs[:4]:
         job.bucket = Tracked.READY
         due.ready.append(job)
@@ -54,7 +55,7 @@ def due_jobs(now: Callable[[], float], *, limited: bool = False) -> DueJobs:
     due = DueJobs(now, lambda: limited)
     due.begin_waiting()
     for number in range(11):
-        tracked = Tracked(JobRef("small" if number == 10 else "large", f"job_{number}"), None, 0.0, 0)
+        tracked = Tracked(JobRef("small" if number == 10 else "large", f"job_{number}"), None, 0.0, Second(0))
         tracked.bucket = Tracked.READY
         due.ready.append(tracked)
     return due

@@ -6,13 +6,14 @@ from itertools import count, pairwise
 import pytest
 
 from agentjobs_async._polling.fair_queue import FairQueue
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 
 
 def due(project: str, number: int, seen: float = 0.0) -> Tracked:
     """Return a job that was last seen at `seen`."""
-    return Tracked(JobRef(project, f"job_{number}"), None, seen, 0)
+    return Tracked(JobRef(project, f"job_{number}"), None, seen, Second(0))
 
 
 def filled(jobs: list[Tracked]) -> FairQueue:

@@ -166,7 +166,7 @@ class History:
         ]
         assert [len(holder) for holder in held] == [0] * len(held)
         assert (workers._starting, queue._due.stale) == (None, 0)
-        assert sum(scheduler._counters._observed.values()) == 0
+        assert sum(second.jobs for second in scheduler._counters._seconds) == 0
 
 
 async def _lived(answers: dict[str, list[object]], budget: PollBudget, steps: list[tuple[str, Any, Any]]) -> History:

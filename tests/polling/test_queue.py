@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 from tests.polled import clock, gaps, peak
@@ -214,7 +215,7 @@ async def test_placed_during_a_pause() -> None:
 async def test_paused_project() -> None:
     """Polls of a paused project are put off, some thousands as well, and none of another project waits for them."""
     polling = Polling(3000)
-    other = Tracked(JobRef("elsewhere", "job"), None, clock(), 0)
+    other = Tracked(JobRef("elsewhere", "job"), None, clock(), Second(0))
     polling.jobs.append(other)
     polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock(), clock())
     polling.place(0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._polling.stats import Counters
+from agentjobs_async._polling.stats import Counters, Second
 
 
 def test_nothing_yet() -> None:
@@ -56,7 +56,7 @@ def test_memory() -> None:
         if second % 100 == 50:
             observed = counters.count_seen(observed, second)
         counters.end(counters.begin(second))
-    assert len(counters._observed) <= 2
+    assert len(counters._seconds) <= 2
     assert len(counters._recent) <= 12
 
 
@@ -64,7 +64,7 @@ def test_memory() -> None:
 def test_oldest_of_any_history(history: list[tuple[float, int, bool]]) -> None:
     """In any history of jobs that come, are seen and go, the oldest is right to the second."""
     counters, now = Counters(), 1000.0
-    jobs: dict[int, tuple[int, float]] = {}
+    jobs: dict[int, tuple[Second, float]] = {}
     for step, job, goes in history:
         now += step
         if job not in jobs:

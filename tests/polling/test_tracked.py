@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from tests.polled import REF
@@ -20,13 +21,13 @@ def watches() -> Iterator[list[Watch]]:
 
 @pytest.fixture
 def tracked() -> Tracked:
-    return Tracked(REF, None, 7.0, 7)
+    return Tracked(REF, None, 7.0, Second(7))
 
 
 def test_beginning(tracked: Tracked) -> None:
     """A job that is new has no polls, no waiters and no place; its grace begins now, and so may its first poll."""
     assert (tracked.ref, tracked.job, tracked.error, tracked.worker) == (REF, None, None, None)
-    assert (tracked.started, tracked.seen, tracked.not_before, tracked.seen_second) == (7, 7, 7, 7)
+    assert (tracked.started, tracked.seen, tracked.not_before) == (7, 7, 7)
     assert (tracked.polls, tracked.bad_answers, tracked.bucket) == (0, 0, Tracked.NOWHERE)
     assert tracked.snapshot() == ()
 
