@@ -77,7 +77,7 @@ class Answers:
                 self._record(tracked, answer.job, now, began)
             else:
                 self._on_error(tracked, answer, now, began)
-            if tracked.waiters is not None:  # else the last waiter left in its own callback
+            if tracked.bucket != Tracked.ENDED:  # else the last waiter left in its own callback
                 self._act(tracked, answer, now, began)
         except BaseException as error:
             self._finish(tracked, error)
@@ -102,7 +102,7 @@ class Answers:
             if previous is not None and previous != job:
                 self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
         # A plain watch is a future of the end, and is told nothing else. It is the only waiter of nearly all jobs.
-        if type(tracked.waiters) is not Watch and tracked.waiters is not None:
+        if type(tracked.waiters) is not Watch:
             tracked.notify_all(job)
         return ended
 
@@ -113,13 +113,13 @@ class Answers:
         cost a sixth of a poll's CPU in memory (`benchmarks/bench_waits.py`).
         """
         ended = self._record(tracked, job, now, began)
-        if tracked.waiters is None:
+        if tracked.bucket == Tracked.ENDED:
             return  # the last waiter left in its own callback
         if ended:
             self._finish(tracked, job)
             return
         due = now + delay_of(self.policy.wait, tracked, job, now)
-        if tracked.waiters is None or (self._ending.jobs and tracked in self._ending.jobs):
+        if tracked.bucket == Tracked.ENDED:
             return  # the last waiter left while a strategy was called
         tracked.not_before = now
         if self._notified and tracked in self._notified:
@@ -150,7 +150,7 @@ class Answers:
             # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
             # now that of the oldest wait left, for which the same answer may mean another poll.
             decision = decide(self.policy, tracked, answer, now)
-        if tracked.waiters is None or tracked in self._ending.jobs:
+        if tracked.bucket == Tracked.ENDED:
             return  # the last waiter left while a strategy was called, or the refusal has ended all waits
         if type(decision) is Again:
             self._poll_again(tracked, answer, decision, now, began)

@@ -19,15 +19,19 @@ class Durations:
     A duration counts from the start of the wait. So a job that was created long before, as its `created_at` and the
     local clock say, is left out. Where the strategy has a method `start`, it is told of each wait that begins (`start`)
     or is over (`learn`, `leave`), since the order in which jobs end says nothing about the order of their starts.
+
+    Attributes:
+        learns: Whether any of the methods does anything.
     """
 
-    __slots__ = ("_hooks", "_learn", "_leave", "_start")
+    __slots__ = ("_hooks", "_learn", "_leave", "_start", "learns")
 
     def __init__(self, policy: PollPolicy, hooks: Hooks) -> None:
         self._learn: Callable[..., Any] | None = getattr(policy.wait, "learn", None)
         self._start: Callable[..., Any] | None = getattr(policy.wait, "start", None) if self._learn else None
         self._leave: Callable[..., Any] | None = getattr(policy.wait, "leave", None) if self._start else None
         self._hooks = hooks
+        self.learns = self._learn is not None
 
     def began(self, project_id: str, wait: PollHistory) -> None:
         """Record that the wait for a job of this project begins."""

@@ -23,35 +23,22 @@ class Ends:
 
     Args:
         end: Ends one wait with its own result.
-
-    Attributes:
-        jobs: The jobs that have waiters left to end. Their result stands: no deadline or later answer changes it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Watch, Result], None]) -> None:
         self._loop = loop
         self._end = end
         self._left: deque[tuple[Tracked, Iterator[tuple[Watch, Result]]]] = deque()
-        self.jobs: set[Tracked] = set()
 
     def add(self, tracked: Tracked, result: Result) -> None:
         """End all waiters of `tracked` with `result`: the first ones within this call."""
         if tracked.is_shared or self._left:
             self._end_in_turns(tracked, result)
-        else:
-            self._end_lone(tracked, result)
-
-    def _end_lone(self, tracked: Tracked, result: Result) -> None:
-        """End the only waiter of `tracked`: nearly all jobs have one, which needs no turns."""
-        self.jobs.add(tracked)
-        try:
+        elif tracked.waiters is not None:  # nearly all jobs have one waiter only, which needs no turns
             self._end(tracked.waiters, result)
-        finally:
-            self.jobs.discard(tracked)
 
     def _end_in_turns(self, tracked: Tracked, result: Result) -> None:
         self._left.append((tracked, zip(tracked.snapshot(), _one_for_each(result), strict=False)))
-        self.jobs.add(tracked)
         if len(self._left) == 1:  # else the turns are under way, or this call comes from within one
             self._go_on()
 
@@ -75,7 +62,6 @@ class Ends:
                 if not turn.has_room():
                     return
         self._left.popleft()
-        self.jobs.discard(tracked)
 
     def end_all(self) -> None:
         """End all waiters that are left, within this call."""

@@ -83,8 +83,8 @@ class Outage:
         if not self._jobs:
             self._resume()
             return
-        if self._probe is None or self._probe.bucket == Tracked.NOWHERE:  # it has left, or its poll hangs
-            self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket != Tracked.NOWHERE), None)
+        if self._probe is None or self._probe.bucket <= Tracked.NOWHERE:  # it has left, or its poll hangs
+            self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket > Tracked.NOWHERE), None)
         now = self._loop.time()
         self._timers.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY_SECONDS)
         if self._probe is not None:

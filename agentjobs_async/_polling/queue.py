@@ -84,7 +84,8 @@ class PollQueue:
 
     def make_ready(self, tracked: Tracked) -> None:
         """Make a job's poll due now, behind those that are ready."""
-        self._unqueue(tracked)
+        if tracked.bucket > Tracked.NOWHERE:
+            self._unqueue(tracked)
         self._append_ready([tracked])
         self._dispatch()
 
@@ -102,14 +103,13 @@ class PollQueue:
         Polls that would all be due at once are spread over a tenth of their delay. `shares`: where there are many jobs,
         the poll may be late by 0.04 s to share a bucket.
         """
-        if tracked.bucket != Tracked.NOWHERE:
+        if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
         delay, jobs = when - now, len(self._jobs)
         step = _SHARED_STEP if jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS and shares else 1
         if delay >= 2 * _SECONDS_PER_STEP:
             step = max(step, min(int(delay / _SECONDS_PER_STEP), _MAX_STEP))
-        # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
-        # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
+        # All jobs may have to fit into every `step`-th bucket of the spread. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
         due = when - self._clock.stopped_for if self._clock.free else self._clock.due(when, now)  # saves a call
         bucket = tracked.bucket = self._buckets.add(tracked, due, full_above, step)
@@ -123,7 +123,7 @@ class PollQueue:
             self.place(tracked, not_before, now, shares=False)
         elif not_before > now + ROUNDING_SECONDS:
             self.reschedule_earlier(tracked, not_before, now)
-        elif tracked.bucket not in {Tracked.URGENT, Tracked.NOWHERE}:
+        elif tracked.bucket > Tracked.NOWHERE and tracked.bucket != Tracked.URGENT:
             self._unqueue(tracked)
             tracked.bucket = Tracked.URGENT
             self._due.urgent.append(tracked)
@@ -137,9 +137,9 @@ class PollQueue:
 
     def remove(self, tracked: Tracked) -> None:
         """Stop polling the job."""
-        if tracked.bucket != Tracked.NOWHERE:
+        if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
-            tracked.bucket = Tracked.NOWHERE
+        tracked.bucket = Tracked.ENDED
         if self._clock.unreachable:
             self.outage.probe_soon()
 
@@ -152,15 +152,15 @@ class PollQueue:
         if tracked.bucket >= 0:
             tracked.bucket = Tracked.NOWHERE  # first: were it swept now, the entry would stay, and count as valid
             self._buckets.note_stale()
-        elif tracked.bucket != Tracked.NOWHERE:
+        else:
             self._due.note_stale(tracked)
 
     def next(self, now: float) -> Tracked | None:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
-        due = self._due
+        due, ready = self._due, self._due.ready
         if self._clock.free and not (due.urgent or due.set_aside or self._pauses.projects or now < self._lifted_until):
-            while due.ready:  # `_first` without the checks that this case does not need
-                oldest = due.ready.popleft()
+            while ready:  # `_first` without the checks that this case does not need
+                oldest = ready.popleft()
                 if oldest.bucket != Tracked.READY:
                     due.stale -= 1
                 elif self.no_slow and oldest.patience_seconds:

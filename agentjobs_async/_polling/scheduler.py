@@ -93,10 +93,6 @@ class Scheduler:
             tracked = self._track(ref, job, now)
         tracked.join(waiter)
         tracked.label = tracked.label or label  # polls serve all waits: they have the first label of any
-        # The first wait of a job queues its first poll. For a later wait the job was polled before and its next poll is
-        # placed (`polls`), its first poll is queued already (`bucket`), or that poll is in flight (`worker`).
-        if tracked.polls == 0 and tracked.bucket == Tracked.NOWHERE and tracked.worker is None:
-            self._enqueue(tracked, now)
         self._deadlines.add(waiter)
         known = job or tracked.job
         if known is not None:
@@ -120,9 +116,13 @@ class Scheduler:
         self._hooks.emit_in(context, WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, host))
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
-        tracked = self._jobs[ref] = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
+        """Start polling a job for its first wait. Later waits join it."""
+        tracked = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
-        self._durations.began(ref.project_id, tracked)
+        if self._durations.learns:
+            self._durations.began(ref.project_id, tracked)
+        self._jobs[ref] = tracked
+        self._enqueue(tracked, now)
         return tracked
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
@@ -140,9 +140,10 @@ class Scheduler:
         if tracked is None:
             return
         shared = tracked.is_shared
-        if tracked.leave(waiter) and tracked not in self._ending.jobs:
+        if tracked.leave(waiter) and tracked.bucket != Tracked.ENDED:
             self._forget(tracked)
-            self._durations.left(tracked)
+            if self._durations.learns:
+                self._durations.left(tracked)
             if tracked.worker is not None:
                 self._abandon(tracked, result)
         self._deadlines.remove(waiter)
@@ -160,12 +161,17 @@ class Scheduler:
 
     def _finish(self, tracked: Tracked, result: Result) -> None:
         """Stop polling the job, and end all of its waits."""
-        if tracked.waiters is not None and tracked not in self._ending.jobs:
-            self._forget(tracked)
+        if tracked.bucket == Tracked.ENDED:
+            return
+        self._forget(tracked)
+        try:
             self._learn(tracked, result)
+        finally:
             self._ending.add(tracked, result)
 
     def _learn(self, tracked: Tracked, result: Result) -> None:
+        if not self._durations.learns:
+            return
         if isinstance(result, AgentJob):
             self._durations.ended(result, tracked, self.loop.time())
         else:
@@ -198,13 +204,13 @@ class Scheduler:
 
     def _on_near(self, waiter: Watch, now: float) -> None:
         """Queue one more poll of the job soon, since the deadline of `waiter` is near."""
-        if waiter.tracked is not None and waiter.tracked not in self._ending.jobs:
+        if waiter.tracked is not None and waiter.tracked.bucket != Tracked.ENDED:
             self._queue.make_urgent(waiter.tracked, now)
 
     def _on_over(self, waiter: Watch, now: float) -> None:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
-        if tracked is None or tracked in self._ending.jobs:
+        if tracked is None or tracked.bucket == Tracked.ENDED:
             return
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None

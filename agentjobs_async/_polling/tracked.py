@@ -56,12 +56,15 @@ class Tracked:
     #                                                                  no slow slot -> SET_ASIDE
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> URGENT,
     #                                  they may (a "slow slot")        a pause -> >= 0
-    # NOWHERE    in flight, or none    a worker takes it, remove       place, make_ready
+    # NOWHERE    in flight, or none    a worker takes it               place, make_ready
+    # ENDED      none                  remove                          -
     # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
+    # A job has an entry while `bucket` is above NOWHERE.
     READY = -1
     URGENT = -2
-    NOWHERE = -3
-    SET_ASIDE = -4
+    SET_ASIDE = -3
+    NOWHERE = -4
+    ENDED = -5
 
     __slots__ = (
         "bucket",
@@ -163,6 +166,7 @@ class Tracked:
     def part(self, waiters: Sequence[Watch]) -> "Tracked":
         """Move some of the waiters to a copy of this job, which is not polled, and return it. Others must stay."""
         parted = copy(self)
+        parted.bucket = Tracked.ENDED
         parted.waiters = dict.fromkeys(waiters)
         for waiter in waiters:
             del self.waiters[waiter]
@@ -195,11 +199,7 @@ class Tracked:
 
     def notify_all(self, job: AgentJob) -> None:
         """Pass the state of the job to all waiters, which may leave or join meanwhile."""
-        waiters = self.waiters
-        if type(waiters) is not dict:
-            waiters.on_job(job)
-            return
-        for waiter in tuple(waiters):
+        for waiter in self.snapshot():
             waiter.on_job(job)
 
 

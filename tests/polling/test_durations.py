@@ -1,7 +1,12 @@
-import pytest
+import asyncio
+from collections.abc import Iterable
+from typing import Any
 
-from agentjobs_async import History, JobTracker, PollPolicy, wait_learned
-from tests.polled import REF, clock, living
+import pytest
+import tenacity
+
+from agentjobs_async import AgentJob, History, HistoryDropped, JobTracker, PollPolicy, wait_learned
+from tests.polled import REF, Polled, clock, living
 
 
 @pytest.mark.looptime
@@ -29,3 +34,65 @@ async def test_learning_may_begin_later() -> None:
         for _ in range(19):
             history.add(1, 2)
         assert tracker.history_of("docs") is history
+
+
+class _Learns(tenacity.wait_fixed):
+    def learn(self, *_duration: object) -> Iterable[HistoryDropped]:
+        raise LookupError("mine")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("waiters", [1, 2])
+async def test_strategy_that_fails_to_learn(waiters: int) -> None:
+    """A wait returns its job, even when the strategy raises an error while it learns from the job's duration."""
+    async with JobTracker(Polled("active", "completed"), policy=PollPolicy(wait=_Learns(1))) as tracker:
+        waits = [tracker.watch(REF, timeout=60) for _ in range(waiters)]
+        await asyncio.wait(waits)
+        assert [wait.result().status for wait in waits] == ["completed"] * waiters
+
+
+class _DropsAtEachEnd(tenacity.wait_fixed):
+    def learn(self, project_id: str, _model: str | None, _earliest: float, _latest: float) -> Iterable[HistoryDropped]:
+        return [HistoryDropped(project_id, None, 20)]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("waiters", [1, 2])
+async def test_hook_that_ends_the_wait_whose_duration_is_learned(
+    caplog: pytest.LogCaptureFixture, waiters: int
+) -> None:
+    """A hook that is told what a job's end has taught may cancel the waits for that job, which are over then."""
+
+    def on_event(event: Any) -> None:
+        if isinstance(event, HistoryDropped):
+            for wait in waits:
+                wait.cancel()
+
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=PollPolicy(wait=_DropsAtEachEnd(1)), hooks=[on_event]) as tracker:
+        waits = [tracker.watch(REF) for _ in range(waiters)]
+        await asyncio.wait(waits, timeout=60)
+        assert all(wait.cancelled() for wait in waits)
+        assert tracker.stats().jobs == 0
+        assert (await tracker.wait_for_job(REF)).status == "completed"
+    assert not caplog.records
+
+
+@pytest.mark.looptime
+async def test_hook_that_waits_again_for_the_job_whose_duration_is_learned() -> None:
+    """A wait that a hook begins when a job's end has taught something reads the job again, and sees its last change."""
+    waits: list[Any] = []
+    seen: list[str] = []
+
+    def on_event(event: Any) -> None:
+        if isinstance(event, HistoryDropped) and not waits:
+            waits.append(
+                tracker.watch(AgentJob("job_1", "docs", "active"), on_update=lambda job: seen.append(job.status))
+            )
+
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=PollPolicy(wait=_DropsAtEachEnd(1)), hooks=[on_event]) as tracker:
+        await tracker.wait_for_job(REF, timeout=60)
+        assert (await waits[0]).status == "completed"
+    assert seen == ["active", "completed"]
+    assert len(get_job.asked) == 3
