@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from math import inf
 from random import uniform
+from types import MethodType
 from typing import Any, Final, Literal, Protocol
 
 import tenacity
@@ -24,6 +25,7 @@ __all__ = [
     "RetryStrategy",
     "WaitStrategy",
     "accepts",
+    "by_age",
     "checked_policy",
     "checked_strategy",
     "delay_of",
@@ -59,6 +61,13 @@ _BY_AGE: Final[dict[type, Callable[[Any, float], float]]] = {
     tenacity.wait_fixed: lambda wait, _age: wait.wait_fixed,
 }
 """The strategies that look at nothing but the wait's age: called with that, they cost a third."""
+
+
+def by_age(wait: WaitStrategy) -> Callable[[float], float] | None:
+    """Return what computes a delay, unchecked, from a wait's age alone; `None` where `wait` looks at more."""
+    at_age = _BY_AGE.get(type(wait))
+    return None if at_age is None else MethodType(at_age, wait)
+
 
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
@@ -204,9 +213,6 @@ class CallState(tenacity.RetryCallState):
         return _Outcome(self.attempt_number, self.held)
 
 
-_count: Final = validator(checked_count)
-
-
 def _checked_in_flight(name: str, value: object) -> None:
     if isinstance(value, str) and value == "auto":
         raise InvalidInputError(f'{name} must be a whole number: write PollBudget(per_second="auto")')
@@ -221,8 +227,6 @@ def _checked_rate(name: str, value: object) -> None:
     checked_seconds(name, value, unit="polls per second")
 
 
-_in_flight: Final = validator(_checked_in_flight)
-_rate: Final = validator(_checked_rate)
 _seconds_or_zero: Final = validator(checked_seconds, zero=True)
 _strategy: Final = validator(checked_strategy)
 
@@ -237,8 +241,7 @@ class PollPolicy:
         wait: Any tenacity wait strategy. It returns the seconds from a response to the next poll, finite and at least
             0, and is called with a `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and
             `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
-            9 s (from an age of 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` when the poll
-            showed that the job has not ended.
+            9 s (from 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
             the default is every `OSError`, which includes `TimeoutError`.
         not_found_grace: For how many seconds from the wait's start, or from the last response that showed the job, a
@@ -260,7 +263,7 @@ class PollPolicy:
     wait: WaitStrategy = field(default=DEFAULT_WAIT, validator=_strategy)
     retry: RetryStrategy = field(default=DEFAULT_RETRY, validator=_strategy)
     not_found_grace: float = field(default=30.0, validator=_seconds_or_zero)
-    max_bad_answers: int = field(default=5, validator=_count)
+    max_bad_answers: int = field(default=5, validator=validator(checked_count))
     max_retry_after: float = field(default=60.0, validator=_seconds_or_zero)
     answer_grace: float = field(default=60.0, validator=_seconds_or_zero)
 
@@ -281,8 +284,8 @@ class PollBudget:
         InvalidInputError: A setting is invalid.
     """
 
-    in_flight: int = field(default=100, validator=_in_flight)
-    per_second: float | Literal["auto"] | None = field(default=None, validator=_rate)
+    in_flight: int = field(default=100, validator=validator(_checked_in_flight))
+    per_second: float | Literal["auto"] | None = field(default=None, validator=validator(_checked_rate))
 
 
 def checked_policy(policy: object) -> PollPolicy:

@@ -1,6 +1,7 @@
 """Acting on answers: each is recorded and passed on to the waiters, then the job is polled again or its waits end."""
 
 from collections.abc import Callable
+from math import inf, nan
 from typing import Final
 
 from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
@@ -13,7 +14,7 @@ from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, delay_of
+from agentjobs_async.policy import PollPolicy, by_age, delay_of
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
 from agentjobs_async.telemetry.observers import Hooks
 
@@ -28,9 +29,6 @@ class Answers:
     Args:
         ending: Ends some of a job's waits, where others continue.
         finish: Stops polling a job and ends all of its waits with a result.
-
-    Attributes:
-        policy: When to poll again, and which faults end a wait.
     """
 
     def __init__(
@@ -42,7 +40,7 @@ class Answers:
         ending: Ends,
         finish: Callable[[Tracked, Result], None],
     ) -> None:
-        self.policy = policy
+        self.use(policy)
         self._hooks = hooks
         self._counters = counters
         self._queue = queue
@@ -51,6 +49,11 @@ class Answers:
         self._warnings = StatusWarnings()
         self._notified: set[Tracked] = set()
         """Jobs for which `notify` was called while their poll was in flight: it may have missed the news."""
+
+    def use(self, policy: PollPolicy) -> None:
+        """Decide by `policy` from now on."""
+        self._policy = policy
+        self._by_age = by_age(policy.wait)
 
     def notify(self, tracked: Tracked, now: float) -> None:
         """Poll the job once more, soon; after the answer where a poll of it is in flight."""
@@ -89,20 +92,21 @@ class Answers:
         tracked.second = self._counters.count_seen(tracked.second, now)  # first: what follows may raise
         ended = job.status in TERMINAL  # `is_terminal` without its call
         self._queue.answered(now)
-        previous, tracked.job = tracked.job, job if job is tracked.job else snapshot(job)
+        previous = tracked.job
+        if job is not previous or not tracked.shown:  # a job that the caller gave is new to the polls
+            tracked.job = snapshot(job)
+            if type(job.status) is not JobStatus:
+                self._warnings.check(job)
         if tracked.trouble is not None:
             tracked.recover()
         if not ended:  # the end of a wait says how long ago that was
             tracked.seen = now
         tracked.shown = tracked.polls
-        if type(job.status) is not JobStatus:
-            self._warnings.check(job)
         if self._hooks:
             self._hooks.emit_apart(JobPolled(job, tracked.polls, now - began, tracked.label))
             if previous is not None and previous != job:
                 self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
-        # A plain watch is a future of the end, and is told nothing else. It is the only waiter of nearly all jobs.
-        if type(tracked.waiters) is not Watch:
+        if tracked.listens:
             tracked.notify_all(job)
         return ended
 
@@ -112,20 +116,19 @@ class Answers:
         Nearly every answer is a job without a Retry-After. It needs none of their records of faults and pauses, which
         cost a sixth of a poll's CPU in memory (`benchmarks/bench_waits.py`).
         """
-        ended = self._record(tracked, job, now, began)
-        if tracked.bucket == Tracked.ENDED:
-            return  # the last waiter left in its own callback
-        if ended:
+        if self._record(tracked, job, now, began):
             self._finish(tracked, job)
             return
-        due = now + delay_of(self.policy.wait, tracked, job, now)
-        if tracked.bucket == Tracked.ENDED:
-            return  # the last waiter left while a strategy was called
-        tracked.not_before = now
+        delay = nan if self._by_age is None else self._by_age(now - tracked.started)
+        if not 0.0 <= delay < inf:  # the strategy has to be called, or its delay to be refused
+            if tracked.bucket == Tracked.ENDED:
+                return  # the last waiter left in its own callback
+            delay = delay_of(self._policy.wait, tracked, job, now)
+        due, tracked.not_before = now + delay, now
         if self._notified and tracked in self._notified:
             self._notified.remove(tracked)
             due = min(due, now + _NOTIFIED_EVERY_SECONDS)
-        if tracked.bucket == Tracked.NOWHERE:
+        if tracked.bucket == Tracked.NOWHERE:  # else the last waiter left, perhaps while a strategy was called
             self._queue.place(tracked, due, now)
 
     def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
@@ -141,7 +144,7 @@ class Answers:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):
             self._finish(tracked, answer)
             return
-        decision = decide(self.policy, tracked, answer, now)
+        decision = decide(self._policy, tracked, answer, now)
         if (
             isinstance(answer, Exception)
             and is_refusal(answer)
@@ -149,7 +152,7 @@ class Answers:
         ):
             # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
             # now that of the oldest wait left, for which the same answer may mean another poll.
-            decision = decide(self.policy, tracked, answer, now)
+            decision = decide(self._policy, tracked, answer, now)
         if tracked.bucket == Tracked.ENDED:
             return  # the last waiter left while a strategy was called, or the refusal has ended all waits
         if type(decision) is Again:
@@ -188,7 +191,7 @@ class Answers:
 
     def _ends(self, tracked: Tracked, waiter: Watch, refusal: Refusal, now: float) -> bool:
         bad_answers = min(tracked.bad_answers + 1, tracked.polls - waiter.polls_before)
-        return ends_unseen(self.policy, refusal, now - waiter.started, bad_answers)
+        return ends_unseen(self._policy, refusal, now - waiter.started, bad_answers)
 
     def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float, began: float) -> None:
         if tracked.trouble is not None:

@@ -230,7 +230,7 @@ class Scheduler:
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
         self._durations = Durations(policy, self._hooks)
-        self._answers.policy = policy
+        self._answers.use(policy)
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
         """Return a tracked job as it was last seen, and the seconds since the wait for it began; else `None`."""

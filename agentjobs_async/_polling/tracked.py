@@ -36,6 +36,7 @@ class Tracked:
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
+        listens: Whether any of its waiters was more than a plain watch, which is told nothing before the end.
         job: The job as the last good answer showed it.
         label: The first label that one of its waits came with, for events; `None` without one.
         seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
@@ -70,6 +71,7 @@ class Tracked:
         "bucket",
         "job",
         "label",
+        "listens",
         "not_before",
         "polls",
         "ref",
@@ -89,6 +91,7 @@ class Tracked:
         self.second = second
         self.trouble: Trouble | None = None
         self.waiters: Any = None
+        self.listens = False
         self.started = self.seen = self.not_before = now
         self.polls = 0
         self.shown = 0
@@ -144,6 +147,7 @@ class Tracked:
         """Add a waiter."""
         waiter.tracked = self
         waiter.polls_before = self.polls - (self.worker is not None)
+        self.listens = self.listens or type(waiter) is not Watch
         waiters = self.waiters
         if waiters is None:
             self.waiters = waiter

@@ -16,7 +16,7 @@ from agentjobs_async._polling.reading import OnUpdate, Reader, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
-from agentjobs_async._polling.watch import Leave, Watch, WatchWithUpdates
+from agentjobs_async._polling.watch import Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.learning.estimate import Estimate, estimate_job
@@ -30,7 +30,6 @@ __all__ = ["Waits"]
 
 Given = TypeVar("Given")
 """What a caller may pass as a job."""
-W = TypeVar("W", bound=Watch)
 
 
 class Waits(Generic[Given]):
@@ -270,18 +269,20 @@ class Waits(Generic[Given]):
         target = self._target(job)
         checked_timeout(timeout)
         update = None if on_update is None else GuardedCallback("on_update", on_update)
+        scheduler = self._scheduler_for(target)
         if update is None:
-            return self._attach(target, lambda loop, leave: Watch(loop, timeout, leave))
-        return self._attach(target, lambda loop, leave: WatchWithUpdates(loop, timeout, leave, update))
-
-    def _attach(self, target: AgentJob | JobRef, make: Callable[[asyncio.AbstractEventLoop, Leave], W]) -> W:
-        """Start the wait of the watch that `make` returns."""
-        try:
-            scheduler = self._scheduler()
-        except SessionClosedError as error:  # with the job: it may have been created a moment ago, by `run_job`
-            raise with_ref(error, ref_of(target)) from None
-        scheduler.attach(watch := make(scheduler.loop, scheduler.leave), target)
+            watch = Watch(scheduler.loop, timeout, scheduler.leave)
+        else:
+            watch = WatchWithUpdates(scheduler.loop, timeout, scheduler.leave, update)
+        scheduler.attach(watch, target)
         return watch
+
+    def _scheduler_for(self, target: AgentJob | JobRef) -> Scheduler:
+        """Return the scheduler for a wait that begins; an error holds the ref of its job."""
+        try:
+            return self._scheduler()
+        except SessionClosedError as error:  # the job may have been created a moment ago, by `run_job`
+            raise with_ref(error, ref_of(target)) from None
 
     def _scheduler(self) -> Scheduler:
         """Return the scheduler; the first call makes it, in the running loop. It raises what the binding raises."""

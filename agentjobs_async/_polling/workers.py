@@ -159,14 +159,17 @@ class Workers:
             if worker.cut_ref is not None:
                 del self._leaving[worker.cut_ref]
                 self._on_left(worker.cut_ref)
+        if context and not worker.task.cancelling():  # it left other jobs to a worker with an empty context
+            self.dispatch()
 
-    async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901, PLR0912 - hot loop: calls cost
+    async def _poll_due(self, worker: Worker, context: Context) -> None:  # noqa: C901 - hot loop: calls cost
         """Poll one due job after the other, giving the loop back in between.
 
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        queue, counters, poll, check = self._queue, self._counters, self._reader.poll, self._reader.check
-        lone, now = True, self._loop.time()
+        queue, counters, clock, on_answer = self._queue, self._counters, self._loop.time, self._on_answer
+        poll, check = self._reader.poll, self._reader.check
+        lone, now = True, clock()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
@@ -187,10 +190,10 @@ class Workers:
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation, or raised an error of its own in its place
             tracked.worker = worker.tracked = None
-            now = self._loop.time()
+            now = clock()
             if worker.slow:
                 self._end_slow(worker, tracked, now)
-            self._on_answer(tracked, answer, now, worker.began)
+            on_answer(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return
@@ -201,9 +204,6 @@ class Workers:
             del answer  # it may be large, and the next one may take long to come
             if now > self._turn_ends and queue.has_backlog():
                 now = await self._next_turn()
-        if context:
-            self._workers.discard(worker)
-            self.dispatch()
 
     def _end_slow(self, worker: Worker, tracked: Tracked, now: float) -> None:
         """Record that the poll of a slow job was answered; a quick answer shows that it is slow no longer."""

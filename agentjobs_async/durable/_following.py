@@ -10,7 +10,6 @@ from typing import Any, Final
 from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
-from agentjobs_async._polling.watch import Leave
 from agentjobs_async.batch import JournalRow, Outcome, State
 from agentjobs_async.batch._run_item import record_end
 from agentjobs_async.batch._store.durable_rows import DurableRows
@@ -141,14 +140,12 @@ class Following:
         if self._closing.is_set():
             return
 
-        def make(loop: asyncio.AbstractEventLoop, leave: Leave) -> Follow:
-            # Kept before the wait begins, which may end at once.
-            follow = self._follows[key] = Follow(loop, leave, self, key, ref, context, polls)
-            return follow
-
         def watch() -> None:
             resumed_from.set(traceparent)
-            _ = self.session._attach(target, make)  # noqa: SLF001 - private to users
+            scheduler = self.session._scheduler_for(target)  # noqa: SLF001 - private to users
+            # Kept before the wait begins, which may end at once.
+            follow = self._follows[key] = Follow(scheduler.loop, scheduler.leave, self, key, ref, context, polls)
+            scheduler.attach(follow, target)
 
         with suppress(SessionClosedError):  # the next start follows it
             self._context.copy().run(watch)

@@ -118,3 +118,11 @@ async def test_jobs_are_acted_on_as_decide_says(monkeypatch: pytest.MonkeyPatch,
         assert (await waiting).status == (await watch).status == "completed"
     assert [at for at, _ in get_job.asked] == pytest.approx([0, 6, 12, 13.25, 19.25], abs=0.05)
     assert clock() - began == pytest.approx(20.25, abs=0.05)
+
+
+async def test_unknown_status_of_a_job_that_was_given(caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown status is warned of even when each poll returns the very object with which the wait began."""
+    job = AgentJob("job_1", "docs", "reviewing")
+    async with JobTracker(Polled(job, job, "completed"), policy=every(1)) as tracker:
+        await tracker.wait_for_job(job)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

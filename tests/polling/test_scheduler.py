@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import pytest
@@ -924,6 +925,30 @@ async def test_notify(times: int) -> None:
         await asyncio.sleep(100)
         wait.cancel()
     assert get_job.at() == pytest.approx([0, 10, 70], abs=0.02)
+
+
+async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
+    """A poll that cancels its own task is followed by a pause, also where it leaves a context variable behind."""
+    variable = ContextVar[int]("variable")
+    asked: list[float] = []
+    began = clock()
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        asked.append(clock() - began)
+        variable.set(1)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return AgentJob(ref.job_id, "docs", "active")
+
+    async with JobTracker(get_job, policy=every(10), budget=PollBudget(in_flight=1)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(4)]
+        await asyncio.sleep(0.9)
+        assert asked == pytest.approx([0], abs=0.01)
+        await asyncio.sleep(5)
+        assert len(asked) == 4
+        for wait in waits:
+            wait.cancel()
 
 
 async def test_notify_in_flight() -> None:
