@@ -108,7 +108,7 @@ class TimerBuckets(Generic[T]):
             self._full.pop(bucket, None)
             items = self._buckets.pop(bucket)
             self._size -= len(items)
-            current: list[T] = [item for item in items if self._is_current(item, bucket)] if self._stale else items
+            current: list[T] = self._current(items) if self._stale else items
             self._stale -= len(items) - len(current)
             due += current
         return due
@@ -119,9 +119,13 @@ class TimerBuckets(Generic[T]):
         if self._stale > _FEW_STALE and self._stale * 2 > self._size:
             self._sweep()
 
+    def _current(self, items: _Bucket[T]) -> list[T]:
+        """Return the items that are to come due from their bucket, each once: one that came back has two entries."""
+        return list(dict.fromkeys(item for item in items if self._is_current(item, items.number)))
+
     def _sweep(self) -> None:
-        for bucket, items in self._buckets.items():
-            items[:] = [item for item in items if self._is_current(item, bucket)]
+        for items in self._buckets.values():
+            items[:] = self._current(items)
         self._buckets = {bucket: items for bucket, items in self._buckets.items() if items}
         self._heap = list(self._buckets)
         heapify(self._heap)

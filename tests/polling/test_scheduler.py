@@ -951,6 +951,22 @@ async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
             wait.cancel()
 
 
+async def test_notify_twice_within_one_bucket() -> None:
+    """A poll that is moved within the time that one wake-up serves is counted once."""
+    async with JobTracker(Polled(), policy=every(5)) as tracker:
+        await asyncio.sleep(0.003)
+        wait = tracker.watch(REF, timeout=None)
+        await asyncio.sleep(0.1)
+        for _ in range(30):
+            tracker.notify(REF)
+            await asyncio.sleep(0.001)
+            tracker.notify(REF)
+            await asyncio.sleep(0.05)
+        wait.cancel()
+        await asyncio.sleep(20)
+        assert (tracker.stats().jobs, tracker.stats().due) == (0, 0)
+
+
 async def test_notify_in_flight() -> None:
     """A hint that comes while a poll is in flight brings one more after it: the answer may be older than the hint."""
     get_job = Polled("active", "completed", latency=2)

@@ -116,6 +116,18 @@ def test_only_where_it_is_current() -> None:
     assert [table.take_due(now) for now in (1, 2, 3, 9)] == [["moved up"], ["dull"], ["moved on"], []]
 
 
+def test_item_that_came_back() -> None:
+    """An item that left its bucket and came back comes due once, and its stale entry is forgotten."""
+    table = TimerBuckets[str](always)
+    table.add("x", 1.0)
+    table.note_stale()
+    table.add("x", 1.0)
+    assert table.take_due(1.0) == ["x"]
+    table.add("y", 2.0)
+    table.add("y", 2.0)
+    assert table.take_due(2.0) == ["y", "y"]  # no entry is counted as stale any more: unchecked
+
+
 def test_sweep() -> None:
     """Once stale entries outnumber the current ones they are removed, and current ones come due as before."""
     dead: set[int] = set()
