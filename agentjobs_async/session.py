@@ -21,7 +21,7 @@ from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.run_to_end import run_to_end
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, Reader, no_job, reader
+from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, Reader, job_or_raise, no_job, reader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -182,10 +182,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             error.outcome = CreateOutcome.NOT_SENT
             raise
         create = self._service.create(request, self._hooks, self._creates)
-        result = await (run_to_end(create, self._finishing) if finish else create)
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return job_or_raise(await (run_to_end(create, self._finishing) if finish else create))
 
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
         """Read a job once, without repetition.

@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar
 from itertools import pairwise
+from traceback import walk_tb
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -407,6 +408,20 @@ async def test_errors_name_their_job(call: Call) -> None:
         with pytest.raises(AuthError, match=r"^job docs/job_1: HTTP 403") as caught:
             await call(session)
     assert caught.value.ref == REF
+
+
+@pytest.mark.parametrize(
+    "call", [lambda s: s.get_job("job_1"), lambda s: s.wait_for_job("job_1"), lambda s: s.create_job("Fix it")]
+)
+async def test_errors_are_held_by_no_frame_of_their_traceback(call: Call) -> None:
+    """An error is freed with the last reference to it, and does not stay until the garbage collector runs."""
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        await emulator.inject("403 forever")
+        with pytest.raises(AuthError) as caught:
+            await call(session)
+    frames = [frame for frame, _ in walk_tb(caught.tb)][1:]  # the first one is this function's
+    assert frames
+    assert not any(value is caught.value for frame in frames for value in frame.f_locals.values())
 
 
 async def test_documents_that_are_no_job() -> None:

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 
 __all__ = [
     "KINDS",
@@ -21,6 +21,7 @@ __all__ = [
     "answer_of",
     "awaitable",
     "checked_get_job",
+    "job_or_raise",
     "job_or_ref",
     "no_job",
     "reader",
@@ -138,6 +139,20 @@ def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | No
 def without_own_frame(error: E) -> E:
     """Return an error without the frame in which it was caught: if that lives on, the error would keep all of it."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:
+    """Return the job of an answer, or raise its error with the `ref`.
+
+    The error's traceback holds the frames of this function and of its callers: none of them may hold the error, which
+    would then stay until the garbage collector runs.
+    """
+    try:
+        if isinstance(answer, Exception):
+            raise answer if ref is None else with_ref(answer, ref)
+        return answer.job if isinstance(answer, JobWithRetryAfter) else answer
+    finally:
+        del answer
 
 
 def job_or_ref(job: object) -> AgentJob | JobRef:

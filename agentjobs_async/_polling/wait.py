@@ -63,7 +63,7 @@ async def wait_for_job(
     """
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
     get_job, loop = checked_get_job(get_job), asyncio.get_running_loop()
-    answer: Answer | None
+    answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin(loop.time())
     try:
         with CancelScope(wait.deadline) as scope:
@@ -85,7 +85,10 @@ async def wait_for_job(
         wait.end()
     if isinstance(result, AgentJob):
         return result
-    raise wait.timed_out(loop.time()) if result is None or scope.ended else with_ref(result, wait.ref)
+    try:
+        raise wait.timed_out(loop.time()) if result is None or scope.ended else with_ref(result, wait.ref)
+    finally:
+        del answer, result, wait  # the error's traceback holds this frame, which must not hold the error
 
 
 _LEARNS_NOTHING: Final = Durations(PollPolicy(), Hooks())  # one for all waits: each object of a wait costs memory

@@ -12,7 +12,7 @@ from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.decision import Answer
-from agentjobs_async._polling.reading import OnUpdate, Reader, ref_of, with_ref
+from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
@@ -22,7 +22,7 @@ from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.learning.estimate import Estimate, estimate_job
 from agentjobs_async.learning.history import History
 from agentjobs_async.learning.strategy import Histories, wait_learned
-from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
@@ -255,15 +255,14 @@ class Waits(Generic[Given]):
 
     async def _read_once(self, target: AgentJob | JobRef) -> AgentJob:
         ref = ref_of(target)
+        return job_or_raise(await self._answer_once(ref), ref)
+
+    async def _answer_once(self, ref: JobRef) -> Answer:
         answer: Answer | None = None
         with CancelScope(None, self._scopes) as scope:
             async with self._slots:
                 answer = await self._reader.read(ref)
-        if answer is None:
-            answer = scope.reason or SessionClosedError("the session was closed meanwhile")
-        if isinstance(answer, Exception):
-            raise with_ref(answer, ref)
-        return answer.job if isinstance(answer, JobWithRetryAfter) else answer
+        return scope.reason or SessionClosedError("the session was closed meanwhile") if answer is None else answer
 
     def _watch(self, job: Given, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
         target = self._target(job)

@@ -1,8 +1,10 @@
 """One wait: what it rides out, what ends it, when it asks again, and what it tells."""
 
 import asyncio
+import gc
 import logging
 import random
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
 from traceback import walk_tb
@@ -548,6 +550,19 @@ async def test_errors_hold_no_frame_of_a_worker() -> None:
     names = [frame.f_code.co_name for frame, _ in walk_tb(caught.tb)]
     assert names[-1] == "_raising"
     assert "_poll_due" not in names
+
+
+async def test_errors_are_freed_with_the_last_reference() -> None:
+    """What a get-job callable raised, and a wait passed on, does not stay until the garbage collector runs."""
+    gc.disable()
+    try:
+        with pytest.raises(MineError) as caught:
+            await wait_for_job(REF, get_job=_raising)
+        error = weakref.ref(caught.value)
+        del caught
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 ANSWERS = [
