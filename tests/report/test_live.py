@@ -148,6 +148,36 @@ async def test_resolve(browser: Browser, run: Path) -> None:
         await expect(visited.page.locator("#panel dl")).to_contain_text("job_found")
 
 
+async def test_redraws_leave_an_open_panel(browser: Browser, run: Path) -> None:
+    """A change of the row in an open panel leaves half-done clicks, awaited confirmations and typed text."""
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        button = visited.page.locator("#panel [data-action=abandon]")
+        await button.hover()
+        await visited.page.mouse.down()
+        await poll_once_more(visited.page, 1)
+        await visited.page.mouse.up()
+        await expect(button).to_have_class("asking")
+        await visited.page.locator(".found input").press_sequentially("job_")
+        await poll_once_more(visited.page, 2)
+        await visited.page.keyboard.type("found")
+        await expect(visited.page.locator(".found input")).to_have_value("job_found")
+        await visited.page.evaluate("getSelection().selectAllChildren(document.querySelector('#panel dd'))")
+        selected = await visited.page.evaluate("getSelection().toString()")
+        await poll_once_more(visited.page, 3)
+        assert selected
+        assert await visited.page.evaluate("getSelection().toString()") == selected
+
+
+async def poll_once_more(page: Page, polls: int) -> None:
+    """Change the number of polls of the row in the panel, and draw the page anew."""
+    await page.evaluate("polls => { report.store.polls[report.panel.place] = polls; report.refresh(); }", polls)
+    await expect(page.locator("#panel dl")).to_contain_text(f"Polls{polls}")
+
+
 async def test_action_without_the_token(browser: Browser, run: Path) -> None:
     """Without the token, the page shows everything, and an action says what it needs."""
     async with served(run, allow_actions=True) as page, opened(browser, page) as visited:

@@ -16,7 +16,6 @@ class Live {
     byId('theme').before(this.badge);
     this.crew = element('section', { className: 'card workers', id: 'workers', 'aria-label': 'Workers', hidden: true });
     document.querySelector('.items').before(this.crew);
-    this.keepPanel();
     addEventListener('online', () => this.wake());
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
@@ -161,20 +160,6 @@ class Live {
     const next = store.key.lastIndexOf(store.key[panel.place]);
     if (store.state[next] === null) panel.close();
     else this.report.open(next);
-  }
-
-  /* A redraw leaves a panel alone whose row is as it was: somebody may be typing in it. */
-  keepPanel() {
-    const { panel, store } = this.report;
-    const open = panel.open.bind(panel);
-    let last = '';
-    panel.open = (place) => {
-      const row = ['state', 'polls', ...TEXT_COLUMNS, ...TIME_COLUMNS].map((name) => store[name][place]);
-      const now = JSON.stringify([place, store.endsIn(place), ...row]);
-      if (panel.isOpen && now === last) return;
-      last = now;
-      open(place);
-    };
   }
 
   /* Each second: the time runs on, and a connection that is silent is given up, as after the sleep of a laptop. */

@@ -5,31 +5,41 @@ class Panel {
     this.store = store;
     this.closed = closed;
     this.panel = byId('panel');
+    this.record = element('div'); // what is known of the row
+    this.madeFor = ''; // the row, state and job that the buttons were made for
     this.panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') this.close(); });
     this.more = () => []; // a live page adds its actions
   }
 
   get isOpen() { return !this.panel.hidden; }
 
+  /* Show a row. Its buttons are made anew only when the row, its state or its job changes: a click may be half done, or a
+     confirmation awaited. */
   open(place) {
     const { store } = this;
-    this.place = place;
-    const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
-    close.addEventListener('click', () => this.close());
-    const title = element('div', { className: 'panel-head' },
-      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
-      element('h2', {}, visible(store.key[place])), close);
-    this.panel.replaceChildren(...[
-      title,
-      ...this.more(place),
-      this.commands(place),
+    const madeFor = JSON.stringify([place, store.state[place], store.job[place]]);
+    if (!this.isOpen || madeFor !== this.madeFor) {
+      this.madeFor = madeFor;
+      const made = element('div', {}, this.head(place), ...this.more(place), this.commands(place));
+      this.panel.replaceChildren(...made.children, this.record);
+    }
+    update(this.record, element('div', {},
       this.text('Error', store.error[place], 'error'),
       this.link(place),
       this.facts(place),
-      this.text('Prompt', store.prompt[place], 'prompt'),
-    ].filter((part) => part !== null));
+      this.text('Prompt', store.prompt[place], 'prompt')));
+    this.place = place;
     this.panel.hidden = false;
     document.body.classList.add('with-panel');
+  }
+
+  head(place) {
+    const { store } = this;
+    const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
+    close.addEventListener('click', () => this.close());
+    return element('div', { className: 'panel-head' },
+      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
+      element('h2', {}, visible(store.key[place])), close);
   }
 
   close() {
@@ -90,6 +100,21 @@ class Panel {
     });
     return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
   }
+}
+
+/* Make the child elements of `old` equal to those of `wanted`. Equal ones stay: a text may be selected, a link half clicked.
+   An element with child elements may differ in these only: its own text, attributes and listeners stay. */
+function update(old, wanted) {
+  const children = [...wanted.children]; // a child that is moved to `old` leaves `wanted`
+  children.forEach((child, index) => {
+    const present = old.children[index];
+    if (present === undefined) old.append(child);
+    else if (!present.isEqualNode(child)) {
+      if (present.tagName === child.tagName && child.children.length) update(present, child);
+      else present.replaceWith(child);
+    }
+  });
+  while (old.children.length > children.length) old.lastElementChild.remove();
 }
 
 /* Copy a text. A page that was opened as a file has no clipboard in some browsers: there the text is selected. */
