@@ -1,14 +1,12 @@
 """Passing the durations of jobs on to a wait strategy that learns from them."""
 
-from collections.abc import Callable
 from math import inf
 from time import time
-from typing import Any
 
 from agentjobs_async.learning.starts import is_late
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import PollHistory, PollPolicy
-from agentjobs_async.telemetry.observers import Hooks
+from agentjobs_async.policy import PollHistory, PollPolicy, WaitStrategy
+from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
 
 __all__ = ["Durations"]
 
@@ -18,18 +16,20 @@ class Durations:
 
     A duration counts from the start of the wait. So a job that was created long before, as its `created_at` and the
     local clock say, is left out. Where the strategy has a method `start`, it is told of each wait that begins (`start`)
-    or is over (`learn`, `leave`), since the order in which jobs end says nothing about the order of their starts.
+    or is over (`learn`, `leave`), since the order in which jobs end says nothing about the order of their starts. An
+    error of these methods ends no wait; the first one of each is logged.
 
     Attributes:
-        learns: Whether any of the methods does anything.
+        learns: Whether `policy.wait` learns. If not, no method does anything, and callers skip the calls: they are made
+            for each wait.
     """
 
     __slots__ = ("_hooks", "_learn", "_leave", "_start", "learns")
 
     def __init__(self, policy: PollPolicy, hooks: Hooks) -> None:
-        self._learn: Callable[..., Any] | None = getattr(policy.wait, "learn", None)
-        self._start: Callable[..., Any] | None = getattr(policy.wait, "start", None) if self._learn else None
-        self._leave: Callable[..., Any] | None = getattr(policy.wait, "leave", None) if self._start else None
+        self._learn = _guarded(policy.wait, "learn")
+        self._start = _guarded(policy.wait, "start") if self._learn else None
+        self._leave = _guarded(policy.wait, "leave") if self._start else None
         self._hooks = hooks
         self.learns = self._learn is not None
 
@@ -58,5 +58,11 @@ class Durations:
             self.left(wait)
             return
         known = () if self._start is None else (wait,)
-        for event in self._learn(job.project_id, job.model, wait.seen - wait.started, latest, *known):
+        for event in self._learn(job.project_id, job.model, wait.seen - wait.started, latest, *known) or ():
             self._hooks.emit_apart(event)
+
+
+def _guarded(wait: WaitStrategy, name: str) -> GuardedCallback | None:
+    """Return the method of this name of a strategy, with its errors contained; `None` if it has none."""
+    method = getattr(wait, name, None)
+    return None if method is None else GuardedCallback(f"policy.wait.{name}", method)

@@ -31,20 +31,20 @@ def checked_observer(name: str, observer: object) -> None:
 
 
 class GuardedCallback:
-    """Calls a user's observer; contains its errors, and logs the first."""
+    """Calls a callable of the user's; contains its errors, and logs the first."""
 
     __slots__ = ("_logged", "_name", "_observer")
 
-    def __init__(self, name: str, observer: Callable[[Any], object]) -> None:
+    def __init__(self, name: str, observer: Callable[..., Any]) -> None:
         checked_observer(name, observer)
         self._name = name
         self._observer = observer
         self._logged = False
 
-    def __call__(self, value: Any) -> None:
-        """Call the observer with `value`."""
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the observer returns; `None` if it raises."""
         try:
-            self._observer(value)
+            return self._observer(*arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - a CancelledError would cancel a task that isn't its own
@@ -56,6 +56,7 @@ class GuardedCallback:
                     type(error).__name__,
                     exc_info=error,
                 )
+            return None
 
 
 class Hooks(tuple[GuardedCallback, ...]):  # noqa: SLOT001 - one per session; a tuple is tested for emptiness fastest

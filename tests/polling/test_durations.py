@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 import tenacity
 
-from agentjobs_async import AgentJob, History, HistoryDropped, JobTracker, PollPolicy, wait_learned
+from agentjobs_async import (
+    AgentJob,
+    History,
+    HistoryDropped,
+    JobTracker,
+    PollPolicy,
+    WaitTimeoutError,
+    wait_for_job,
+    wait_learned,
+)
 from tests.polled import REF, Polled, clock, living
 
 
@@ -36,19 +45,46 @@ async def test_learning_may_begin_later() -> None:
         assert tracker.history_of("docs") is history
 
 
-class _Learns(tenacity.wait_fixed):
+class _FailsToLearn(tenacity.wait_fixed):
     def learn(self, *_duration: object) -> Iterable[HistoryDropped]:
+        raise LookupError("mine")
+
+    def start(self, *_wait: object) -> None:
+        raise LookupError("mine")
+
+    def leave(self, *_wait: object) -> None:
         raise LookupError("mine")
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("waiters", [1, 2])
-async def test_strategy_that_fails_to_learn(waiters: int) -> None:
-    """A wait returns its job, even when the strategy raises an error while it learns from the job's duration."""
-    async with JobTracker(Polled("active", "completed"), policy=PollPolicy(wait=_Learns(1))) as tracker:
+async def test_strategy_that_fails_to_learn(waiters: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Waits end as they would even if the strategy raises whenever it is told of a duration; its errors are logged."""
+    get_job = Polled("active", "completed")
+    async with JobTracker(get_job, policy=PollPolicy(wait=_FailsToLearn(1))) as tracker:
         waits = [tracker.watch(REF, timeout=60) for _ in range(waiters)]
         await asyncio.wait(waits)
         assert [wait.result().status for wait in waits] == ["completed"] * waiters
+        get_job.steps = ["active"]
+        waits = [tracker.watch(REF, timeout=5) for _ in range(waiters)]
+        await asyncio.wait(waits)
+        assert all(isinstance(wait.exception(), WaitTimeoutError) for wait in waits)
+        waits = [tracker.watch(REF) for _ in range(waiters)]
+        await asyncio.sleep(3)
+        for wait in waits:
+            wait.cancel()
+        assert all(wait.cancelled() for wait in waits)
+        assert (tracker.stats().jobs, tracker.stats().oldest_unobserved) == (0, 0.0)
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        f"policy.wait.{method} raised LookupError" for method in ("start", "learn", "leave")
+    ]
+
+
+@pytest.mark.looptime
+async def test_strategy_that_fails_to_learn_in_a_free_wait() -> None:
+    """The same holds for a wait without a tracker."""
+    job = await wait_for_job(REF, get_job=Polled("active", "completed"), policy=PollPolicy(wait=_FailsToLearn(1)))
+    assert job.status == "completed"
 
 
 class _DropsAtEachEnd(tenacity.wait_fixed):
