@@ -1,7 +1,7 @@
 """The jobs that are due to be polled, in three queues. Removal is lazy: a stale entry is skipped later, or swept."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -95,18 +95,17 @@ class DueJobs:
         if self.stale > _FEW_STALE and self.stale * 2 > self.entries():
             tracked.bucket = Tracked.NOWHERE  # else the sweep would keep this entry
             if isinstance(self.ready, deque):
-                self.ready = deque(tracked for tracked in self.ready if tracked.bucket == Tracked.READY)
-            self.urgent = deque(tracked for tracked in self.urgent if tracked.bucket == Tracked.URGENT)
-            self.set_aside = deque(tracked for tracked in self.set_aside if tracked.bucket == Tracked.SET_ASIDE)
+                self.ready = deque(_current(self.ready, Tracked.READY))
+            self.urgent = deque(_current(self.urgent, Tracked.URGENT))
+            self.set_aside = deque(_current(self.set_aside, Tracked.SET_ASIDE))
             self.stale = 0
 
     def take_ready(self) -> list[Tracked]:
         """Remove and return all ready jobs."""
-        # A job that was made urgent while it was ready, and is ready again, may have two entries: it is returned once.
-        ready = list(dict.fromkeys(tracked for tracked in self.ready if tracked.bucket == Tracked.READY))
+        ready = _current(self.ready, Tracked.READY)
         self.ready.clear()
-        self.stale = sum(tracked.bucket != Tracked.URGENT for tracked in self.urgent)
-        self.stale += sum(tracked.bucket != Tracked.SET_ASIDE for tracked in self.set_aside)
+        current = len(_current(self.urgent, Tracked.URGENT)) + len(_current(self.set_aside, Tracked.SET_ASIDE))
+        self.stale = self.entries() - current
         return ready
 
     def clear(self) -> None:
@@ -115,3 +114,8 @@ class DueJobs:
         self.urgent.clear()
         self.set_aside.clear()
         self.stale = 0
+
+
+def _current(queue: Iterable[Tracked], place: int) -> list[Tracked]:
+    """Return the jobs that are still in a queue, each once: one that left and came back has two entries."""
+    return list(dict.fromkeys(tracked for tracked in queue if tracked.bucket == place))

@@ -50,6 +50,33 @@ async def test_taking_what_is_ready() -> None:
     assert (due.entries(), due.stale) == (2, 1)
 
 
+async def test_ready_again() -> None:
+    """A job that was made urgent while it was ready, was polled, and is ready again, is counted once after a sweep."""
+    due, jobs = DueJobs(clock, lambda: False), [Tracked(ref, None, clock(), Second(0)) for ref in refs(100)]
+    for job in (jobs[0], *jobs):
+        job.bucket = Tracked.READY
+        due.ready.append(job)
+    due.note_stale(jobs[0])  # as when it was made urgent
+    jobs[0].bucket = Tracked.READY
+    for job in jobs[1:]:
+        due.note_stale(job)
+        job.bucket = Tracked.NOWHERE
+    assert due.entries() - due.stale == 1
+    assert due.take_ready() == jobs[:1]
+    assert due.stale == 0
+
+
+def test_set_aside_again() -> None:
+    """A slow job that was urgent for a while is counted once when the ready jobs are taken."""
+    due, tracked = DueJobs(lambda: 0.0, lambda: False), Tracked(JobRef("docs", "job_1"), None, 0.0, Second(0))
+    due.put_aside(tracked)
+    due.note_stale(tracked)
+    tracked.bucket = Tracked.URGENT
+    due.put_aside(tracked)
+    assert due.take_ready() == []
+    assert (due.entries(), due.stale) == (2, 1)
+
+
 def due_jobs(now: Callable[[], float], *, limited: bool = False) -> DueJobs:
     """Return ready jobs: ten of a large project, then one of a small one."""
     due = DueJobs(now, lambda: limited)

@@ -157,7 +157,7 @@ class History:
             workers._leaving,
         ]
         held += [scheduler._deadlines._timers._timers, workers._timers._timers]
-        held += [queue._timers._timers, queue._due.ready, queue._due.urgent]
+        held += [queue._timers._timers, queue._due.ready, queue._due.urgent, queue._due.set_aside]
         held += [
             scheduler._deadlines._chunks,
             scheduler._deadlines._due,
