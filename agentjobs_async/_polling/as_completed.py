@@ -49,9 +49,12 @@ class WaitResult:
             BaseException: `error`, if the wait ended with one.
             LookupError: The result was made by hand, with neither a job nor an error.
         """
-        if self.job is None:
-            raise self.error or LookupError("a WaitResult with neither a job nor an error")
-        return self.job
+        try:
+            if self.job is None:
+                raise self.error or LookupError("a WaitResult with neither a job nor an error")
+            return self.job
+        finally:
+            del self  # the error's traceback holds this frame, which must not hold the error
 
 
 class _Member(Watch):
@@ -160,7 +163,10 @@ class AsCompleted(AsyncIterator[WaitResult]):
             if self._fault is not None:
                 fault, self._fault = self._fault, None
                 self._exhausted = True
-                raise fault
+                try:
+                    raise fault
+                finally:
+                    del fault  # the error's traceback holds this frame, which must not hold the error
             if self._iterator is not None:
                 self._fill()
             if self._finished or self._fault is not None:

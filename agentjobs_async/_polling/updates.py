@@ -77,7 +77,10 @@ class Updates(AsyncIterator[AgentJob]):
                 return newest
             if self._end is not None:
                 end, self._end = self._end, StopAsyncIteration()
-                raise end
+                try:
+                    raise end
+                finally:
+                    del end  # the error's traceback holds this frame, which must not hold the error
             self._changed.clear()
             await self._changed.wait()
 
