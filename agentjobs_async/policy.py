@@ -25,9 +25,9 @@ __all__ = [
     "RetryStrategy",
     "WaitStrategy",
     "accepts",
-    "by_age",
     "checked_policy",
     "checked_strategy",
+    "delay_by_age",
     "delay_of",
 ]
 
@@ -61,13 +61,6 @@ _BY_AGE: Final[dict[type, Callable[[Any, float], float]]] = {
     tenacity.wait_fixed: lambda wait, _age: wait.wait_fixed,
 }
 """The strategies that look at nothing but the wait's age: called with that, they cost a third."""
-
-
-def by_age(wait: WaitStrategy) -> Callable[[float], float] | None:
-    """Return what computes a delay, unchecked, from a wait's age alone; `None` where `wait` looks at more."""
-    at_age = _BY_AGE.get(type(wait))
-    return None if at_age is None else MethodType(at_age, wait)
-
 
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
@@ -128,11 +121,17 @@ def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: flo
     Raises:
         InvalidInputError: `wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
-    by_age = _BY_AGE.get(type(wait))
-    delay = _called(wait, history, outcome, now) if by_age is None else by_age(wait, now - history.started)
+    at_age = _BY_AGE.get(type(wait))
+    delay = _called(wait, history, outcome, now) if at_age is None else at_age(wait, now - history.started)
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
+
+
+def delay_by_age(wait: WaitStrategy) -> Callable[[float], float] | None:
+    """Return the function from a wait's age in seconds to its unchecked delay; `None` if `wait` looks at more."""
+    at_age = _BY_AGE.get(type(wait))  # exactly this type: a subclass may look at more
+    return None if at_age is None else MethodType(at_age, wait)
 
 
 def _called(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> Any:
@@ -241,7 +240,7 @@ class PollPolicy:
         wait: Any tenacity wait strategy. It returns the seconds from a response to the next poll, finite and at least
             0, and is called with a `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and
             `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
-            9 s (from 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
+            9 s (from age 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
             the default is every `OSError`, which includes `TimeoutError`.
         not_found_grace: For how many seconds from the wait's start, or from the last response that showed the job, a

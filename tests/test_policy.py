@@ -11,7 +11,7 @@ from tenacity.wait import wait_base
 from agentjobs_async.errors import (
     InvalidInputError,
 )
-from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, by_age
+from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, delay_by_age
 from tests.past import POLICY
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
@@ -115,9 +115,16 @@ def test_identity() -> None:
 
 def test_strategies_that_look_at_the_age_only() -> None:
     """The delay of the default and of `wait_fixed` follows from a wait's age alone; other strategies are called."""
-    default, fixed = by_age(DEFAULT_WAIT), by_age(tenacity.wait_fixed(5))
+
+    class FixedButForItsFirst(tenacity.wait_fixed):
+        def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+            return 0.0 if retry_state.attempt_number == 1 else 5.0
+
+    default, fixed = delay_by_age(DEFAULT_WAIT), delay_by_age(tenacity.wait_fixed(5))
     assert default is not None
     assert 0.9 * 6.3 <= default(100.0) <= 1.1 * 6.3
     assert fixed is not None
     assert fixed(100.0) == 5.0
-    assert by_age(tenacity.wait_random(1, 2)) is by_age(lambda _state: 5.0) is None
+    assert delay_by_age(tenacity.wait_random(1, 2)) is None
+    assert delay_by_age(lambda _state: 5.0) is None
+    assert delay_by_age(FixedButForItsFirst(5)) is None

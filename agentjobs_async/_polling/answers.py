@@ -1,7 +1,7 @@
 """Acting on answers: each is recorded and passed on to the waiters, then the job is polled again or its waits end."""
 
 from collections.abc import Callable
-from math import inf, nan
+from math import inf
 from typing import Final
 
 from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
@@ -14,7 +14,7 @@ from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, by_age, delay_of
+from agentjobs_async.policy import PollPolicy, delay_by_age, delay_of
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
 from agentjobs_async.telemetry.observers import Hooks
 
@@ -53,7 +53,7 @@ class Answers:
     def use(self, policy: PollPolicy) -> None:
         """Decide by `policy` from now on."""
         self._policy = policy
-        self._by_age = by_age(policy.wait)
+        self._delay_by_age = delay_by_age(policy.wait)
 
     def notify(self, tracked: Tracked, now: float) -> None:
         """Poll the job once more, soon; after the answer where a poll of it is in flight."""
@@ -80,7 +80,7 @@ class Answers:
                 self._record(tracked, answer.job, now, began)
             else:
                 self._on_error(tracked, answer, now, began)
-            if tracked.bucket != Tracked.ENDED:  # else the last waiter left in its own callback
+            if tracked.bucket != Tracked.REMOVED:  # else a hook or a callback has ended the last wait
                 self._act(tracked, answer, now, began)
         except BaseException as error:
             self._finish(tracked, error)
@@ -89,11 +89,11 @@ class Answers:
 
     def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
         """Record a good answer, and pass it on; return whether the job has ended."""
-        tracked.second = self._counters.count_seen(tracked.second, now)  # first: what follows may raise
+        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
         ended = job.status in TERMINAL  # `is_terminal` without its call
         self._queue.answered(now)
         previous = tracked.job
-        if job is not previous or not tracked.shown:  # a job that the caller gave is new to the polls
+        if job is not previous or not tracked.shown:  # else it was checked; one that a caller gave was not
             tracked.job = snapshot(job)
             if type(job.status) is not JobStatus:
                 self._warnings.check(job)
@@ -106,7 +106,7 @@ class Answers:
             self._hooks.emit_apart(JobPolled(job, tracked.polls, now - began, tracked.label))
             if previous is not None and previous != job:
                 self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
-        if tracked.listens:
+        if tracked.notifies:
             tracked.notify_all(job)
         return ended
 
@@ -119,16 +119,17 @@ class Answers:
         if self._record(tracked, job, now, began):
             self._finish(tracked, job)
             return
-        delay = nan if self._by_age is None else self._by_age(now - tracked.started)
-        if not 0.0 <= delay < inf:  # the strategy has to be called, or its delay to be refused
-            if tracked.bucket == Tracked.ENDED:
-                return  # the last waiter left in its own callback
-            delay = delay_of(self._policy.wait, tracked, job, now)
-        due, tracked.not_before = now + delay, now
+        by_age = self._delay_by_age
+        if by_age is None or not 0.0 <= (delay := by_age(now - tracked.started)) < inf:
+            if tracked.bucket == Tracked.REMOVED:
+                return  # a hook or a callback has ended the last wait: no strategy is called for it
+            delay = delay_of(self._policy.wait, tracked, job, now)  # raises for an invalid delay
+        due = now + delay
+        tracked.not_before = now
         if self._notified and tracked in self._notified:
             self._notified.remove(tracked)
             due = min(due, now + _NOTIFIED_EVERY_SECONDS)
-        if tracked.bucket == Tracked.NOWHERE:  # else the last waiter left, perhaps while a strategy was called
+        if tracked.bucket == Tracked.NOWHERE:  # else a hook, a callback or the strategy has ended the last wait
             self._queue.place(tracked, due, now)
 
     def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
@@ -153,7 +154,7 @@ class Answers:
             # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
             # now that of the oldest wait left, for which the same answer may mean another poll.
             decision = decide(self._policy, tracked, answer, now)
-        if tracked.bucket == Tracked.ENDED:
+        if tracked.bucket == Tracked.REMOVED:
             return  # the last waiter left while a strategy was called, or the refusal has ended all waits
         if type(decision) is Again:
             self._poll_again(tracked, answer, decision, now, began)

@@ -34,7 +34,7 @@ class Ends:
         """End all waiters of `tracked` with `result`: the first ones within this call."""
         if tracked.is_shared or self._left:
             self._end_in_turns(tracked, result)
-        elif tracked.waiters is not None:  # nearly all jobs have one waiter only, which needs no turns
+        elif tracked.waiters is not None:  # one needs no turns; none is left if a hook has ended the wait
             self._end(tracked.waiters, result)
 
     def _end_in_turns(self, tracked: Tracked, result: Result) -> None:

@@ -83,9 +83,7 @@ class PollQueue:
         return self.no_slow and bool(self._due.set_aside)
 
     def make_ready(self, tracked: Tracked) -> None:
-        """Make a job's poll due now, behind those that are ready."""
-        if tracked.bucket > Tracked.NOWHERE:
-            self._unqueue(tracked)
+        """Make the poll of a job without an entry due now, behind those that are ready."""
         self._append_ready([tracked])
         self._dispatch()
 
@@ -109,7 +107,8 @@ class PollQueue:
         step = _SHARED_STEP if jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS and shares else 1
         if delay >= 2 * _SECONDS_PER_STEP:
             step = max(step, min(int(delay / _SECONDS_PER_STEP), _MAX_STEP))
-        # All jobs may have to fit into every `step`-th bucket of the spread. RESOLUTION_SECONDS is for a delay of 0.
+        # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
+        # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
         due = when - self._clock.stopped_for if self._clock.free else self._clock.due(when, now)  # saves a call
         bucket = tracked.bucket = self._buckets.add(tracked, due, full_above, step)
@@ -139,12 +138,12 @@ class PollQueue:
         """Stop polling the job."""
         if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
-        tracked.bucket = Tracked.ENDED
+        tracked.bucket = Tracked.REMOVED
         if self._clock.unreachable:
             self.outage.probe_soon()
 
     def _unqueue(self, tracked: Tracked) -> None:
-        """Count a job's entry as stale. It stays where it lies, and is skipped when its turn comes, or swept.
+        """Count the entry of a job that has one as stale. It stays where it lies, and is skipped there, or swept.
 
         `tracked.bucket` may still name the old place afterwards: the caller must set it at once, or the entry would
         pass for a valid one.
@@ -159,7 +158,7 @@ class PollQueue:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
         due, ready = self._due, self._due.ready
         if self._clock.free and not (due.urgent or due.set_aside or self._pauses.projects or now < self._lifted_until):
-            while ready:  # `_first` without the checks that this case does not need
+            while ready:  # `_first` without needless checks; `_set_aside` puts no other queue in the place of `ready`
                 oldest = ready.popleft()
                 if oldest.bucket != Tracked.READY:
                     due.stale -= 1

@@ -142,10 +142,13 @@ def without_own_frame(error: E) -> E:
 
 
 def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:
-    """Return the job of an answer, or raise its error with the `ref`.
+    """Return the job of an answer, or raise its error, whose `ref` is set to `ref` if it has none.
 
     The error's traceback holds the frames of this function and of its callers: none of them may hold the error, which
     would then stay until the garbage collector runs.
+
+    Raises:
+        Exception: `answer` is an error.
     """
     try:
         if isinstance(answer, Exception):

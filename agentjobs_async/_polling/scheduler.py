@@ -126,7 +126,10 @@ class Scheduler:
         return tracked
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
-        """Queue the job's first poll, not before its `not_before`; `_on_left` does so while a cut poll is leaving."""
+        """Queue a poll of a job without an entry, not before its `not_before`.
+
+        While a cut poll of it is leaving, nothing is queued: `_on_left` does so afterwards.
+        """
         if self._workers.is_leaving(tracked.ref):
             return
         if tracked.not_before > now:
@@ -140,7 +143,7 @@ class Scheduler:
         if tracked is None:
             return
         shared = tracked.is_shared
-        if tracked.leave(waiter) and tracked.bucket != Tracked.ENDED:
+        if tracked.leave(waiter) and tracked.bucket != Tracked.REMOVED:
             self._forget(tracked)
             if self._durations.learns:
                 self._durations.left(tracked)
@@ -161,7 +164,7 @@ class Scheduler:
 
     def _finish(self, tracked: Tracked, result: Result) -> None:
         """Stop polling the job, and end all of its waits."""
-        if tracked.bucket == Tracked.ENDED:
+        if tracked.bucket == Tracked.REMOVED:
             return
         self._forget(tracked)
         try:
@@ -184,7 +187,7 @@ class Scheduler:
             self._remembered.remember(tracked.ref, tracked.not_before, now)
         self._answers.forget(tracked)
         self._reader.forget(tracked.ref)
-        self._counters.end(tracked.second)
+        self._counters.end(tracked.seen_second)
         self._queue.remove(tracked)
 
     def _abandon(self, tracked: Tracked, result: Result) -> None:
@@ -204,13 +207,13 @@ class Scheduler:
 
     def _on_near(self, waiter: Watch, now: float) -> None:
         """Queue one more poll of the job soon, since the deadline of `waiter` is near."""
-        if waiter.tracked is not None and waiter.tracked.bucket != Tracked.ENDED:
+        if waiter.tracked is not None and waiter.tracked.bucket != Tracked.REMOVED:
             self._queue.make_urgent(waiter.tracked, now)
 
     def _on_over(self, waiter: Watch, now: float) -> None:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
-        if tracked is None or tracked.bucket == Tracked.ENDED:
+        if tracked is None or tracked.bucket == Tracked.REMOVED:
             return
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None

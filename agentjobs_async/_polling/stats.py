@@ -37,8 +37,8 @@ class Second:
     """One second of loop time, and the number of watched jobs that were last observed in it.
 
     Attributes:
-        begins: A whole number of seconds.
-        jobs: Jobs that hold this second as theirs, and are still watched.
+        begins: Loop time at which it begins; a whole number.
+        jobs: How many watched jobs were last observed in it.
     """
 
     __slots__ = ("begins", "jobs")
@@ -52,7 +52,8 @@ class Counters:
     """Counts polls, and watched jobs by the second of loop time in which each was last observed.
 
     Only calls with a `now` advance the current second. A call costs the same however many jobs there are: each job
-    keeps its own second, which counts it. The first call in a second also drops the seconds without jobs.
+    keeps the `Second` in which it was last observed, and that one counts it. The first call in a second also drops the
+    seconds without jobs.
 
     Attributes:
         polls: The number of finished polls.
@@ -66,8 +67,9 @@ class Counters:
         self.errors = 0
         self._ends = 0.0
         self._started: float | None = None
-        self._second = Second(0)
+        self._second = Second(0)  # replaced by the first call, since `_ends` is 0.0
         self._seconds: list[Second] = []
+        """In ascending order; the last one is the current one."""
         self._recent: dict[int, int] = {}
 
     def count_error(self, now: float) -> None:
@@ -86,8 +88,8 @@ class Counters:
         if self._started is None:
             self._started = now
         self._recent[begins] = self.polls
-        for second in [second for second in self._recent if second < begins - _WINDOW_SECONDS]:
-            del self._recent[second]
+        for begun in [begun for begun in self._recent if begun < begins - _WINDOW_SECONDS]:
+            del self._recent[begun]
 
     def begin(self, now: float) -> Second:
         """Count a job that is watched from `now` on; return its second."""
@@ -119,11 +121,11 @@ class Counters:
         if self._started is None:
             return 0.0
         begins = now - _WINDOW_SECONDS
-        before = [polls for second, polls in self._recent.items() if second >= begins]
+        before = [polls for begun, polls in self._recent.items() if begun >= begins]
         polls = self.polls - (before[0] if before else self.polls)
         return polls / min(_WINDOW_SECONDS, max(now - self._started, 1.0))
 
     def oldest(self, now: float) -> float:
         """Return the seconds since the oldest last observation, accurate to 1 s; 0 without jobs."""
-        seconds = [second.begins for second in self._seconds if second.jobs]
-        return max(now - min(seconds) - 1, 0.0) if seconds else 0.0
+        oldest = next((second.begins for second in self._seconds if second.jobs), None)
+        return 0.0 if oldest is None else max(now - oldest - 1, 0.0)

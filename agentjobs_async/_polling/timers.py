@@ -40,9 +40,10 @@ class _Bucket(list[T]):
 
 
 class TimerBuckets(Generic[T]):
-    """Items by the time at which they are due. Removal is lazy: an item that moved or ended stays in its old bucket.
+    """Items by the time at which they are due. Items are hashable, and each is due once.
 
-    The owner must call `note_stale` for each such entry, after `is_current` has become false for it: while none is
+    Removal is lazy: an item that moved or ended stays in its old bucket. The owner must call `note_stale` for each such
+    entry, after `is_current` has become false for it: while none is
     counted, due items are returned unchecked.
 
     Args:

@@ -36,13 +36,14 @@ class Tracked:
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
-        listens: Whether any of its waiters was more than a plain watch, which is told nothing before the end.
+        notifies: Whether some waiter, present or past, is told of each state of the job; a plain `Watch` is told of the
+            end only.
         job: The job as the last good answer showed it.
         label: The first label that one of its waits came with, for events; `None` without one.
         seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
             oldest wait.
         shown: The number of the poll that it answered; 0 before the first.
-        second: The second in which it was last observed, for the counters.
+        seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
         not_before: Loop time before which the server asked not to be polled.
         bucket: The number of its time bucket, or one of the constants below.
@@ -57,26 +58,27 @@ class Tracked:
     #                                                                  no slow slot -> SET_ASIDE
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> URGENT,
     #                                  they may (a "slow slot")        a pause -> >= 0
-    # NOWHERE    in flight, or none    a worker takes it               place, make_ready
-    # ENDED      none                  remove                          -
+    # NOWHERE    in flight, or none    new; a worker takes it          place, make_ready
+    # REMOVED    none                  remove, from any state; part    -
     # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
-    # A job has an entry while `bucket` is above NOWHERE.
+    # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
+    # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
     READY = -1
     URGENT = -2
     SET_ASIDE = -3
     NOWHERE = -4
-    ENDED = -5
+    REMOVED = -5
 
     __slots__ = (
         "bucket",
         "job",
         "label",
-        "listens",
         "not_before",
+        "notifies",
         "polls",
         "ref",
-        "second",
         "seen",
+        "seen_second",
         "shown",
         "started",
         "trouble",
@@ -88,10 +90,10 @@ class Tracked:
         self.ref = ref
         self.job = job
         self.label: str | None = None
-        self.second = second
+        self.seen_second = second
         self.trouble: Trouble | None = None
         self.waiters: Any = None
-        self.listens = False
+        self.notifies = False
         self.started = self.seen = self.not_before = now
         self.polls = 0
         self.shown = 0
@@ -147,7 +149,7 @@ class Tracked:
         """Add a waiter."""
         waiter.tracked = self
         waiter.polls_before = self.polls - (self.worker is not None)
-        self.listens = self.listens or type(waiter) is not Watch
+        self.notifies = self.notifies or type(waiter) is not Watch
         waiters = self.waiters
         if waiters is None:
             self.waiters = waiter
@@ -170,7 +172,7 @@ class Tracked:
     def part(self, waiters: Sequence[Watch]) -> "Tracked":
         """Move some of the waiters to a copy of this job, which is not polled, and return it. Others must stay."""
         parted = copy(self)
-        parted.bucket = Tracked.ENDED
+        parted.bucket = Tracked.REMOVED
         parted.waiters = dict.fromkeys(waiters)
         for waiter in waiters:
             del self.waiters[waiter]

@@ -262,7 +262,7 @@ class Waits(Generic[Given]):
         with CancelScope(None, self._scopes) as scope:
             async with self._slots:
                 answer = await self._reader.read(ref)
-        return scope.reason or SessionClosedError("the session was closed meanwhile") if answer is None else answer
+        return answer if answer is not None else scope.reason or SessionClosedError("the session was closed meanwhile")
 
     def _watch(self, job: Given, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
         target = self._target(job)
@@ -277,7 +277,7 @@ class Waits(Generic[Given]):
         return watch
 
     def _scheduler_for(self, target: AgentJob | JobRef) -> Scheduler:
-        """Return the scheduler for a wait that begins; an error holds the ref of its job."""
+        """Return the scheduler for a wait for `target`, which a `SessionClosedError` names."""
         try:
             return self._scheduler()
         except SessionClosedError as error:  # the job may have been created a moment ago, by `run_job`

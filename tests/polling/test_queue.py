@@ -138,7 +138,7 @@ async def test_removed() -> None:
     polling.place(5, polling.jobs[2:])
     for job in polling.jobs[1:]:
         polling.queue.remove(job)
-        assert job.bucket == Tracked.ENDED
+        assert job.bucket == Tracked.REMOVED
     await asyncio.sleep(100)
     assert polling.taken() == [(0, 0)]
     assert polling.queue.waiting() == 0

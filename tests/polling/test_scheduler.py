@@ -952,7 +952,7 @@ async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
 
 
 async def test_notify_twice_within_one_bucket() -> None:
-    """A poll that is moved within the time that one wake-up serves is counted once."""
+    """A poll that leaves its time bucket and comes back to it is counted once."""
     async with JobTracker(Polled(), policy=every(5)) as tracker:
         await asyncio.sleep(0.003)
         wait = tracker.watch(REF, timeout=None)

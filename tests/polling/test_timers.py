@@ -128,6 +128,20 @@ def test_item_that_came_back() -> None:
     assert table.take_due(2.0) == ["y", "y"]  # no entry is counted as stale any more: unchecked
 
 
+def test_item_that_came_back_before_a_sweep() -> None:
+    """A sweep leaves one entry of an item that left its bucket and came back."""
+    dead: set[str] = set()
+    table = TimerBuckets[str](lambda item, _bucket: item not in dead)
+    table.add("x", 1.0)
+    table.note_stale()
+    table.add("x", 1.0)
+    for number in range(1100):
+        dead.add(f"dead {number}")
+        table.add(f"dead {number}", 1.0)
+        table.note_stale()
+    assert table.take_due(1.0) == ["x"]
+
+
 def test_sweep() -> None:
     """Once stale entries outnumber the current ones they are removed, and current ones come due as before."""
     dead: set[int] = set()

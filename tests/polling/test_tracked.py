@@ -28,6 +28,7 @@ def test_beginning(tracked: Tracked) -> None:
     """A job that is new has no polls, no waiters and no place; its grace begins now, and so may its first poll."""
     assert (tracked.ref, tracked.job, tracked.error, tracked.worker) == (REF, None, None, None)
     assert (tracked.started, tracked.seen, tracked.not_before) == (7, 7, 7)
+    assert tracked.seen_second.begins == 7
     assert (tracked.polls, tracked.bad_answers, tracked.bucket) == (0, 0, Tracked.NOWHERE)
     assert tracked.snapshot() == ()
 
