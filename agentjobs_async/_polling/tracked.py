@@ -206,7 +206,8 @@ class Tracked:
     def notify_all(self, job: AgentJob) -> None:
         """Pass the state of the job to all waiters, which may leave or join meanwhile."""
         for waiter in self.snapshot():
-            waiter.on_job(job)
+            if waiter.tracked is self:  # else it has left meanwhile
+                waiter.on_job(job)
 
 
 class Worker:

@@ -97,6 +97,18 @@ async def test_late_comer_is_told_at_once() -> None:
         await asyncio.gather(watch, late, return_exceptions=True)
 
 
+async def test_on_update_that_cancels_another_wait() -> None:
+    """A wait that the `on_update` of another one has cancelled is told nothing more."""
+    told: list[AgentJob] = []
+    async with JobTracker(Polled("active", "completed"), policy=every(1)) as tracker:
+        first = tracker.watch(REF, on_update=lambda _job: second.cancel())
+        second = tracker.watch(REF, on_update=told.append)
+        assert (await first).status == "completed"
+        assert_nothing_left(tracker)
+    assert second.cancelled()
+    assert told == []
+
+
 async def test_on_update_that_leaves() -> None:
     """`on_update` may cancel its own wait and others: they leave, and the others go on."""
     waits: list[asyncio.Task[AgentJob]] = []
