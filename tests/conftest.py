@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests."""
 
 import asyncio
+import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 # looptime asks for the loop even of a test without one, and Python 3.11 would then make one, which is never closed.
 asyncio.set_event_loop(None)
 
+# A shell starts background commands with SIGINT ignored, and child processes inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SLOW_FOLDERS = [Path(__file__).parent / name for name in ("contract", "docs", "engines")]
 
