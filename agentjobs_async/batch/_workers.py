@@ -1,10 +1,15 @@
-"""The processes that have a shared journal open, seen from outside."""
+"""The processes that have a journal open for writing, seen from outside."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 from attrs import frozen
 
+from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 
-__all__ = ["WorkerState", "workers_of"]
+__all__ = ["WorkerState", "is_at_work", "workers_of"]
 
 
 @frozen
@@ -25,17 +30,23 @@ class WorkerState:
 
 
 async def workers_of(journal: Journal) -> list[WorkerState] | None:
-    """Return the processes that have a journal open; `None` for a file, which has one owner at most.
+    """Return the owners of a journal, live and dead; for a file, which names none, `None` while it has one, else `[]`.
 
     Raises:
         JournalError: The journal can't be read.
     """
-    if not journal.is_shared:
-        return None
-    entries, patience = entries_of(journal), opened_of(journal).owner_timeout
+    entries, opened = entries_of(journal), opened_of(journal)
+    if isinstance(opened.place, Path):
+        return None if await asyncio.to_thread(is_owned, opened.place) else []
+    patience = opened.owner_timeout
     active = await entries.active_counts()
     return [
         # The last part of an owner's name only makes it unique.
         WorkerState(owner.rpartition(":")[0] or owner, active.get(owner, 0), age, is_dead=age >= patience)
         for owner, age in await entries.owners()
     ]
+
+
+def is_at_work(workers: Sequence[WorkerState] | None) -> bool:
+    """Return whether a process works on the journal; `workers` is what `workers_of` has returned."""
+    return workers is None or not all(worker.is_dead for worker in workers)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
-from agentjobs_async.cli.own_journals import directory, is_in_use, left_journals
+from agentjobs_async.cli.own_journals import directory, left_journals
 from agentjobs_async.cli.process import Context
 
 __all__ = ["abandon_row", "resolve_row", "show_left_journals"]
@@ -33,7 +34,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
     except JournalError as error:  # one that is broken hides no other
         context.screen.notice(f"{path}: {described(error)}")
         return Counter({Outcome.UNFINISHED: 1})
-    in_use = is_in_use(path)
+    in_use = is_owned(path)
     states = {state: number for state, number in counts.items() if number}
     if form == "jsonl":
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])

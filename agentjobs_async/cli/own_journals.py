@@ -12,9 +12,8 @@ from platformdirs import user_state_path
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.batch._store.file_lock import FileLock
 
-__all__ = ["directory", "is_in_use", "is_own", "left_journals", "new_journal", "open_own", "remove"]
+__all__ = ["directory", "is_own", "left_journals", "new_journal", "open_own", "remove"]
 
 _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
@@ -38,15 +37,6 @@ def left_journals() -> list[Path]:
     with suppress(OSError):
         return sorted(directory().glob(f"{_PREFIX}*{_SUFFIX}"))
     return []
-
-
-def is_in_use(journal: Path) -> bool:
-    """Return whether a process owns a journal."""
-    try:
-        FileLock(journal).release()
-    except JournalError:
-        return True
-    return False
 
 
 @contextmanager

@@ -6,7 +6,10 @@ from attrs import frozen
 
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._workers import is_at_work, workers_of
+from agentjobs_async.batch.states import ENDED
 from agentjobs_async.cli._output.github import show_on_github
+from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import row_in_words, table_lines
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli.ending import tally
@@ -36,9 +39,12 @@ class StatusOptions:
 async def show_status(context: Context, journal: str, options: StatusOptions) -> int:
     """Write how many items of the journal are in which state, then the items, as a table, Markdown or JSON Lines."""
     async with Journal.open(journal, read_only=True) as opened:
+        is_table = options.form == "table"
+        # Before the counts: what ends in between leaves no work without a process.
+        is_idle = is_table and opened.moved_to is None and not is_at_work(await workers_of(opened))
         counts = await opened.counts()
         _show_counts(context, options, counts)
-        if options.form == "table" and counts[State.CREATED]:
+        if is_table and counts[State.CREATED] and not is_idle:
             left = await ActiveJobs(opened).time_left()
             context.screen.lines([] if left is None else [(ends_in(left),)])
         if options.form == "markdown" and not options.is_summary:
@@ -46,10 +52,21 @@ async def show_status(context: Context, journal: str, options: StatusOptions) ->
         elif not options.is_summary:
             await _show_rows(context, options, opened)
         words = tally(counts)
-        await show_on_github(context.screen, opened, counts, words, is_for_people=options.form == "table")
+        await show_on_github(context.screen, opened, counts, words, is_for_people=is_table)
+        if is_idle and any(counts[state] for state in counts.keys() - ENDED):
+            _show_idle(context, opened, journal)
         if opened.moved_to is not None:
             context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
     return exit_code(outcomes_of(counts))
+
+
+def _show_idle(context: Context, opened: Journal, given: str) -> None:
+    """Show what continues a journal; `given` is the journal as the command was given it."""
+    if opened.is_shared:  # its address may hold a password, which no command shows
+        context.screen.notice("No process works on it; agentjobs worker or resume continues.")
+    else:
+        context.screen.notice("No process works on it; continue with:")
+        context.screen.command(f"  {resume_command(given, [])}")
 
 
 def _show_counts(context: Context, options: StatusOptions, counts: Mapping[State, int]) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._active_jobs import ActiveJobs
-from agentjobs_async.batch._workers import workers_of
+from agentjobs_async.batch._workers import is_at_work, workers_of
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
 from agentjobs_async.cli.ending import tally
@@ -48,10 +48,11 @@ async def _timed_look(journal: Journal, jobs: ActiveJobs) -> tuple[FleetView, fl
 
 async def _look(journal: Journal, jobs: ActiveJobs) -> FleetView:
     entries = entries_of(journal)
+    workers = await workers_of(journal)  # before the counts: what ends in between leaves no work without a process
     ended, oldest = await entries.recent_ends(_RECENT_SECONDS)
     counts = await journal.counts()
     limits = await journal.limits()
     rate = ended / max(oldest, _LOOK_SECONDS) if ended else None
-    left, unseen_for = (await jobs.time_left(), await jobs.unseen_for()) if counts[State.CREATED] else (None, None)
-    workers = await workers_of(journal)
+    is_polled = counts[State.CREATED] and is_at_work(workers)
+    left, unseen_for = (await jobs.time_left(), await jobs.unseen_for()) if is_polled else (None, None)
     return FleetView(counts, rate, limits.create_rate, workers, time.time(), left, unseen_for)

@@ -14,6 +14,7 @@ from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch.journal import entries_of
 from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread, without_power
 
@@ -300,6 +301,26 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.Ca
         written = capsys.readouterr()
         assert words in written.out
         assert written.out.replace("\n", "").isprintable()
+
+
+def test_status_of_what_was_left(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody works on the items that are open, people get the command that continues; machines get no notice."""
+
+    async def plan() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add([BatchItem("1", "p", "docs")])
+
+    asyncio.run(plan())
+    assert main(["status", db]) == 4
+    told = capsys.readouterr().err
+    assert told.startswith("No process works on it; continue with:\n  ")
+    assert told.endswith(f" resume {db}\n")
+    assert main(["status", db, "--format", "jsonl"]) == 4
+    assert capsys.readouterr().err == ""
+    owner = FileLock(Path(db))
+    assert main(["status", db]) == 4
+    assert capsys.readouterr().err == ""
+    owner.release()
 
 
 def test_status_in_markdown(db: str, capsys: pytest.CaptureFixture[str]) -> None:

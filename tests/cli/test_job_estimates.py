@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.job_estimates import journal_options
 from tests.aged import aged_journal
 from tests.cli.stage import Child, EmulatorThread
@@ -83,14 +84,18 @@ def test_own_run(service: EmulatorThread) -> None:
 
 
 def test_status_of_a_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`status` tells people when an active job ends, below the counts."""
+    """`status` tells people when an active job ends, below the counts, while a process works on the journal."""
     db = tmp_path / "run.db"
     asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))
+    assert main(["status", str(db)]) == 4
+    assert "an active job" not in capsys.readouterr().out
+    owner = FileLock(db)
     assert main(["status", str(db)]) == 4
     assert capsys.readouterr().out.splitlines()[:2] == ["1 created, 20 completed", f"an active job ends {WORDS}"]
     for form in ("markdown", "jsonl"):
         assert main(["status", str(db), "--format", form]) == 4
         assert "an active job" not in capsys.readouterr().out
+    owner.release()
 
 
 def test_watched_journal(service: EmulatorThread, db: str) -> None:

@@ -1,8 +1,12 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch.journal import entries_of
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -34,6 +38,28 @@ def test_a_file_that_has_ended(service: EmulatorThread, tmp_path: Path, capsys: 
     assert main(["status", "--watch", journal]) == 0
     assert capsys.readouterr().out == "1 completed\n"
     assert service.emulator.agents_started.total() == 1
+
+
+def test_a_file_that_was_left(tmp_path: Path) -> None:
+    """Where the run has ended before its items, it says at once that nobody works on them, and tells no end."""
+    journal = tmp_path / "run.db"
+
+    async def plan() -> None:
+        async with Journal.open(journal) as opened:
+            await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
+            assert isinstance(await entries_of(opened).claim("2", "docs"), str)
+            assert await entries_of(opened).mark_unknown("2", OSError("no answer"))
+            await opened.abandon("2")
+
+    asyncio.run(plan())
+    with Child("status", "--watch", str(journal)) as watch:
+        watch.until("no process works on it; agentjobs resume continues\n")
+        assert "end about" not in watch.stdout
+    owner = FileLock(journal)
+    with Child("status", "--watch", str(journal)) as watch:
+        watch.until("1 of 2 ended (50 %), 1 failed, 1 planned; ")
+        assert "no process" not in watch.stdout
+    owner.release()
 
 
 @pytest.mark.parametrize("arguments", [["--watch"], ["--watch", "run.db", "--format", "jsonl"]])

@@ -10,10 +10,12 @@ import filelock
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.sqlite_file import faults, log_of
 
-__all__ = ["FileLock"]
+__all__ = ["FileLock", "is_owned"]
 
 _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""
+_ACQUIRE_SECONDS: Final = 0.2  # for which a new owner tries: `is_owned` of another process holds the lock for a moment
+_RETRY_SECONDS: Final = 0.01  # between two tries
 
 
 class FileLock:
@@ -29,19 +31,17 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        beside = path.with_name(f"{path.name}.lock")
-        # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
-        self._lock = filelock.FileLock(
-            beside, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True
-        )
+        beside = _beside(path)
+        self._lock = _lock_of(beside)
         self._files: dict[Path, tuple[int, int] | None] = {}
         self._log: Path | None = None
         fault = None
         try:
-            self._lock.acquire()
+            self._lock.acquire(timeout=_ACQUIRE_SECONDS, poll_interval=_RETRY_SECONDS)
             self._files[beside] = _identity(beside)
         except filelock.Timeout:
-            fault = JournalError(f"journal {path.name}: another owner uses it ({beside.name} is locked)", "locked")
+            words = "another process owns it, such as a run: wait until that has ended, or read it with read_only=True"
+            fault = JournalError(f"journal {path.name}: {words} ({beside.name} is locked)", "locked")
         except OSError as error:
             fault = _without_locks(path) if error.errno in _NO_LOCKS else faults(path, error)
         if fault is not None:
@@ -82,6 +82,27 @@ class FileLock:
     def release(self) -> None:
         """Release the journal to the next owner."""
         self._lock.release()
+
+
+def is_owned(path: Path) -> bool:
+    """Return whether a process owns the journal at `path`; true also where that can't be found out."""
+    beside = _beside(path)
+    if not beside.exists():
+        return False  # each owner makes it
+    try:
+        with _lock_of(beside).acquire(timeout=0):
+            return False
+    except (filelock.Timeout, OSError):
+        return True
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _lock_of(beside: Path) -> filelock.BaseFileLock:
+    # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
+    return filelock.FileLock(beside, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
 
 
 def _without_locks(path: Path) -> JournalError:

@@ -31,7 +31,7 @@ _REASONS: Final = {
 }
 _WORDS: Final = {
     "full": "the disk is full; nothing more is sent until there is room",
-    "locked": "another owner uses it; one process at a time may",
+    "locked": "another process owns it; one at a time may",
     "corrupt": "the file is broken, or no journal",
     "read_only": "the file can't be written",
     "io": "it can't be read or written",

@@ -8,7 +8,7 @@ from attrs import frozen
 from agentjobs_async import Estimate
 from agentjobs_async._text import span
 from agentjobs_async.batch import Rate, State
-from agentjobs_async.batch._workers import WorkerState
+from agentjobs_async.batch._workers import WorkerState, is_at_work
 from agentjobs_async.cli._output.columns import padded, shortened
 from agentjobs_async.cli._output.moments import clock, ends_in, is_shown
 from agentjobs_async.cli._output.screen import Styled
@@ -31,7 +31,7 @@ class FleetView:
         counts: How many items are in each state.
         ends_per_second: How many items have ended per second of late; `None` when none has.
         rate: The limit of creates; `None` without one.
-        workers: Those that have it open; `None` for a file, which has one owner at most.
+        workers: As `workers_of` returns them.
         now: Seconds since the epoch.
         active_left: How long the active jobs have left; `None` while that is not known.
         unseen_for: For how many seconds no active job was seen; `None` if one was seen of late, or none is active.
@@ -71,24 +71,21 @@ def fleet_line(view: FleetView) -> str:
     """Return all of it in one line, for a log."""
     parts = [f"{clock(view.now)}  {', '.join(_tally(view))}", _pace(view)]
     parts += [] if view.active_left is None else [ends_in(view.active_left)]
-    if view.workers is not None:
-        last = min((worker.silent_for for worker in view.workers), default=None)
-        heard = "" if last is None else f", last heartbeat {span(last)} ago"
-        parts.append(f"{_number(sum(not worker.is_dead for worker in view.workers), 'worker')}{heard}")
+    if view.workers:
+        alive = _number(sum(not worker.is_dead for worker in view.workers), "worker")
+        parts.append(f"{alive}, last heartbeat {span(min(worker.silent_for for worker in view.workers))} ago")
     return "; ".join(parts)
 
 
 def fleet_lines(view: FleetView, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
     """Return at most `height` lines of at most `width` columns, for a terminal."""
     yield ((shortened(", ".join(_tally(view)), width), "bold"),)
-    yield (shortened(_pace(view), width),)
+    is_stalled = view.left and not is_at_work(view.workers)
+    yield ((shortened(_pace(view), width), "yellow" if is_stalled else ""),)
     if view.active_left is not None and height > _LEAST_HEIGHT:
         yield (shortened(ends_in(view.active_left), width),)
         height -= 1
-    if view.workers is None:
-        return
     if not view.workers:
-        yield (("no worker has the journal open", "yellow"),)
         return
     names = max(len(worker.name) for worker in view.workers)
     name = max(min(names, _WIDEST_NAME, width - _BESIDE_THE_NAME), len("WORKER"))
@@ -126,8 +123,8 @@ def _tally(view: FleetView) -> Iterator[str]:
 def _pace(view: FleetView) -> str:
     if not view.left:
         return "all have ended"
-    if view.workers is not None and all(worker.is_dead for worker in view.workers):
-        return "no process works on it; agentjobs worker or resume continues"
+    if not is_at_work(view.workers):
+        return "no process works on it; agentjobs resume continues"
     if view.unseen_for is not None:
         return f"no active job was seen for {span(view.unseen_for)}: no run polls them, or no server answers"
     if view.ends_per_second is None:

@@ -209,10 +209,13 @@ class ChangeFeed:
 
 
 async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
-    """Return the workers as pages show them, with the time of each one's last heartbeat in ms since the epoch."""
-    workers, now = await workers_of(journal), time.time()
-    if workers is None:
+    """Return the workers as pages show them, with the time of each one's last heartbeat in ms since the epoch.
+
+    `None` for a file: the feed looks only after a change of the journal, and the end of a file's owner is none.
+    """
+    if not journal.is_shared:
         return None
+    workers, now = await workers_of(journal) or [], time.time()
     return [
         {
             "name": worker.name,

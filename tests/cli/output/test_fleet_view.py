@@ -54,8 +54,8 @@ def test_time_left() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"workers": []}, "no process works on it; agentjobs worker or resume continues"),
-        ({"workers": [WORKERS[1]]}, "no process works on it; agentjobs worker or resume continues"),
+        ({"workers": []}, "no process works on it; agentjobs resume continues"),
+        ({"workers": [WORKERS[1]]}, "no process works on it; agentjobs resume continues"),
         (
             {"workers": None, "unseen_for": 1500.0},
             "no active job was seen for 25 min: no run polls them, or no server answers",
@@ -67,6 +67,15 @@ def test_nobody_is_at_work(change: dict[str, Any], words: str) -> None:
     found = evolve(view(), **change)
     assert text(fleet_lines(found, 80, 24))[1] == words
     assert f"; {words}" in fleet_line(found)
+
+
+def test_colour_of_what_nobody_works_on() -> None:
+    """Only work that is left and stands still is coloured."""
+    idle = view(workers=[])
+    done = evolve(idle, counts=dict.fromkeys(State, 0) | {State.COMPLETED: 3})
+    for found, style in ((idle, "yellow"), (done, ""), (view(), "")):
+        pace = list(fleet_lines(found, 80, 24))[1]
+        assert [part[1] for part in pace] == [style]
 
 
 def test_on_a_narrow_terminal() -> None:
@@ -91,7 +100,7 @@ def test_in_a_log() -> None:
     assert "39 of 100 ended (39 %), 30 completed" in line
     assert line.endswith("1 worker, last heartbeat 3 s ago")
     assert "worker" not in fleet_line(view(workers=None))
-    assert fleet_line(view(workers=[])).endswith("0 workers")
+    assert "worker" not in fleet_line(view(workers=[]))
 
 
 def test_the_rate_of_creates_binds() -> None:
