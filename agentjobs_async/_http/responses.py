@@ -190,7 +190,19 @@ class ResponseDecoder:
             document = parse(body)
         except ProtocolError:
             document = None
-        return _message(document) or body[:_EXCERPT_BYTES].decode(errors="replace").strip()
+        return _message(document) or self._beginning(body, whole=response.whole)
+
+    def _beginning(self, body: bytes, *, whole: bool) -> str:
+        """Return the beginning of a body, and no part of a key that its end has cut off: such a part is not masked."""
+        text = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
+        if whole and len(body) <= _EXCERPT_BYTES:
+            return text
+        masked, mask, _ = self.key.mask(text).rpartition(MASK)
+        if mask:
+            return f"{masked}{mask}"  # masking may have made so much shorter that the end would be shown
+        if len(text) > _EXCERPT_BYTES // 8:
+            return text  # so long that its end is not shown
+        return " ".join(text.rsplit(maxsplit=1)[:-1])  # the last word may be a part of the key, which has no space
 
 
 def _is_success(status: int) -> bool:

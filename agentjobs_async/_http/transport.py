@@ -6,6 +6,7 @@ value: aiohttp's exceptions, and the frames that they came through, hold the req
 
 import asyncio
 import errno
+import re
 from contextlib import suppress
 from math import inf
 from ssl import SSLContext
@@ -52,6 +53,8 @@ class HttpTimeouts:
 
 
 _SHOWN_BYTES: Final = 300  # of a foreign error's text
+_QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
+"""What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
@@ -187,13 +190,15 @@ class Transport:
 
     def _description(self, error: Exception) -> str:
         """Return what happened as text, without what aiohttp knows of the request."""
-        if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
-            return f"broken HTTP: {error.message}"
+        cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
+        if isinstance(cause, aiohttp.ClientResponseError | HttpProcessingError):
+            return f"broken HTTP: {_QUOTED.sub('', cause.message)}"
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return "the server disconnected"  # its own text may quote the head of the response as far as it came
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
         if isinstance(error, TimeoutError):
             return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
-        cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
         return str(cause) or type(cause).__name__
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:

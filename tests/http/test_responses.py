@@ -636,6 +636,22 @@ def test_excerpt_is_bounded(body: bytes) -> None:
     assert 2000 < len(error.excerpt.encode()) <= 2048
 
 
+def test_excerpt_that_ends_within_the_key() -> None:
+    """Where an excerpt is cut within the key, no part of it is shown, however much shorter masking makes the rest."""
+    percents = "".join(f"%{ord(character):02x}" for character in KEY)
+    filling = percents * (65_536 // len(percents) - 1)
+    echo = f"{filling}{'x' * (65_536 - len(filling) - len(KEY) + 1)}{KEY}"
+    cut = Response(403, answer(b"", 403).headers, KEY[:-1].encode(), whole=False)
+    padded = [answer((space * ((65_536 - 10) // len(space.encode())) + KEY).encode(), 403) for space in " \u3000"]
+    for response in (answer(echo.encode(), 403), cut, *padded):
+        error = polled(response)
+        assert isinstance(error, ResponseError)
+        assert KEY[:4] not in error.excerpt
+    told = polled(Response(403, answer(b"", 403).headers, f"no such key: {KEY[:-1]}".encode(), whole=False))
+    assert isinstance(told, ResponseError)
+    assert told.excerpt == "no such key:"
+
+
 @pytest.mark.parametrize("name", ["X-Request-Id", "x-request-id", "Request-Id", "X-Correlation-Id"])
 def test_request_id(name: str) -> None:
     """The server's own name for the exchange is found under any usual header, shown bounded and on one line."""

@@ -115,6 +115,34 @@ async def test_faults_of_a_read(first: Reply, kind: type[AgentJobsError], words:
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        pytest.param(b"HTTP/1.1 403 No\r\nX: Bearer " + KEY.encode() + b"x" * 9000 + b"\r\n\r\n", id="long header"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX" + KEY[:-1].encode() + b"\r\n\r\n", id="header without a colon"),
+        pytest.param(b"HTTP/1.1 2" + KEY[:-1].encode() + b" OK\r\n\r\n", id="bad status"),
+        pytest.param(KEY[:-1].encode() + b"\r\n\r\n", id="garbage"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz" + KEY[:-1].encode() + b"\r\n", id="chunk"
+        ),
+    ],
+)
+async def test_broken_http_is_not_quoted(response: bytes) -> None:
+    """The error of broken HTTP has no part of a key that the server echoes: what is cut off can't be masked."""
+    async with Scripted(Reply(response, "fin")) as server:
+        answer = await read(server)
+    assert type(answer) is ProtocolError
+    assert KEY[:4] not in str(answer)
+    assert str(answer).startswith("unusable answer (http): broken HTTP: ")
+
+
+async def test_head_that_is_cut_off_is_not_quoted() -> None:
+    """Nor has the error of a connection that was closed within the head of a response, which may cut off the key."""
+    async with Scripted(Reply(b"HTTP/1.1 403 No\r\nX: Bearer " + KEY[:-1].encode(), "fin")) as server:
+        answer = await read(server)
+    assert str(answer).startswith("the exchange broke: the server disconnected")
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize(
     ("scripted", "body", "whole"),
