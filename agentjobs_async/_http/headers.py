@@ -12,16 +12,17 @@ from agentjobs_async.errors import ProtocolError
 __all__ = ["inflated", "retry_after"]
 
 _SECONDS: Final = re.compile(r"-?[0-9]+", re.ASCII)
+_MOST_SECONDS: Final = 1e9  # about 30 years: a longer delay counts as this one, so that it stays a finite number
 
 
 def retry_after(values: Iterable[str], date: str | None, now: float) -> float | None:
-    """Return the longest valid delay among `values`, in seconds, at least 0; `None` without a valid one.
+    """Return the longest valid delay among `values`, in seconds, from 0 to 1e9; `None` without a valid one.
 
     By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. From a date, `date` is subtracted, the
     response's own Date header, so that skewed clocks cancel out; without one, `now`, in seconds since the epoch.
     """
     delays = [retry_after for value in values if (retry_after := _seconds(value.strip(" \t"), date, now)) is not None]
-    return max(delays, default=None)
+    return min(max(delays), _MOST_SECONDS) if delays else None
 
 
 def _seconds(value: str, date: str | None, now: float) -> float | None:

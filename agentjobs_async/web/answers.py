@@ -1,6 +1,6 @@
 """What each error means to the end users of a web backend."""
 
-from math import ceil
+from math import ceil, isfinite
 from typing import Any, Final
 
 from attrs import frozen
@@ -131,4 +131,6 @@ def http_answer(error: BaseException) -> HttpAnswer:
 
 def _headers(error: BaseException) -> dict[str, str]:
     seconds = getattr(error, "retry_after", None)
-    return {"Retry-After": str(_RETRY_SECONDS if seconds is None else max(ceil(seconds), 1))}
+    if seconds is None or not isfinite(seconds):
+        return {"Retry-After": str(_RETRY_SECONDS)}
+    return {"Retry-After": str(max(ceil(seconds), 1))}

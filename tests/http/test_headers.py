@@ -27,6 +27,8 @@ def http_date(moment: datetime) -> str:
         ("-1", 0),
         ("-0", 0),
         ("-99999999999", 0),
+        ("9" * 400, 1e9),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 1e9),
         (http_date(NOW + timedelta(seconds=90)), 90),
         (http_date(NOW - timedelta(seconds=90)), 0),
         ((NOW + timedelta(seconds=90)).strftime("%A, %d-%b-%y %H:%M:%S GMT"), 90),

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from inspect import getdoc
+from math import inf
 
 import pytest
 
@@ -92,6 +93,7 @@ def test_retry_after() -> None:
     assert http_answer(RateLimitedError(429, None, 7.2)).headers == {"Retry-After": "8"}
     assert http_answer(RateLimitedError(429, None, 0.0)).headers == {"Retry-After": "1"}
     assert http_answer(RateLimitedError(429)).headers == {"Retry-After": "5"}
+    assert http_answer(RateLimitedError(429, None, inf)).headers == {"Retry-After": "5"}
     assert http_answer(SessionClosedError("closed")).headers == {"Retry-After": "5"}
 
 
