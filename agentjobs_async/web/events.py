@@ -118,11 +118,13 @@ async def _with_silences(changes: AsyncIterator[AgentJob], heartbeat: float | No
     """Return the changes, and `None` after each `heartbeat` seconds without one."""
     while True:
         try:
-            async with asyncio.timeout(heartbeat):
+            async with asyncio.timeout(heartbeat) as silence:
                 job: AgentJob | None = await anext(changes)  # cancelling it loses no change
         except WaitTimeoutError:  # a TimeoutError too, but of the wait: it is no silence
             raise
         except TimeoutError:
+            if not silence.expired():
+                raise  # of the caller's own `get_job`
             job = None
         except StopAsyncIteration:
             return

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tenacity import wait_fixed
+from tenacity import retry_never, wait_fixed
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobTracker, PollPolicy
 from agentjobs_async.testing import Emulator, JobScript
@@ -110,13 +110,14 @@ async def test_errors_are_events() -> None:
         assert [event["data"]["error"] async for event in events] == ["restarting"]
 
 
-async def test_foreign_error_is_an_event() -> None:
+@pytest.mark.parametrize("error", [LookupError("secret"), TimeoutError("secret")])
+async def test_foreign_error_is_an_event(error: Exception) -> None:
     """What a get_job of the user's raises is told as an internal error, without its text."""
 
     async def get_job(_ref: JobRef) -> AgentJob:
-        raise LookupError("secret")
+        raise error
 
-    async with JobTracker(get_job) as tracker:
+    async with JobTracker(get_job, policy=PollPolicy(retry=retry_never)) as tracker:
         assert [event["data"]["error"] async for event in job_events(tracker, REF)] == ["internal"]
 
 
