@@ -97,8 +97,8 @@ def checked_strategy(name: str, value: object) -> None:
     """Check a strategy for the setting `name`, which is `wait` or `retry`.
 
     Raises:
-        InvalidInputError: `value` is not callable, is async, is a class instead of an instance, or a strategy of
-            another kind.
+        InvalidInputError: `value` is not callable, is async or learns by an async method, is a class instead of an
+            instance, or is a strategy of another kind.
     """
     if not callable(value):
         example = "wait_fixed(5)" if name == "wait" else "retry_if_exception_type(OSError)"
@@ -106,7 +106,8 @@ def checked_strategy(name: str, value: object) -> None:
     if isinstance(value, type):
         wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
-    if is_async(value):
+    methods = ("learn", "start", "leave") if hasattr(value, "learn") else ()
+    if any(map(is_async, (value, *(getattr(value, method, None) for method in methods)))):
         raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
     if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
         raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")

@@ -1,7 +1,9 @@
 """Passing the durations of jobs on to a wait strategy that learns from them."""
 
+from collections.abc import Callable
 from math import inf
 from time import time
+from typing import Any
 
 from agentjobs_async.learning.starts import is_late
 from agentjobs_async.models import AgentJob
@@ -27,7 +29,7 @@ class Durations:
     __slots__ = ("_hooks", "_learn", "_leave", "_start", "learns")
 
     def __init__(self, policy: PollPolicy, hooks: Hooks) -> None:
-        self._learn = _guarded(policy.wait, "learn")
+        self._learn = _guarded(policy.wait, "learn", lambda events: tuple(events or ()))
         self._start = _guarded(policy.wait, "start") if self._learn else None
         self._leave = _guarded(policy.wait, "leave") if self._start else None
         self._hooks = hooks
@@ -62,7 +64,12 @@ class Durations:
             self._hooks.emit_apart(event)
 
 
-def _guarded(wait: WaitStrategy, name: str) -> GuardedCallback | None:
-    """Return the method of this name of a strategy, with its errors contained; `None` if it has none."""
+def _guarded(wait: WaitStrategy, name: str, read: Callable[[Any], Any] = lambda _: None) -> GuardedCallback | None:
+    """Return the method `name` of a strategy, with its errors contained; `None` if it has none.
+
+    `read` is called with what the method returns; its errors are contained as well.
+    """
     method = getattr(wait, name, None)
-    return None if method is None else GuardedCallback(f"policy.wait.{name}", method)
+    if not callable(method):  # `wait_incrementing.start` is a number
+        return None
+    return GuardedCallback(f"policy.wait.{name}", lambda *arguments: read(method(*arguments)))

@@ -87,6 +87,52 @@ async def test_strategy_that_fails_to_learn_in_a_free_wait() -> None:
     assert job.status == "completed"
 
 
+class _LearnsToANumber(tenacity.wait_incrementing):  # its `start` is a number
+    def learn(self, *_duration: object) -> Any:
+        return 1
+
+
+class _ReturnsNumbers(tenacity.wait_fixed):
+    def learn(self, *_duration: object) -> None:
+        """Learn nothing."""
+
+    def start(self, *_wait: object) -> int:
+        return 7
+
+    def leave(self, *_wait: object) -> int:
+        return 7
+
+
+@pytest.mark.looptime
+async def test_strategy_whose_other_methods_return_something(caplog: pytest.LogCaptureFixture) -> None:
+    """What `start` and `leave` return means nothing."""
+    async with JobTracker(Polled("active", "completed"), policy=PollPolicy(wait=_ReturnsNumbers(1))) as tracker:
+        assert (await tracker.wait_for_job(REF)).status == "completed"
+        tracker.watch(REF).cancel()
+    assert not caplog.records
+
+
+class _FailsInItsGenerator(tenacity.wait_fixed):
+    def learn(self, *_duration: object) -> Iterable[HistoryDropped]:
+        yield HistoryDropped("docs", None, 20)
+        raise LookupError("mine")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("wait", [_LearnsToANumber(1), _FailsInItsGenerator(1)])
+async def test_strategy_that_returns_no_events(wait: tenacity.wait.wait_base, caplog: pytest.LogCaptureFixture) -> None:
+    """What `learn` returns ends no wait either, even if it can't be iterated over."""
+    get_job = Polled("active", "completed")
+    policy = PollPolicy(wait=wait)
+    async with JobTracker(get_job, policy=policy) as tracker:
+        assert (await tracker.wait_for_job(REF)).status == "completed"
+        get_job.steps = ["active"]
+        with pytest.raises(WaitTimeoutError):
+            await tracker.wait_for_job(REF, timeout=5)
+    assert (await wait_for_job(REF, get_job=Polled("active", "completed"), policy=policy)).status == "completed"
+    assert {record.getMessage().partition(" raised")[0] for record in caplog.records} == {"policy.wait.learn"}
+
+
 class _DropsAtEachEnd(tenacity.wait_fixed):
     def learn(self, project_id: str, _model: str | None, _earliest: float, _latest: float) -> Iterable[HistoryDropped]:
         return [HistoryDropped(project_id, None, 20)]
