@@ -184,9 +184,9 @@ class Workers:
             try:
                 answer: Answer | BaseException = check(await poll(tracked.ref), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
-                if _ends_worker(error, cut=worker.tracked is not tracked):
+                if self._ends_worker(worker, error, cut=worker.tracked is not tracked):
                     raise
-                answer = without_own_frame(error)
+                answer = _as_answer(without_own_frame(error))
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation, or raised an error of its own in its place
             tracked.worker = worker.tracked = None
@@ -204,6 +204,11 @@ class Workers:
             del answer  # it may be large, and the next one may take long to come
             if now > self._turn_ends and queue.has_backlog():
                 now = await self._next_turn()
+
+    def _ends_worker(self, worker: Worker, error: BaseException, *, cut: bool) -> bool:
+        """Return whether a worker ends with what its poll raised: the cancellation by a cut, or its own disposal."""
+        is_disposed = isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not worker.task
+        return is_disposed or (cut and not isinstance(error, Exception))
 
     def _end_slow(self, worker: Worker, tracked: Tracked, now: float) -> None:
         """Record that the poll of a slow job was answered; a quick answer shows that it is slow no longer."""
@@ -248,6 +253,10 @@ class Workers:
         return tasks.union(self._leaving.values())
 
 
-def _ends_worker(error: BaseException, *, cut: bool) -> bool:
-    """Return whether a worker's task ends with what its poll raised: the cancellation by a cut, or its own disposal."""
-    return isinstance(error, GeneratorExit) or (cut and not isinstance(error, Exception))
+def _as_answer(error: BaseException) -> BaseException:
+    """Return `error`; for a GeneratorExit, which would close the coroutines that await its future, a RuntimeError."""
+    if not isinstance(error, GeneratorExit):
+        return error
+    answer = RuntimeError("get_job raised GeneratorExit")
+    answer.__cause__ = error
+    return answer

@@ -1207,6 +1207,20 @@ def test_what_ends_the_program(error: type[BaseException]) -> None:
         asyncio.run(use())
 
 
+async def test_poll_that_raises_generator_exit() -> None:
+    """A callable that raises GeneratorExit ends the waits for its own job with a RuntimeError, and no other."""
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        if ref == REF:
+            raise GeneratorExit
+        return AgentJob(ref.job_id, ref.project_id, "completed")
+
+    async with JobTracker(get_job, budget=PollBudget(in_flight=1)) as tracker:
+        stuck, other = tracker.watch(REF, timeout=None), tracker.watch(refs(1)[0])
+        assert [type(end) for end in await ended(stuck, other)] == [RuntimeError, AgentJob]
+        assert tracker.stats().in_flight == 0
+
+
 async def test_swallowed_cancellation() -> None:
     """A poll that swallows its cancellation holds up no other job, and no second poll of its own job is in flight."""
     get_job = Polled("active", "active", "completed", jobs={"job_1": [swallows, "completed"]})
