@@ -204,6 +204,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
         """Read jobs from the async source while there is room."""
         try:
             async for job in self._source:  # type: ignore[union-attr]  # without an iterator it is an async one
+                if self._exhausted:
+                    break  # the block was left, and the source has swallowed the cancellation
                 self._add(job)
                 while not self._has_room():
                     self._changed.clear()

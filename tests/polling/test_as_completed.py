@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -349,6 +350,25 @@ async def test_source_that_does_not_leave() -> None:
         assert clock() == began + 1
         released.set()
         await let_go()
+    assert_nothing_left_of_loop()
+
+
+async def test_source_that_goes_on_after_its_cancellation() -> None:
+    """What a source yields after the block was left is not polled."""
+    get_job = Polled("active")
+
+    async def stubborn() -> AsyncIterator[JobRef]:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        while True:
+            yield REF
+            await asyncio.sleep(0)
+
+    async with JobTracker(get_job) as tracker:
+        async with tracker.as_completed(stubborn()):
+            await asyncio.sleep(1)
+        await let_go()
+        assert (tracker.stats().jobs, get_job.asked) == (0, [])
     assert_nothing_left_of_loop()
 
 
