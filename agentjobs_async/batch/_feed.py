@@ -108,8 +108,8 @@ class Feed:
             return True
         if len(self._item_tasks) or not self._earlier_read or not self._only_refused():
             return False
-        if self._source_done:
-            return True
+        if self._source_done:  # with nothing left, the reading is about to end by itself
+            return bool(self._backlog or self._planned)
         # A caller whose source is silent, and whose key never worked, is to get the error without waiting for an item.
         silent = self._is_silent and not self._context.throttles.succeeded
         return self._context.throttles.refusal is not None and (self._waits_for_room or silent)
@@ -119,8 +119,17 @@ class Feed:
         return all(self._context.throttles.is_refused(project) for project in left)
 
     async def _read_new(self, rows: _Rows) -> None:
-        await self._room_to_read()
-        await self._read(rows, self._add_new)
+        try:
+            await self._room_to_read()
+            await self._read(rows, self._add_new)
+        except JournalError:
+            raise  # it ends the run, whatever is left
+        except BaseException:
+            self._end_source()  # else `ended` would wait for more items
+            raise
+        self._end_source()
+
+    def _end_source(self) -> None:
         self._source_done = True
         self._notify()
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from agentjobs_async import AgentJob, JournalError
+from agentjobs_async import AgentJob, AgentJobsError, JournalError
 from agentjobs_async.batch._create_failures import Failure, classify, pause_after
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._store.entries import Lease, NoRoom
@@ -156,7 +156,8 @@ class ItemCreate:
             if failure is not Failure.LIMITED:  # what the server asks for costs the item none of its time
                 self.item.spent_seconds += _now() - started
             self._hold_back(permit, failure, error)
-            return error
+            # The result holds the error, whose traceback would hold the frames of this item.
+            return error.with_traceback(None) if isinstance(error, AgentJobsError) else error
         finally:
             permit.spend()  # cancelled: the server may have counted it
         self.item.spent_seconds += _now() - started

@@ -1,8 +1,9 @@
 """The way of one item: its create, then the wait for its job, and the record of its end."""
 
+import asyncio
 from math import inf
 
-from agentjobs_async import AgentJob, JobRef, NotFoundError, WaitTimeoutError
+from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError, WaitTimeoutError
 from agentjobs_async.batch._create_failures import ends_the_run
 from agentjobs_async.batch._item_create import Ended, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
@@ -47,6 +48,11 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
         ended = await item.watch
     except Exception as error:  # noqa: BLE001 - no error of one wait may end another item, a get_job's own included
         ended = error
+    except asyncio.CancelledError as cancellation:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        ended = AgentJobsError(f"get_job raised {cancellation!r}")
     job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
     outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):

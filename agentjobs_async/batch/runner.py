@@ -153,7 +153,15 @@ class Batch(AsyncIterator[BatchResult]):
         entries_of(self._journal).mask(self._session.mask)
         kept = await self._journal.limits()
         self._limits = in_force(kept, self._settings)
-        await opened_of(self._journal).share_polls(kept.polls_per_second, self._session)
+        try:
+            await opened_of(self._journal).share_polls(kept.polls_per_second, self._session)
+            await self._start()
+        except BaseException:  # the block is not entered, and so not left
+            opened_of(self._journal).stop_sharing_polls()
+            raise
+        return self
+
+    async def _start(self) -> None:
         self._results = asyncio.Queue(self._limits.max_active)
         await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
         slots = Slots(self._limits.max_active)
@@ -173,7 +181,6 @@ class Batch(AsyncIterator[BatchResult]):
         feeding = item_tasks.start_helper(self._feed.read(opened_of(self._journal).take_unknown()), Phase.NO_CREATES)
         item_tasks.start_recording()
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
-        return self
 
     async def _unknown_ages(self) -> list[tuple[str | None, float]]:
         seconds, most = self._limits.unknown_for, self._limits.max_active
@@ -202,7 +209,10 @@ class Batch(AsyncIterator[BatchResult]):
             raise StopAsyncIteration
         if isinstance(result, JournalError):
             item_tasks.context.unrecorded.mark_raised(result)
-        raise result
+        try:
+            raise result
+        finally:
+            del result  # the error's traceback holds this frame, which must not hold the error
 
     async def aclose(self) -> None:
         """Start no more items, wait up to 10 s for the answers of creates under way, and leave the rest to another run.

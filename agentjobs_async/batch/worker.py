@@ -67,7 +67,11 @@ class BatchWorker:
         entries_of(self.journal).mask(self._session.mask)
         kept = await self.journal.limits()
         limits = in_force(kept, self._settings)
-        await opened_of(self.journal).share_polls(kept.polls_per_second, self._session)
+        try:
+            await opened_of(self.journal).share_polls(kept.polls_per_second, self._session)
+        except BaseException:  # the block is not entered, and so not left
+            opened_of(self.journal).stop_sharing_polls()
+            raise
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,

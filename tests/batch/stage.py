@@ -100,7 +100,7 @@ class FakeSession:
         self.duration = duration
         self.project_id: str | None = None
         self.answers: dict[str, list[Exception | float]] = {}
-        self.ends: dict[str, str | Exception] = {}
+        self.ends: dict[str, str | BaseException] = {}
         self.agents: Counter[str] = Counter()
         self.sent: list[tuple[float, str]] = []
         self.prompts: dict[str, str] = {}
@@ -168,7 +168,7 @@ class FakeSession:
             loop.call_later(timeout, _settle, found, error)
         else:
             link = "https://code.example/pull/1"
-            ended = end if isinstance(end, Exception) else AgentJob(ref.job_id, ref.project_id, end, pr_link=link)
+            ended = end if isinstance(end, BaseException) else AgentJob(ref.job_id, ref.project_id, end, pr_link=link)
             loop.call_later(self.duration, _settle, found, ended)
         return found
 
@@ -177,10 +177,12 @@ class FakeSession:
         return cast("AgentJobsSession", self)
 
 
-def _settle(found: asyncio.Future[AgentJob], end: AgentJob | Exception) -> None:
+def _settle(found: asyncio.Future[AgentJob], end: AgentJob | BaseException) -> None:
     if found.done():
         return
-    if isinstance(end, Exception):
+    if isinstance(end, asyncio.CancelledError):
+        found.cancel()
+    elif isinstance(end, BaseException):
         found.set_exception(end)
     else:
         found.set_result(end)

@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import itertools
 import pickle
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +23,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, run_batch
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
     FOREVER,
@@ -364,6 +367,34 @@ async def test_a_refused_key_ends_the_run(journal: Journal) -> None:
         await run(session, items(100), journal, max_active=1)
     assert len(session.sent) == 1
     assert states(await journal.rows())["k0"] == "planned"
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_source_that_raises_while_the_key_is_refused(file_journal: Journal, *, asynchronous: bool) -> None:
+    """The run ends with the refusal where nothing else is left and its source has raised."""
+
+    def plain() -> Iterator[BatchItem]:
+        yield from items(5)
+        raise OSError("the source broke")
+
+    async def source() -> AsyncIterator[BatchItem]:
+        for item in plain():
+            yield item
+
+    session = FakeSession()
+    session.answers = {"p0": [refused_key(403)], "p1": [refused_key(403)]}
+    with pytest.raises(AuthError):
+        await run(session, source() if asynchronous else plain(), file_journal, max_active=2)
+    assert set(states(await file_journal.rows()).values()) == {"planned"}
+
+
+async def test_a_wait_that_ends_as_cancelled(journal: Journal) -> None:
+    """Where a `get_job` of the user's raises CancelledError, its item is unfinished, and the run goes on."""
+    session = FakeSession()
+    session.ends = {"p0": asyncio.CancelledError()}
+    results = {result.item.key: result for result in await run(session, items(2), journal)}
+    assert outcomes(results.values()) == {"k0": "unfinished", "k1": "completed"}
+    assert str(results["k0"].error) == "get_job raised CancelledError()"
 
 
 async def test_a_job_that_may_not_be_read(journal: Journal) -> None:
@@ -1024,9 +1055,42 @@ async def test_polls_per_second_of_a_file(tmp_path: Path) -> None:
     assert (limited, session.polls_per_second) == ([3.0], None)
 
 
+async def test_polls_per_second_of_a_run_that_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that fails before its block is entered leaves no limit on the session."""
+
+    async def broken(_entries: Entries, _seconds: float, _most: int) -> None:
+        raise JournalError("the disk is gone", "io")
+
+    monkeypatch.setattr(Entries, "unknown_ages", broken)
+    session = FakeSession()
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.set_limits(FleetLimits(polls_per_second=3.0))
+        with pytest.raises(JournalError, match="the disk is gone"):
+            await run(session, items(1), journal)
+        assert session.polls_per_second is None
+
+
 async def test_a_session_of_the_callers_own(tmp_path: Path) -> None:
     """Without a limit of polls, a run needs the public calls of a session only: a double of it will do."""
     session = FakeSession()
     del session._clock
     async with Journal.open(tmp_path / "run.db") as journal:
         assert outcomes(await run(session, items(1), journal)) == {"k0": "completed"}
+
+
+async def test_errors_are_freed_at_once(file_journal: Journal) -> None:
+    """The error of a refused create is freed with the last reference, not by the garbage collector."""
+    session = FakeSession()
+    session.answers = {"p0": [rejected()]}
+    gc.collect()
+    gc.disable()
+    try:
+        results = await run(session, items(1), file_journal)
+        error = results.pop().error
+        assert error is not None
+        freed = weakref.ref(error)
+        session.answers.clear()
+        del error
+        assert freed() is None
+    finally:
+        gc.enable()

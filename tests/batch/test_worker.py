@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AuthError, InvalidInputError, JournalError
-from agentjobs_async.batch import BatchResult, BatchWorker, Journal
+from agentjobs_async import AgentJobsSession, AuthError, InvalidInputError, JournalError
+from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
 from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
 
@@ -21,6 +22,25 @@ async def test_running_a_set_again(journal: Journal) -> None:
         assert {*await asyncio.gather(worker.run(keys), worker.run(keys))} == {()}
         assert worker.stats().outcomes == {"completed": 3}
     assert session.agents.total() == 3
+
+
+async def test_polls_per_second_of_a_worker_that_does_not_begin(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that fails before its block is entered leaves no limit on the session."""
+    real = Opened.share_polls
+
+    async def broken(self: Opened, polls_per_second: float | None, session: AgentJobsSession) -> None:
+        await real(self, polls_per_second, session)
+        raise JournalError("the disk is gone", "io")
+
+    monkeypatch.setattr(Opened, "share_polls", broken)
+    session = FakeSession()
+    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
+    with pytest.raises(JournalError, match="the disk is gone"):
+        async with BatchWorker(session.session, file_journal):
+            pass
+    assert session.polls_per_second is None
 
 
 async def test_a_closed_worker(journal: Journal) -> None:
