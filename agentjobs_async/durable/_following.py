@@ -121,12 +121,13 @@ class Following:
         if follow.shown == job:
             follow.shown = follow.job  # the newest one is kept anyway
         elif not self._closing.is_set():
-            follow.showing = self._start(self._show_changes(follow, job, self.on_change))
+            showing = self._start(self._show_changes(follow, job, self.on_change))
+            follow.showing = None if showing.done() else showing  # an eager task may be done by now
 
     def ended(self, follow: Follow, result: AgentJob | BaseException) -> None:
-        """Record and tell how a wait ended."""
-        if isinstance(result, AgentJob | Exception):
-            self._end_in_task(follow.key, self._end(follow, result))
+        """Record and tell how a wait ended; one that a `get_job` has ended by no `Exception` begins again later."""
+        ended = result if isinstance(result, AgentJob | Exception) else AgentJobsError(f"get_job raised {result!r}")
+        self._end_in_task(follow.key, self._end(follow, ended))
 
     def _watch(
         self,

@@ -40,7 +40,8 @@ class DurableJobs:
     try, and each call that takes a key means the newest try.
 
     The callbacks may be plain or async functions. They run in the context in which the block was entered, and those of
-    different jobs run at the same time. The first error that one of them raises is logged, and disturbs nothing else.
+    different jobs run at the same time. The first error of each type that one of them raises is logged; it disturbs
+    nothing else.
 
     Args:
         session: Sends the creates and the polls. It is not closed.

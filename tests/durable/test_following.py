@@ -1,6 +1,7 @@
 """What the callbacks are told, and when."""
 
 import asyncio
+import sys
 from contextvars import ContextVar
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsSession, JobStatus
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
@@ -82,7 +83,7 @@ async def test_callbacks_that_raise(
         await listener.ends(8)
     assert sorted(listener.called) == sorted([(f"k{n}", "NotFoundError") for n in range(4)] * 2)
     messages = [record.getMessage() for record in caplog.records if "raised" in record.getMessage()]
-    assert sorted(message.partition(";")[0] for message in messages) == [
+    assert sorted(message.partition(" for ")[0] for message in messages) == [
         "on_change raised ValueError",
         "on_end raised RuntimeError",
     ]
@@ -179,3 +180,48 @@ async def test_drained_session(emulator: Emulator, session: AgentJobsSession, pa
             async with DurableJobs(another, journal, on_end=listener.on_end):
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
+async def test_changes_with_eager_tasks(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+    """Each change is told as well where tasks begin eagerly, and a plain callback is done before its task is known."""
+    emulator.script(JobScript(duration=1e6, stages=((1.0, "one"), (2.0, "two"), (3.0, "three"))), prompt="Hello")
+    seen: list[str] = []
+    ended = asyncio.Event()
+
+    def change(_entry: DurableEntry, job: AgentJob) -> None:
+        seen.append(job.shown_status)
+        if "three" in job.shown_status:
+            ended.set()
+
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]  # from 3.12 on
+    async with Journal.open(path) as journal:
+        async with DurableJobs(session, journal, on_change=change, least_gap=0.0) as jobs:
+            await jobs.submit("k", "Hello")
+            async with asyncio.timeout(60):
+                await ended.wait()
+    assert len(seen) > 1
+    assert seen[-1] == "three"
+
+
+async def test_wait_that_ends_as_cancelled(
+    emulator: Emulator, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a `get_job` of the user's raises CancelledError, the job is waited for again later, and this is logged."""
+    monkeypatch.setattr(following, "_UNREADABLE_SECONDS", 0.01)
+    listener = Listener()
+    left = [asyncio.CancelledError()]
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        if left:
+            raise left.pop()
+        return AgentJob(ref.job_id, ref.project_id, "completed")
+
+    async with AgentJobsSession(emulator.base_url, emulator.api_key, project_id="docs", get_job=get_job) as session:
+        async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "Hello")
+            await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+    assert [record.getMessage() for record in caplog.records] == [
+        "'k' can't be read, and is tried again in 0 s: get_job raised CancelledError()"
+    ]
