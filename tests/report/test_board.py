@@ -207,6 +207,16 @@ async def test_refused_actions(
     assert "was refused" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "headers", [{"Content-Type": "application/json; charset=klingon"}, {"Content-Encoding": "gzip"}]
+)
+async def test_body_that_cannot_be_read(headers: dict[str, str], run: Path) -> None:
+    """An action in a coding that nobody knows, or that is broken, is a bad request."""
+    async with served(run, allow_actions=True) as page:
+        given = page.bearer | {"Content-Type": "application/json"} | headers
+        assert await status_of(page.client.post(f"{page.address}actions", data=b"{}", headers=given)) == 400
+
+
 async def test_read_only_without_the_option(run: Path) -> None:
     """Without the option there is no action, whatever the token."""
     async with served(run) as page:

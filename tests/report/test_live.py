@@ -132,6 +132,40 @@ async def test_action_on_all_shown(browser: Browser, run: Path) -> None:
         await expect(button).to_have_text("Try again (2)")
 
 
+ACT_ON_MANY = """async (failing) => {
+    const sizes = [];
+    let told;
+    const page = {
+        send: async ({ numbers }) => {
+            sizes.push(numbers.length);
+            if (sizes.length - 1 === failing) return { ok: false, status: 502, text: async () => '' };
+            const outcome = { done: numbers.length - 1, refused: 1, reasons: ['1 is planned'] };
+            return { ok: true, json: async () => outcome };
+        },
+        say: (text, isGood) => { told = [text, isGood]; },
+    };
+    await Actions.prototype.act.call(page, 'retry', Array.from({ length: 100_001 }, (_, number) => number), {});
+    return [sizes, ...told];
+}"""
+
+
+async def test_action_on_very_many(browser: Browser, run: Path) -> None:
+    """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True) as visited,
+    ):
+        for failing, parts, told in (
+            (-1, [50_000, 50_000, 1], "99,998 items planned again. 3 items refused: 1 is planned"),
+            (
+                *(1, [50_000, 50_000]),
+                "49,999 items planned again. 1 item refused: 1 is planned The server answered with status 502.",
+            ),
+            (0, [50_000], "The server answered with status 502."),
+        ):
+            assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told, failing < 0]
+
+
 async def test_resolve(browser: Browser, run: Path) -> None:
     """An unknown item is given the job that was found; typing is not disturbed by changes of other items."""
     async with (

@@ -8,6 +8,8 @@ const ACTIONS = [
 ];
 const DONE = { retry: 'planned again', send_again: 'planned again', abandon: 'failed from now on', set_job: 'given its job' };
 const CONFIRMING = 5000; // ms in which a second click confirms
+const MOST_REASONS = 5; // of refusals: a page has room for a few lines
+const NUMBERS_AT_ONCE = 50_000; // rows in one request: a server refuses a body of more than 1 MiB
 
 class Actions {
   constructor(page) {
@@ -84,16 +86,27 @@ class Actions {
 
   async act(action, numbers, button, job) {
     button.disabled = true;
+    const outcome = { done: 0, refused: 0, reasons: [] };
+    let fault = '';
     try {
-      const headers = { 'Content-Type': 'application/json' };
-      if (this.live.token !== null) headers.Authorization = `Bearer ${this.live.token}`;
-      const body = JSON.stringify({ action, numbers, ...(job === undefined ? {} : { job }) });
-      const response = await fetch('actions', { method: 'POST', headers, body });
-      this.say(response.ok ? said(action, await response.json()) : await response.text(), response.ok);
+      for (let start = 0; start < numbers.length && !fault; start += NUMBERS_AT_ONCE) {
+        const response = await this.send({ action, numbers: numbers.slice(start, start + NUMBERS_AT_ONCE), job });
+        if (!response.ok) fault = (await response.text()) || `The server answered with status ${response.status}.`;
+        else add(outcome, await response.json());
+      }
     } catch {
-      this.say('The server can’t be reached.', false);
+      fault = 'The server can’t be reached.';
     }
+    const known = fault && !outcome.done && !outcome.refused ? [] : [said(action, outcome)];
+    this.say([...known, fault].join(' ').trim(), !fault);
     button.disabled = false;
+  }
+
+  /* Send an action; `job` is left out where it is undefined. */
+  send(document) {
+    const headers = { 'Content-Type': 'application/json' };
+    if (this.live.token !== null) headers.Authorization = `Bearer ${this.live.token}`;
+    return fetch('actions', { method: 'POST', headers, body: JSON.stringify(document) });
   }
 
   say(text, isGood) {
@@ -103,6 +116,12 @@ class Actions {
     clearTimeout(this.saying);
     this.saying = setTimeout(() => { notice.hidden = true; }, isGood ? 4000 : 12_000);
   }
+}
+
+function add(outcome, { done, refused, reasons }) {
+  outcome.done += done;
+  outcome.refused += refused;
+  outcome.reasons = [...new Set([...outcome.reasons, ...reasons])].slice(0, MOST_REASONS);
 }
 
 function said(action, { done, refused, reasons }) {

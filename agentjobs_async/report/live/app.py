@@ -166,7 +166,7 @@ async def _document_of(request: web.Request) -> Any:
         raise web.HTTPUnsupportedMediaType(text="Send application/json.")
     try:
         return json.loads(await request.text())
-    except (ValueError, RecursionError):
+    except (ValueError, LookupError, RecursionError, web.RequestPayloadError):
         raise web.HTTPBadRequest(text="The body is no JSON.") from None
 
 
