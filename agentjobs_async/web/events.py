@@ -7,14 +7,11 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from hashlib import sha256
 from typing import Any, Final, Protocol, TypeVar
 
-from agentjobs_async import AgentJob, InvalidInputError, WaitTimeoutError
+from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.web.answers import http_answer
 
 __all__ = ["job_events", "sse_events"]
-
-Given_contra = TypeVar("Given_contra", contravariant=True)
-"""What a session or tracker accepts as a job."""
 
 _HEARTBEAT: Final = b": heartbeat\n\n"  # a comment: browsers ignore it, proxies see that the connection is in use
 _ID_DIGITS: Final = 16  # of a state's hash: enough that two states of one job never share an id
@@ -22,15 +19,19 @@ _ID_DIGITS: Final = 16  # of a state's hash: enough that two states of one job n
 _Changes = AbstractAsyncContextManager[AsyncIterator[AgentJob]]
 
 
-class _Updating(Protocol[Given_contra]):
+class _Updating(Protocol):
     """A session or a tracker."""
 
-    def updates(self, job: Given_contra, *, timeout: float | None = ...) -> _Changes: ...
+    def updates(self, job: Any, *, timeout: float | None = ...) -> _Changes: ...
+
+
+_Session = TypeVar("_Session", bound=_Updating)
+"""The session's own type: for a parameter that is the protocol itself, mypy does not infer the type of `app[KEY]`."""
 
 
 def sse_events(
-    session: _Updating[Given_contra],
-    job: Given_contra,
+    session: _Session,
+    job: AgentJob | JobRef | str,
     *,
     heartbeat: float = 15.0,
     last_event_id: str | None = None,
@@ -46,7 +47,7 @@ def sse_events(
 
     Args:
         session: A session or a tracker.
-        job: What its `updates` accepts.
+        job: What its `updates` accepts; a bare id on a session only.
         heartbeat: Seconds of silence, above 0, after which a comment is sent. Keep it below the time-outs of proxies.
         last_event_id: The request's Last-Event-ID header: the state with this id is not sent again, unless it is an
             end. `None`, or an unknown id, sends every state.
@@ -60,8 +61,8 @@ def sse_events(
 
 
 def job_events(
-    session: _Updating[Given_contra],
-    job: Given_contra,
+    session: _Session,
+    job: AgentJob | JobRef | str,
     *,
     last_event_id: str | None = None,
     timeout: float | None = 1800.0,
@@ -120,11 +121,9 @@ async def _with_silences(changes: AsyncIterator[AgentJob], heartbeat: float | No
         try:
             async with asyncio.timeout(heartbeat) as silence:
                 job: AgentJob | None = await anext(changes)  # cancelling it loses no change
-        except WaitTimeoutError:  # a TimeoutError too, but of the wait: it is no silence
-            raise
         except TimeoutError:
             if not silence.expired():
-                raise  # of the caller's own `get_job`
+                raise  # of the wait, or of the caller's own `get_job`
             job = None
         except StopAsyncIteration:
             return

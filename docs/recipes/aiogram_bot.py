@@ -32,8 +32,8 @@ async def main() -> None:
         await edit(entry, f"{job.status} ...")
 
     async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-        done = isinstance(result, AgentJob)
-        await edit(entry, f"{result.status}: {result.pr_link or 'no change'}" if done else "This did not work, sorry.")
+        done = result if isinstance(result, AgentJob) else None
+        await edit(entry, f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry.")
 
     async def start(message: Message, command: CommandObject) -> None:
         key = f"{message.chat.id}/{message.message_id}"

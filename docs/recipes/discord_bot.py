@@ -41,8 +41,8 @@ async def on_change(entry: DurableEntry, job: AgentJob) -> None:
 
 
 async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-    place, done = entry.context or {}, isinstance(result, AgentJob)
-    text = f"{result.status}: {result.pr_link or 'no change'}" if done else "This did not work, sorry."
+    place, done = entry.context or {}, result if isinstance(result, AgentJob) else None
+    text = f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry."
     try:
         await edit(entry, text)
     except discord.HTTPException:  # 15 min after the command its token is void: a plain message

@@ -29,8 +29,8 @@ async def edit(entry: DurableEntry, text: str) -> None:
 
 
 async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-    done = isinstance(result, AgentJob)
-    await edit(entry, f"{result.status}: {result.pr_link or 'no change'}" if done else "This did not work, sorry.")
+    done = result if isinstance(result, AgentJob) else None
+    await edit(entry, f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry.")
 
 
 async def start(update: Update, context: ContextTypes.DEFAULT_TYPE) -> None:

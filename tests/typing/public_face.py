@@ -79,6 +79,8 @@ from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from agentjobs_async.web import HttpAnswer, SignedTokens, drain_on_signal, http_answer, job_events, sse_events
 
+SESSION = web.AppKey("session", AgentJobsSession)
+
 
 async def first_screen() -> None:
     async with AgentJobsSession("https://api.example.com", api_key="key", project_id="docs") as session:
@@ -412,9 +414,11 @@ async def shut_down(session: AgentJobsSession, tracker: JobTracker) -> None:
         await tracker.drain()
 
 
-async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob) -> None:
+async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob, application: web.Application) -> None:
     async for frame in sse_events(session, "job_1", heartbeat=5, last_event_id=None):
         assert_type(frame, bytes)
+    async for event in job_events(application[SESSION], job.ref, timeout=None):
+        assert_type(event, dict[str, Any])
     async for event in job_events(tracker, job.ref, timeout=None):
         assert_type(event, dict[str, Any])
 
