@@ -35,6 +35,7 @@ OnCancel = Literal["abandon", "finish"]
 """What becomes of a create whose caller is cancelled."""
 
 Result = AgentJob | AgentJobsError
+_CANCELLED: Final = "the caller of the create was cancelled"
 _SHOWN_DIGITS: Final = 12  # of a prompt's hash in the log: enough to find it among all prompts of a project
 
 
@@ -111,7 +112,10 @@ class Create:
             with scope:
                 result = await self._run_tries(self._started + self._request.timeout)
         except asyncio.CancelledError as error:
-            self._report(self._progress.outcome, error)
+            outcome = self._progress.outcome
+            if outcome is CreateOutcome.UNKNOWN:  # the TimeoutError of an `asyncio.timeout` shows it as its cause
+                error.add_note(str(self._unknown(_CANCELLED)))
+            self._report(outcome, error)
             raise
         if result is None:
             result = self._interrupted(scope)
@@ -168,7 +172,8 @@ class Create:
         request = self._request
         if outcome is CreateOutcome.UNKNOWN:
             digits = request.prompt_sha256[:_SHOWN_DIGITS]
-            logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, error)
+            reason = error if isinstance(error, AgentJobsError) else _CANCELLED
+            logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, reason)
         if self._hooks:
             elapsed, tries = self._clock() - self._started, self._progress.tries
             self._hooks.emit(

@@ -402,6 +402,19 @@ async def test_cancelled(
 
 
 @pytest.mark.looptime
+async def test_time_out_of_the_callers_own(caplog: pytest.LogCaptureFixture) -> None:
+    """An `asyncio.timeout` around a create says in its traceback and in the log that an agent may have been started."""
+    async with Scripted(Reply(then="hang")) as server, server.session() as session:
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(5):
+                await session.create_job("Fix it")
+    words = "an agent may have been started: the caller of the create was cancelled"
+    assert any(line.startswith(words) for line in traceback.format_exception(caught.value))
+    assert caplog.messages[-1].startswith("the outcome of a create is unknown (sha256 of its prompt: ")
+    assert caplog.messages[-1].endswith("...): the caller of the create was cancelled")
+
+
+@pytest.mark.looptime
 @pytest.mark.parametrize(("url", "first", "outcome", "sent"), INTERRUPTED)
 async def test_session_closed_meanwhile(
     url: Callable[[Scripted], str] | None, first: Reply, outcome: CreateOutcome, sent: int
