@@ -23,6 +23,8 @@ __all__ = [
 
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
 _SMOOTHING_SECONDS: Final = 20.0  # in which an end that is shown comes nearly two thirds of the way to a new one
+_SMOOTHING_SHARE: Final = 1 / 6  # of the time left, where that is less: else a short run is over before it is right
+_LEAST_SMOOTHING_SECONDS: Final = 1.0
 _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longer than that
 
 
@@ -59,7 +61,10 @@ class RecentDurations:
 
 
 class Smoothed:
-    """An end that is shown: it moves to each new estimate within about a minute, and never to before `earliest`."""
+    """An end that is shown: it moves to each new estimate within a minute, faster when little time is left.
+
+    It is never earlier than `earliest` seconds from now.
+    """
 
     def __init__(self) -> None:
         self._end: float | None = None
@@ -69,7 +74,8 @@ class Smoothed:
         """Return the estimate to show at `now`, of which no less than `earliest` seconds are left."""
         end = now + found.seconds
         if self._end is not None:
-            share = 1 - math.exp(-max(now - self._at, 0.0) / _SMOOTHING_SECONDS)
+            seconds = min(max(found.seconds * _SMOOTHING_SHARE, _LEAST_SMOOTHING_SECONDS), _SMOOTHING_SECONDS)
+            share = 1 - math.exp(-max(now - self._at, 0.0) / seconds)
             end = self._end + share * (end - self._end)
         self._end, self._at = max(end, now + earliest), now
         return evolve(found, seconds=self._end - now)

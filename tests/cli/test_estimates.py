@@ -83,6 +83,15 @@ def test_an_end_that_moves_slowly() -> None:
     assert smoothed.shown(RunEstimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
 
 
+def test_an_end_of_a_short_run() -> None:
+    """An estimate of half a minute is shown within that time: a slower end would be wrong until the run is over."""
+    smoothed = Smoothed()
+    assert smoothed.shown(RunEstimate(10, "x"), 0.0, 0.0).seconds == 10
+    for now in range(1, 16):
+        shown = smoothed.shown(RunEstimate(40.0 - now, "x"), 0.0, float(now)).seconds
+    assert shown == pytest.approx(25.0, abs=5.0)
+
+
 @pytest.mark.parametrize(
     ("settings", "seconds"),
     [
