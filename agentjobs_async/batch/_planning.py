@@ -113,7 +113,10 @@ def _difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
     """Return the refusal of an item whose key is that of another one. `Entries.plan` goes by the same rule."""
     what = "prompt" if item.prompt != row.prompt else "project"
     same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
-    return None if same else InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal")
+    if same:
+        return None
+    advice = "use another key or another journal"
+    return InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal: {advice}")
 
 
 def _repeated(item: BatchItem) -> InvalidInputError:

@@ -6,7 +6,6 @@ from typing import Any, Literal, get_args
 
 import attrs
 from attrs import field
-from attrs.validators import in_
 
 from agentjobs_async.testing._checks import is_number, number
 
@@ -27,6 +26,12 @@ def _check_stages(_script: object, attribute: "attrs.Attribute[Any]", value: Any
         fit = False
     if not fit:
         raise ValueError(f"'{attribute.name}' must be pairs of second and status, in rising order, not {value!r:.100}")
+
+
+def _check_outcome(_script: object, _attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    if value not in get_args(EndStatus):
+        ends = ", ".join(get_args(EndStatus))
+        raise ValueError(f"'outcome' must be one of {ends}, not {value!r:.100}: other statuses belong in 'stages'")
 
 
 def _check_id(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
@@ -51,7 +56,7 @@ class JobScript:
     """
 
     duration: float = field(default=0.1, validator=_SECONDS)
-    outcome: EndStatus = field(default="completed", validator=in_(get_args(EndStatus)))
+    outcome: EndStatus = field(default="completed", validator=_check_outcome)
     pull_request: bool = True
     visible_after: float = field(default=0.0, validator=_SECONDS)
     stages: tuple[tuple[float, str], ...] = field(default=(), validator=_check_stages)

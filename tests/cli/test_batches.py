@@ -475,8 +475,8 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     [
         (["resume"], "give the journal: agentjobs resume FILE"),
         (["run", "x", "--journal", "a.db", "--create-rate", "soon"], "--create-rate: soon is neither"),
-        (["resume", "--journal", "none.db"], "--journal: there is no none.db"),
-        (["status", "--journal", "none.db"], "--journal: there is no none.db"),
+        (["resume", "--journal", "none.db"], "there is no journal none.db"),
+        (["status", "--journal", "none.db"], "there is no journal none.db"),
         (["resolve", "k", "--journal", "none.db"], "give either --job ID or --send-again"),
     ],
 )

@@ -46,7 +46,7 @@ def test_journal_named_otherwise(db: str, monkeypatch: pytest.MonkeyPatch) -> No
         (["retry"], "give the journal: agentjobs retry FILE"),
         (["resolve", "--abandon"], "give the journal: agentjobs resolve FILE KEY"),
         (["resolve", "run.db", "--abandon"], "give the journal and the KEY of one item"),
-        (["retry", "none.db", "key"], "there is no none.db"),
+        (["retry", "none.db", "key"], "there is no journal none.db"),
         (["worker"], "give the journal: agentjobs worker "),
         (["serve"], "give the journal: agentjobs serve FILE"),
         (["report"], "give the journal: agentjobs report FILE"),

@@ -282,7 +282,7 @@ class Entries(Reader):
     def unknown_columns(self) -> dict[str, Any]:
         """Return the columns of a row that becomes unknown since its owner ended."""
         now = self._clock()
-        return {"error": "its owner ended while it was being sent", "sent_at": now, "updated_at": now}
+        return {"error": "the process that sent its create ended before the answer", "sent_at": now, "updated_at": now}
 
     def _text(self, error: Exception) -> str:
         return f"{type(error).__name__}: {one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)}"

@@ -25,7 +25,7 @@ def existing(journal: str) -> str:
     from agentjobs_async.batch import Journal  # noqa: PLC0415 - it loads SQLAlchemy, which no other command waits for
 
     if not Journal.open(journal).is_shared and not Path(journal).exists():
-        raise InvalidInputError(f"--journal: there is no {one_line(journal, 200)}")
+        raise InvalidInputError(f"there is no journal {one_line(journal, 200)}")
     return journal
 
 
