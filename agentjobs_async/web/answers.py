@@ -62,11 +62,11 @@ _UNREACHABLE: Final = _Meaning(
 )
 _UNAVAILABLE: Final = _Meaning(503, "unavailable", "Jobs cannot be handled at the moment. Try again.", retry=True)
 
-_NOT_SEEN: Final = _Meaning(202, "not_ended", "Nothing is known of the job yet. Ask again with the same token.")
+_NOT_SEEN: Final = _Meaning(202, "not_ended", "Nothing is known of the job yet. Ask again later.")
 
 _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
     InvalidInputError: _Meaning(400, "invalid_request", "The request is not valid."),
-    WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again with the same token."),
+    WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again later."),
     JobFailedError: _Meaning(200, "job_failed", "The agent could not complete the job."),
     SessionClosedError: _Meaning(
         503, "restarting", "The service is restarting. A job continues: take it up again by its token.", retry=True

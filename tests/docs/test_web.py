@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from aiohttp.test_utils import make_mocked_request
 
 from agentjobs_async import InvalidInputError, JobRef, SessionClosedError, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
@@ -24,16 +25,16 @@ async def test_web_backend(emulator: Emulator) -> None:
         finally:
             await runner.cleanup()
 
-    status, document = await call("POST", "/jobs", data={"prompt": "From a request"})
+    status, document = await call("POST", "/jobs", data="From a request")
     assert status == web.HTTPAccepted.status_code
     status, document = await call("GET", "/jobs", params={"token": document["token"]})
     assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
     assert emulator.agents_started["From a request"] == 1
-    assert (await call("POST", "/jobs", data={}))[0] == web.HTTPBadRequest.status_code
+    assert (await call("POST", "/jobs", data=""))[0] == web.HTTPBadRequest.status_code
     assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == web.HTTPBadRequest.status_code
     assert (await call("GET", "/jobs"))[0] == web.HTTPBadRequest.status_code
     await emulator.inject("500", prompt="Unlucky")
-    status, document = await call("POST", "/jobs", data={"prompt": "Unlucky"})
+    status, document = await call("POST", "/jobs", data="Unlucky")
     assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
 
 
@@ -113,5 +114,5 @@ async def test_answer_to_a_long_wait() -> None:
     async def handler(_request: object) -> web.Response:
         raise WaitTimeoutError(JobRef("docs", "job_1"), None, None, 1, 25.0)
 
-    response = await run_page("web")["answered"](None, handler)
+    response = await run_page("web")["answered"](make_mocked_request("GET", "/jobs"), handler)
     assert response.status == web.HTTPAccepted.status_code
