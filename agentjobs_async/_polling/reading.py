@@ -19,11 +19,10 @@ __all__ = [
     "OnUpdate",
     "Reader",
     "answer_of",
-    "awaitable",
-    "checked_get_job",
     "job_or_raise",
     "job_or_ref",
     "no_job",
+    "poll_of",
     "reader",
     "ref_of",
     "with_ref",
@@ -72,10 +71,19 @@ def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> 
         InvalidInputError: `get_job` is not callable.
     """
     check = partial(answer_of, statuses=statuses) if statuses else answer_of
-    poll = checked_get_job(get_job)
-    if not _is_coroutine_function(poll):  # it may return anything
-        poll = partial(_checked, poll)
+    poll = poll_of(get_job)
     return Reader(partial(_read, poll, check), poll, check)
+
+
+def poll_of(get_job: GetJob) -> GetJob:
+    """Return `get_job` itself, or, if it may return anything, a callable that checks what it returns.
+
+    Raises:
+        InvalidInputError: `get_job` is not callable.
+    """
+    if not callable(get_job):
+        raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
+    return get_job if _is_coroutine_function(get_job) else partial(_checked, get_job)
 
 
 def _is_coroutine_function(get_job: GetJob) -> bool:
@@ -85,7 +93,15 @@ def _is_coroutine_function(get_job: GetJob) -> bool:
 
 
 def _checked(get_job: GetJob, ref: JobRef) -> Awaitable[Any]:
-    return awaitable(get_job(ref))
+    """Return what a call of `get_job` returned.
+
+    Raises:
+        InvalidInputError: It cannot be awaited.
+    """
+    reading = get_job(ref)
+    if hasattr(reading, "__await__"):
+        return reading
+    raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
 
 
 async def _read(
@@ -95,28 +111,6 @@ async def _read(
         return check(await poll(ref), ref)
     except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
         return error
-
-
-def checked_get_job(get_job: GetJob) -> GetJob:
-    """Return `get_job` itself.
-
-    Raises:
-        InvalidInputError: It is not callable.
-    """
-    if not callable(get_job):
-        raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
-    return get_job
-
-
-def awaitable(reading: Awaitable[T]) -> Awaitable[T]:
-    """Return what a call of `get_job` returned.
-
-    Raises:
-        InvalidInputError: It cannot be awaited.
-    """
-    if hasattr(reading, "__await__"):
-        return reading
-    raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
 
 
 def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | None = None) -> Answer:

@@ -11,9 +11,8 @@ from agentjobs_async._polling.reading import (
     GetJob,
     OnUpdate,
     answer_of,
-    awaitable,
-    checked_get_job,
     job_or_ref,
+    poll_of,
     ref_of,
     with_ref,
     without_own_frame,
@@ -62,7 +61,7 @@ async def wait_for_job(
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
     wait = _Wait(job, policy=checked_policy(policy), timeout=timeout, on_update=on_update)
-    get_job, loop = checked_get_job(get_job), asyncio.get_running_loop()
+    poll, loop = poll_of(get_job), asyncio.get_running_loop()
     answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin(loop.time())
     try:
@@ -70,7 +69,7 @@ async def wait_for_job(
             while result is None:
                 wait.poll()
                 try:
-                    answer = answer_of(await awaitable(get_job(wait.ref)), wait.ref)
+                    answer = answer_of(await poll(wait.ref), wait.ref)
                 except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
                     answer = without_own_frame(error)
                 result = wait.take(answer, loop.time(), cut=scope.ended)
@@ -190,7 +189,10 @@ class _Wait:
 
     def _take_job(self, job: AgentJob, now: float) -> AgentJob | None:
         """Return the job if it has ended; else set what `decide` would. The records of faults start anew."""
-        self._record(job)
+        if job is self.job and self.shown:
+            self._last_error = None  # all else is as an earlier poll has left it
+        else:
+            self._record(job)
         if job.is_terminal:
             self._durations.ended(job, self, now)
             return job

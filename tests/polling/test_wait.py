@@ -43,7 +43,7 @@ from agentjobs_async import (
 from agentjobs_async._polling.wait import _Wait
 from agentjobs_async.models import JobWithRetryAfter
 from agentjobs_async.testing import Emulator, JobScript
-from tests.polled import response
+from tests.polled import Polled, response
 from tests.scripted import Reply, Scripted, http, job, reply
 
 REF = JobRef("docs", "job_1")
@@ -827,3 +827,12 @@ async def test_rate_limited_for_ever() -> None:
             await session.wait_for_job("job_1", timeout=95)
     assert isinstance(caught.value.last_error, RateLimitedError)
     assert len(server.requests) == 10
+
+
+@pytest.mark.looptime
+async def test_unknown_status_of_a_job_that_was_given(caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown status is warned of once, even when each poll returns the very object with which the wait began."""
+    job = AgentJob("job_1", "docs", "reviewing")
+    ended = await wait_for_job(job, get_job=Polled(job, job, "completed"), policy=every(1))
+    assert ended.succeeded
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
