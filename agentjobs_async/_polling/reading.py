@@ -19,6 +19,7 @@ __all__ = [
     "OnUpdate",
     "Reader",
     "answer_of",
+    "as_runtime_error",
     "job_or_raise",
     "job_or_ref",
     "no_job",
@@ -133,6 +134,15 @@ def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | No
 def without_own_frame(error: E) -> E:
     """Return an error without the frame in which it was caught: if that lives on, the error would keep all of it."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def as_runtime_error(error: BaseException, kind: type[BaseException], message: str) -> BaseException:
+    """Return `error`; if it is a `kind`, which no future may end with, a RuntimeError of which it is the cause."""
+    if not isinstance(error, kind):
+        return error
+    replacement = RuntimeError(message)
+    replacement.__cause__ = error
+    return replacement
 
 
 def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # the record of a job holds its watches, and so imports this 
     from agentjobs_async._polling.tracked import Tracked
 
 __all__ = ["Leave", "Watch", "WatchWithUpdates"]
+
+_STOPPED: Final = "a strategy or get_job raised StopIteration"
 
 Leave = Callable[["Watch"], object]
 """Ends the wait of a watch that its owner has cancelled."""
@@ -69,7 +72,7 @@ class Watch(asyncio.Future[AgentJob]):
         elif isinstance(result, asyncio.CancelledError):
             super().cancel()
         else:
-            self.set_exception(_for_future(result))
+            self.set_exception(as_runtime_error(result, StopIteration, _STOPPED))
             if isinstance(result, SessionClosedError):
                 self.exception()  # marks it as retrieved: the owner closed the session, and need not await the watch
 
@@ -79,15 +82,6 @@ class Watch(asyncio.Future[AgentJob]):
             return False
         self._leave(self)
         return super().cancel(msg)
-
-
-def _for_future(error: BaseException) -> BaseException:
-    """Return `error`, or what a coroutine makes of a StopIteration: no future accepts that one."""
-    if not isinstance(error, StopIteration):
-        return error
-    accepted = RuntimeError("a strategy or get_job raised StopIteration")
-    accepted.__cause__ = error
-    return accepted
 
 
 class WatchWithUpdates(Watch):

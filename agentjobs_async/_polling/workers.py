@@ -7,7 +7,7 @@ from typing import Final
 
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Reader, without_own_frame
+from agentjobs_async._polling.reading import Reader, as_runtime_error, without_own_frame
 from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
@@ -186,7 +186,8 @@ class Workers:
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if self._ends_worker(worker, error, cut=worker.tracked is not tracked):
                     raise
-                answer = _as_answer(without_own_frame(error))
+                # A GeneratorExit would close the coroutines that await its future.
+                answer = as_runtime_error(without_own_frame(error), GeneratorExit, "get_job raised GeneratorExit")
             if worker.tracked is not tracked:
                 return  # cut, and the callable swallowed the cancellation, or raised an error of its own in its place
             tracked.worker = worker.tracked = None
@@ -251,12 +252,3 @@ class Workers:
         for task in tasks:
             task.cancel()
         return tasks.union(self._leaving.values())
-
-
-def _as_answer(error: BaseException) -> BaseException:
-    """Return `error`; for a GeneratorExit, which would close the coroutines that await its future, a RuntimeError."""
-    if not isinstance(error, GeneratorExit):
-        return error
-    answer = RuntimeError("get_job raised GeneratorExit")
-    answer.__cause__ = error
-    return answer
