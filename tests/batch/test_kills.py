@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 COUNT, KILLS = (int(number) for number in os.environ.get("AGENTJOBS_KILLS", "80/5").split("/"))
 """How many items, and how often the process is killed: the whole sweep is AGENTJOBS_KILLS=1000/100."""
 GATE = 5
+"""How many creates a child has under way at once. What a kill leaves unknown keeps no slot, else it could keep all."""
 
 CHILD = """
 import asyncio, sys
@@ -28,7 +29,8 @@ async def main(base_url, key, path, count, gate):
     items = (BatchItem(f"k{number}", f"p{number}") for number in range(int(count)))
     async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(path) as journal:
-            async with run_batch(session, items, journal=journal, create_rate=None, max_sending=int(gate)) as results:
+            limits = {"create_rate": None, "max_sending": int(gate), "unknown_for": 0}
+            async with run_batch(session, items, journal=journal, **limits) as results:
                 async for result in results:
                     pass
 
