@@ -22,6 +22,9 @@ __all__ = ["GRACE_SECONDS", "ItemTasks"]
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
+_KEPT: Final = (
+    "unknown items keep all slots, since their agents may be at work; settle them to free the slots in the next run"
+)
 
 
 class ItemTasks:
@@ -107,7 +110,7 @@ class ItemTasks:
             next_create=self._next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=stopped,
-            paused_by=self.context.throttles.paused_by(self._waiting_projects()),
+            paused_by=self._paused_by(),
             left=time_left(self.context.session, self._ages()),
         )
 
@@ -209,6 +212,17 @@ class ItemTasks:
 
     def _next_create_of(self, project: str | None) -> float | None:
         at = self.context.throttles.next_at(project)
-        if at is None or any(item.slot.taken for item in self._under_way()):
-            return at  # an item that has a slot may free it before an unknown item's slot is free
-        return max(at, self.context.slots.next_free_at(project) or at)
+        return at if at is None else max(at, self._kept_until(project) or at)
+
+    def _kept_until(self, project: str | None) -> float | None:
+        """Return when an unknown item's slot gets free for a project; `None` while another slot may be free before."""
+        if any(item.slot.taken for item in self._under_way()):
+            return None
+        return self.context.slots.next_free_at(project)
+
+    def _paused_by(self) -> Exception | None:
+        projects = self._waiting_projects()
+        reason = self.context.throttles.paused_by(projects)
+        if reason is None and projects and all(self._kept_until(project) is not None for project in projects):
+            return AgentJobsError(_KEPT)
+        return reason

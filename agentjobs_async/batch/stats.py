@@ -21,8 +21,9 @@ class BatchStats:
         next_create: Seconds until the next create may be sent; `None` when that depends on one that is under way.
         outcomes: How many items ended in each way in this run.
         stopped: Whether no more items are started because `max_failures` was reached.
-        paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, or what
-            left creates unknown; `None` when nothing but a rate does so.
+        paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, what left
+            creates unknown, or that unknown items keep all slots of `max_active`; `None` when nothing but a rate does
+            so.
         left: How long the jobs under way have left: half of them end within `p50` seconds, nine of ten within `p90`.
             `None` while the waits do not learn, or know too little.
     """

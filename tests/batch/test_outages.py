@@ -167,6 +167,8 @@ async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
         assert (await anext(batch)).item.key == "k1"
         assert wall() - before < 1
         assert batch.stats().next_create == pytest.approx(200, abs=2)
+        await asyncio.sleep(1)
+        assert str(batch.stats().paused_by).startswith("unknown items keep all slots")
         assert (await anext(batch)).item.key == "k2"
         assert wall() - before == pytest.approx(200, abs=2)
 
@@ -178,7 +180,7 @@ async def test_the_next_create_beside_an_unknown_item(file_journal: Journal) -> 
         assert (await anext(batch)).item.key == "k0"
         await service.creates(2)
         await asyncio.sleep(10)
-        assert batch.stats().next_create == 0.0
+        assert (batch.stats().next_create, batch.stats().paused_by) == (0.0, None)
         assert [result.item.key for result in await taken(batch)] == ["k1", "k2"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final, Protocol
 
-from agentjobs_async import Hook, JournalError
+from agentjobs_async import CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
@@ -122,7 +122,7 @@ class RunDisplay:
         if self._run is None:
             return
         asked = any(item.state is not State.PLANNED for item in self._run.active())
-        if asked or self._run.stats().paused_by is not None:
+        if asked or isinstance(self._run.stats().paused_by, NotSentError | CreateOutcomeUnknownError):
             self._screen.notice(f"No answer from {base_url} so far; still trying.")
 
     async def _keep_counting(self, run: Watched, journal: Journal) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from agentjobs_async import AgentJobsSession
+from agentjobs_async import AgentJobsError, AgentJobsSession, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker, FleetLimits, Journal, Rate, State
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
@@ -44,12 +44,23 @@ async def test_a_log_that_is_silent(
     assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
 
 
-@pytest.mark.parametrize(("state", "notices"), [(State.PLANNED, 0), (State.SENDING, 1), (State.CREATED, 1)])
-def test_silence_of_the_server(state: State, notices: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """No answer is missed while nothing was asked: as long as unknown items hold all slots, nothing is sent."""
+@pytest.mark.parametrize(
+    ("state", "paused_by", "notices"),
+    [
+        (State.PLANNED, None, 0),
+        (State.PLANNED, AgentJobsError("unknown items keep all slots"), 0),
+        (State.PLANNED, NotSentError("nothing was sent", "refused"), 1),
+        (State.SENDING, None, 1),
+        (State.CREATED, None, 1),
+    ],
+)
+def test_silence_of_the_server(
+    state: State, paused_by: Exception | None, notices: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No answer is missed while nothing was asked: as long as unknown items keep all slots, nothing is sent."""
     screen = Screen(lambda _: None)
     display = RunDisplay(screen, ItemLines(screen), None)
-    display._run = OneItem(state)
+    display._run = OneItem(state, paused_by)
     display.show_silence("http://127.0.0.1:9")
     assert capsys.readouterr().err.count("No answer from http://127.0.0.1:9 so far") == notices
 
@@ -57,11 +68,12 @@ def test_silence_of_the_server(state: State, notices: int, capsys: pytest.Captur
 class OneItem:
     """A run that works on one item."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, paused_by: Exception | None) -> None:
         self._item = ActiveItem("a", state, 9.0, None)
+        self._paused_by = paused_by
 
     def stats(self) -> BatchStats:
-        return BatchStats(1, 1, None, {}, stopped=False)
+        return BatchStats(1, 1, None, {}, stopped=False, paused_by=self._paused_by)
 
     def active(self) -> list[ActiveItem]:
         return [self._item]
