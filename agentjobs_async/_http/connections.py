@@ -12,6 +12,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 
 from agentjobs_async._http.name_lookup import Names
 from agentjobs_async._http.progress import Progress
@@ -29,6 +30,7 @@ _PRIVATE: Final = {
         "connection_made",
         "data_received",
         "resume_reading",
+        "set_exception",
         "set_response_params",
     ),
 }
@@ -90,6 +92,12 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
         else:
             super().data_received(data)
 
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        super().set_exception(exc, *cause)
+        # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
+        if isinstance(exc, HttpProcessingError) and self._payload is not None:
+            self._payload.set_exception(exc, *cause)
+
     def resume_reading(self, *arguments: bool, **options: bool) -> None:
         # The loop keeps the context in which a socket is watched for as long as the connection is kept.
         Context().run(super().resume_reading, *arguments, **options)
@@ -125,6 +133,7 @@ class Pool(aiohttp.TCPConnector):
         _check({self: ("_factory", "_loop")})
         self.open: set[Connection] = set()
         self.buffer = memoryview(bytearray(_RECEIVED_BYTES))
+        _check({Connection(self): ("_payload",)})
         self._factory: Any = self._made
 
     def abort(self) -> None:

@@ -67,16 +67,17 @@ async def test_missing_parts(owner: type, name: str, monkeypatch: pytest.MonkeyP
     await session.aclose()
 
 
-async def test_missing_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("owner", "name"), [(aiohttp.TCPConnector, "_factory"), (ResponseHandler, "_payload")])
+async def test_missing_attributes(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an object of aiohttp has only once it is made is looked for as well."""
-    plain = aiohttp.TCPConnector.__init__
+    plain = owner.__init__
 
-    def without_factory(self: Any, **options: Any) -> None:
-        plain(self, **options)
-        del self._factory
+    def without_one(self: Any, *arguments: Any, **options: Any) -> None:
+        plain(self, *arguments, **options)
+        delattr(self, name)
 
-    monkeypatch.setattr(aiohttp.TCPConnector, "__init__", without_factory)
-    with pytest.raises(InvalidInputError, match=r"has no TCPConnector\._factory"):
+    monkeypatch.setattr(owner, "__init__", without_one)
+    with pytest.raises(InvalidInputError, match=rf"has no {owner.__name__}\.{name}"):
         await session_of().__aenter__()
 
 

@@ -89,6 +89,12 @@ def test_timeouts_that_make_no_sense(name: str, value: Any) -> None:
             id="chunk",
         ),
         pytest.param(
+            Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", later=b"zz\r\n"),
+            ProtocolError,
+            "chunk",
+            id="later chunk",
+        ),
+        pytest.param(
             Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", endless=b"{", pause=1),
             TransportError,
             "no whole answer within",
