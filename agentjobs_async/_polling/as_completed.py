@@ -197,7 +197,9 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 self._add(next(self._iterator))
             except StopIteration:
                 self._exhausted = True
-            except Exception as error:  # noqa: BLE001 - the source's own error comes out of the iteration
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the source's own error comes out of the iteration
                 self._exhausted, self._fault = True, error
 
     async def _feed(self) -> None:
@@ -210,11 +212,14 @@ class AsCompleted(AsyncIterator[WaitResult]):
                 while not self._has_room():
                     self._changed.clear()
                     await self._changed.wait()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in `_fill`
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as in `_fill`
             if not self._exhausted:  # else the block is being left, which has cancelled this task
                 self._fault = error
-        self._exhausted = True
-        self._changed.set()
+        finally:
+            self._exhausted = True
+            self._changed.set()
 
     def _add(self, job: object) -> None:
         target = self._target(job)

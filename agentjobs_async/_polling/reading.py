@@ -137,7 +137,7 @@ def without_own_frame(error: E) -> E:
 
 
 def as_runtime_error(error: BaseException, kind: type[BaseException], message: str) -> BaseException:
-    """Return `error`; if it is a `kind`, which no future may end with, a RuntimeError of which it is the cause."""
+    """Return `error`, or a RuntimeError that it causes if it is a `kind`: raised, that would mean something else."""
     if not isinstance(error, kind):
         return error
     replacement = RuntimeError(message)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
+from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.watch import Watch
@@ -91,5 +92,8 @@ class Updates(AsyncIterator[AgentJob]):
 
     def on_end(self, result: AgentJob | BaseException) -> None:
         """Keep the end of the wait for the reader: it comes after the newest state."""
-        self._end = StopAsyncIteration() if isinstance(result, AgentJob) else result
+        if isinstance(result, AgentJob):
+            self._end = StopAsyncIteration()
+        else:
+            self._end = as_runtime_error(result, StopAsyncIteration, "get_job raised StopAsyncIteration")
         self._changed.set()

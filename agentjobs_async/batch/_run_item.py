@@ -48,11 +48,13 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
         ended = await item.watch
     except Exception as error:  # noqa: BLE001 - no error of one wait may end another item, a get_job's own included
         ended = error
-    except asyncio.CancelledError as cancellation:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as raised:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        ended = AgentJobsError(f"get_job raised {cancellation!r}")
+        ended = AgentJobsError(f"get_job raised {raised!r}")
     job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
     outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):

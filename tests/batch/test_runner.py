@@ -388,13 +388,18 @@ async def test_a_source_that_raises_while_the_key_is_refused(file_journal: Journ
     assert set(states(await file_journal.rows()).values()) == {"planned"}
 
 
-async def test_a_wait_that_ends_as_cancelled(journal: Journal) -> None:
-    """Where a `get_job` of the user's raises CancelledError, its item is unfinished, and the run goes on."""
+class UnusualError(BaseException):
+    """What no library raises."""
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), UnusualError()])
+async def test_unusual_ends_of_a_wait(journal: Journal, error: BaseException) -> None:
+    """Whatever a `get_job` of the user's raises, its item is unfinished, and the run goes on."""
     session = FakeSession()
-    session.ends = {"p0": asyncio.CancelledError()}
+    session.ends = {"p0": error}
     results = {result.item.key: result for result in await run(session, items(2), journal)}
     assert outcomes(results.values()) == {"k0": "unfinished", "k1": "completed"}
-    assert str(results["k0"].error) == "get_job raised CancelledError()"
+    assert str(results["k0"].error) == f"get_job raised {error!r}"
 
 
 async def test_a_job_that_may_not_be_read(journal: Journal) -> None:
@@ -914,10 +919,6 @@ async def test_a_duplicate_of_an_ended_item(journal: Journal) -> None:
     results = await run(FakeSession(), iter([one, two, one]), journal)
     assert outcomes(results) == {"a": "rejected"}
     assert await run(FakeSession(), [one, two], journal) == []
-
-
-class UnusualError(BaseException):
-    """What no library raises."""
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -244,7 +244,10 @@ async def test_source_that_trickles() -> None:
     assert seen == [(10, "job_0", True), (30, "job_2", True), (35, "job_1", False)]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("mine"), asyncio.CancelledError("mine")])
+OWN_ERRORS = [ZeroDivisionError("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")]
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS)
 async def test_async_source_that_raises(error: BaseException) -> None:
     """What an async source raises comes out of the iteration, once; what it gave before is still waited for."""
 
@@ -270,16 +273,16 @@ def assert_nothing_left_of_loop() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_generator_that_raises() -> None:
+@pytest.mark.parametrize("error", OWN_ERRORS)
+async def test_generator_that_raises(error: BaseException) -> None:
     """What a generator raises comes out of the iteration, once; what it gave before is still waited for."""
-    error = ZeroDivisionError("mine")
 
     def broken() -> Iterator[JobRef]:
         yield REF
         raise error
 
     async with JobTracker(Polled("completed")) as tracker, tracker.as_completed(broken()) as finished:
-        with pytest.raises(ZeroDivisionError) as caught:
+        with pytest.raises(type(error)) as caught:
             await anext(finished)
         assert caught.value is error
         assert [result.ref async for result in finished] == [REF]

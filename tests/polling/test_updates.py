@@ -57,7 +57,13 @@ async def test_updates_of_a_known_job(known: AgentJob) -> None:
 
 @pytest.mark.parametrize(
     ("step", "kind"),
-    [(forbidden, AuthError), (LookupError(), LookupError), ("active", WaitTimeoutError), (never, WaitTimeoutError)],
+    [
+        (forbidden, AuthError),
+        (LookupError(), LookupError),
+        (StopAsyncIteration(), RuntimeError),
+        ("active", WaitTimeoutError),
+        (never, WaitTimeoutError),
+    ],
 )
 @pytest.mark.parametrize("first", [[], ["active"]])
 async def test_error_of_updates(first: list[object], step: object, kind: type[Exception]) -> None:
