@@ -215,7 +215,7 @@ class ItemTasks:
         return at if at is None else max(at, self._kept_until(project) or at)
 
     def _kept_until(self, project: str | None) -> float | None:
-        """Return when an unknown item's slot gets free for a project; `None` while another slot may be free before."""
+        """Return when an unknown item's slot becomes free for a project; `None` while another one may be before."""
         if any(item.slot.taken for item in self._under_way()):
             return None
         return self.context.slots.next_free_at(project)
