@@ -27,6 +27,7 @@ from agentjobs_async import (
     WaitEnded,
 )
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing.faults.plans import Plans
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
 from tests.contract.ways import Waiting, every, gets
 from tests.scripted import KEY
@@ -316,7 +317,7 @@ async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
             sent = len(emulator.requests)
             await asyncio.sleep(50)
             assert len(emulator.requests) == sent
-            emulator._plans._running.clear()
+            emulator._plans = Plans()
             turns += 3
     assert turns > 8
 

@@ -10,6 +10,7 @@ from tenacity import wait_exponential, wait_random
 
 from agentjobs_async import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing.faults.plans import Plans
 from tests.contract.ways import Waiting, gets, waiting_by
 
 pytestmark = pytest.mark.looptime
@@ -39,7 +40,7 @@ async def _asked(
         await asyncio.sleep(CALM - 15)
         await emulator.inject(f"{fault} forever on=get")
         await asyncio.sleep(SPAN)
-        emulator._plans._running.clear()
+        emulator._plans = Plans()
         await asyncio.sleep(AFTER)
         for one in waits:
             one.cancel()

@@ -21,6 +21,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing.faults.plans import Plans
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import (
     BAD_ANSWERS,
@@ -266,7 +267,7 @@ async def test_maintenance_page(waiting: Waiting) -> None:
         for page in pages:
             await emulator.inject(f"{page} forever on=get", prompt=page)
         await asyncio.sleep(45)
-        emulator._plans._running.clear()
+        emulator._plans = Plans()
         assert all(ended.succeeded for ended in await asyncio.gather(*waits))
 
 

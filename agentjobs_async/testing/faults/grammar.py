@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cache
 from textwrap import fill
 
 from agentjobs_async.testing.faults.kinds import KINDS, STATUS, Kind
@@ -45,8 +46,9 @@ def is_status(kind: str) -> bool:
     return re.fullmatch("[1-9][0-9]{2}", kind) is not None
 
 
+@cache
 def kind_of(name: str) -> Kind:
-    """Return the row of a kind; the name must be checked."""
+    """Return the row of a kind; the name must be checked: there are some thousand of them, statuses included."""
     return STATUS if is_status(name) else KINDS[name]
 
 

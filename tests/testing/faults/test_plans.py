@@ -1,7 +1,5 @@
 """Running plans."""
 
-import pytest
-
 from agentjobs_async.testing import Fault, FaultPlan
 from agentjobs_async.testing.faults.plans import Plans, RunningPlan, Subject
 
@@ -13,52 +11,65 @@ def running(text: str, **wanted: str) -> RunningPlan:
     return RunningPlan(FaultPlan.parse(text), **wanted)
 
 
-def kinds(plan: RunningPlan, *subjects: Subject) -> list[str | None]:
-    return [fault.kind if fault else None for fault in map(plan.take, subjects)]
+def plans(*running: RunningPlan) -> Plans:
+    added = Plans()
+    for plan in running:
+        added.add(plan)
+    return added
+
+
+def kinds(plans: Plans, *subjects: Subject) -> list[str | None]:
+    return [fault.kind if fault else None for fault in map(plans.take, subjects)]
 
 
 def test_steps_follow_each_other() -> None:
     """Each step applies to its number of requests; after the last step there is no fault."""
-    assert kinds(running("500 x2 then reset"), *[GET] * 4) == ["500", "500", "reset", None]
+    assert kinds(plans(running("500 x2 then reset")), *[GET] * 4) == ["500", "500", "reset", None]
 
 
 def test_for_ever() -> None:
     """A step for ever never ends."""
-    assert kinds(running("500 forever then reset"), *[GET] * 9) == ["500"] * 9
+    assert kinds(plans(running("500 forever then reset")), *[GET] * 9) == ["500"] * 9
 
 
 def test_a_step_waits_for_its_operation() -> None:
     """A step for reads does not apply to creates."""
-    assert kinds(running("500 on=get then reset"), CREATE, GET, CREATE) == [None, "500", "reset"]
+    assert kinds(plans(running("500 on=get then reset")), CREATE, GET, CREATE) == [None, "500", "reset"]
 
 
-@pytest.mark.parametrize("wanted", [{"project_id": "docs"}, {"job_id": "job_1"}, {"prompt": "write"}, {}])
-def test_plan_applies_to_its_subject(wanted: dict[str, str]) -> None:
-    """A plan applies to the project, job or prompt it names, and to everything when it names none."""
-    assert kinds(running("500", **wanted), GET) == ["500"]
+def test_plan_applies_to_its_subject() -> None:
+    """A plan applies to the project, job and prompt it names, and to everything when it names none; no other counts."""
+    own: list[dict[str, str]] = [{"project_id": "docs"}, {"job_id": "job_1"}, {"prompt": "write"}, {}]
+    own.append({"project_id": "docs", "job_id": "job_1", "prompt": "write"})
+    others: list[dict[str, str]] = [{"project_id": "web"}, {"job_id": "job_2"}, {"prompt": "read"}]
+    others.append({"project_id": "docs", "prompt": "read"})
+    assert [kinds(plans(running("500", **wanted)), GET, GET) for wanted in own] == [["500", None]] * len(own)
+    assert [kinds(plans(running("500", **wanted)), GET, GET) for wanted in others] == [[None, None]] * len(others)
 
 
-@pytest.mark.parametrize("wanted", [{"project_id": "web"}, {"job_id": "job_2"}, {"prompt": "read"}])
-def test_plan_lets_others_pass(wanted: dict[str, str]) -> None:
-    """A plan for another project, job or prompt does not apply, and counts no request."""
-    assert kinds(running("500", **wanted), GET, GET) == [None, None]
+def test_request_without_a_project() -> None:
+    """A request whose address names no project meets the plans for any only."""
+    assert kinds(plans(running("500", project_id="docs"), running("501")), Subject(), Subject()) == ["501", None]
 
 
 def test_refusals_take_no_request() -> None:
     """A refusal takes no request, and is due when its turn comes."""
-    plan = running("500 then refuse for=3")
-    assert plan.take_refusal() is None
-    assert kinds(plan, GET, GET) == ["500", None]
-    assert plan.take_refusal() == Fault.parse("refuse for=3")
-    assert plan.take_refusal() is None
+    all_plans = plans(running("500 then refuse for=3"))
+    assert all_plans.take_refusal() is None
+    assert kinds(all_plans, GET, GET) == ["500", None]
+    assert all_plans.take_refusal() == Fault.parse("refuse for=3")
+    assert all_plans.take_refusal() is None
 
 
 def test_first_plan_that_fits() -> None:
-    """The first plan that applies to a request holds, then the next."""
-    plans = Plans()
-    plans.add(running("500", project_id="web"))
-    plans.add(running("501"))
-    plans.add(running("502 then refuse"))
-    assert [str(plans.take(GET)), str(plans.take(GET)), plans.take(GET)] == ["501", "502", None]
-    assert plans.take_refusal() == Fault("refuse")
-    assert plans.take_refusal() is None
+    """The first plan that applies to a request holds, then the next, whatever they name."""
+    all_plans = plans(
+        running("500", project_id="web"),
+        running("501"),
+        running("502 then refuse then 504", job_id="job_1"),
+        running("503", project_id="docs"),
+    )
+    assert kinds(all_plans, *[GET] * 4) == ["501", "502", "503", None]
+    assert all_plans.take_refusal() == Fault("refuse")
+    assert all_plans.take_refusal() is None
+    assert kinds(all_plans, GET, GET) == ["504", None]
