@@ -20,7 +20,7 @@ def test_interrupted_while_importing(module: str, as_script: bool, tmp_path: Pat
     (tmp_path / "agentjobs").write_text(SCRIPT)
     command = [str(tmp_path / "agentjobs")] if as_script else ["-W", "error", "-m", "agentjobs_async"]
     arguments = ("run", "a", "--journal", str(tmp_path / "run.db"), "--emulator")
-    with Child(*arguments, command=command, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as child:
+    with Child(*arguments, command=command, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, fresh=True) as child:
         child.until("importing").send(signal.SIGINT)
         assert child.ended() == 130
     assert child.stderr == ""
@@ -32,7 +32,7 @@ def test_other_programs(command: tuple[str, ...], tmp_path: Path, monkeypatch: p
     (tmp_path / "aiohttp.py").write_text(SLOW)
     (tmp_path / "other.py").write_text("import agentjobs_async")
     monkeypatch.chdir(tmp_path)
-    with Child(command=command, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as child:
+    with Child(command=command, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, fresh=True) as child:
         child.until("importing").send(signal.SIGINT)
         assert child.ended() == -signal.SIGINT
     assert "KeyboardInterrupt" in child.stderr
@@ -56,7 +56,7 @@ def test_a_background_process_ignores_it(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_garbage_of_the_command_line(tmp_path: Path) -> None:
     """Nothing collects garbage while the program imports what it needs."""
     (tmp_path / "click.py").write_text("import gc; print('enabled' if gc.isenabled() else 'disabled', flush=True)")
-    with Child("--help", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}) as child:
+    with Child("--help", env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, fresh=True) as child:
         child.ended()
     assert child.stdout.startswith("disabled\n")
 

@@ -18,11 +18,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
+from tests.forked import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 200.0
 """Seconds after which a child that hangs is killed, so that its test fails."""
 ENDLESS_PLANNING = (
+    "-W",
+    "error",
     "-c",
     """
 import asyncio, sys
@@ -127,10 +130,13 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 class Child:
-    """`python -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is then all on stdout.
+    """`python -W error -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is all on stdout.
 
     Args:
-        before: What the child does before it becomes Python, such as closing a stream.
+        command: Another command of Python. If it begins with `-W error`, the child is forked from a process that has
+            imported what it needs.
+        before: What the child does before it becomes Python, such as closing a stream; such a child is not forked.
+        fresh: Whether it is not forked either way: for tests of starting, and of Python's own streams.
     """
 
     def __init__(
@@ -139,38 +145,44 @@ class Child:
         env: Mapping[str, str] = {},
         terminal: bool = False,
         command: Sequence[str] = ("-W", "error", "-m", "agentjobs_async"),
-        stdin: int = subprocess.DEVNULL,
-        stdout: int = subprocess.PIPE,
-        stderr: int = subprocess.PIPE,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
         columns: int = 80,
         before: Callable[[], object] | None = None,
+        fresh: bool = False,
     ) -> None:
-        out = stdout
+        self._out: int | None
+        self._error: int | None = None
         if terminal:
-            leader, out = pty.openpty()
+            self._out, out = pty.openpty()
             fcntl.ioctl(out, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self.process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, *command, *arguments],
-            stdin=stdin,
-            stdout=out,
-            stderr=out if terminal else stderr,
-            env=environment(env),
-            preexec_fn=before,  # noqa: PLW1509 - it starts no thread
-        )
-        for given in {out, stderr} - {subprocess.PIPE}:
-            os.close(given)
-        self._out: int | None = leader if terminal else self._pipe(self.process.stdout)
-        self._error = None if terminal else self._pipe(self.process.stderr)
+            error = os.dup(out)
+        else:
+            self._out, out = os.pipe() if stdout is None else (None, stdout)
+            self._error, error = os.pipe() if stderr is None else (None, stderr)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        streams = (nothing if stdin is None else stdin, out, error)
+        self.process: ForkedProcess | subprocess.Popen[bytes]
+        if fresh or before is not None or tuple(command[:2]) != ("-W", "error"):
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, *command, *arguments],
+                stdin=streams[0],
+                stdout=out,
+                stderr=error,
+                env=environment(env),
+                preexec_fn=before,  # noqa: PLW1509 - it starts no thread
+            )
+        else:
+            self.process = ForkedProcess([*command[2:], *arguments], environment(env), streams)
+        for used in (nothing, out, error):
+            os.close(used)
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {read: decoder() for read in (self._out, self._error) if read is not None}
         self._watchdog = threading.Timer(PATIENCE, self.process.kill)
         self._watchdog.start()
         self.stdout = ""
         self.stderr = ""
-
-    @staticmethod
-    def _pipe(stream: Any) -> int | None:
-        return None if stream is None else os.dup(stream.fileno())
 
     def __enter__(self) -> Self:
         return self
@@ -181,9 +193,6 @@ class Child:
         self._watchdog.cancel()
         self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
         for descriptor in (self._out, self._error):
             if descriptor is not None:
                 os.close(descriptor)
@@ -212,9 +221,7 @@ class Child:
 
     def close_stdout(self) -> None:
         """Stop to read standard output, as `head` does."""
-        assert self.process.stdout is not None
         assert self._out is not None
-        self.process.stdout.close()
         os.close(self._out)
         self._out = None
 

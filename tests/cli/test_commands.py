@@ -86,7 +86,7 @@ def test_help_whose_reader_left() -> None:
     """A help that nobody reads to its end is no error worth a word."""
     reader, writer = os.pipe()
     os.close(reader)
-    with Child("run", "--help", stdout=writer) as child:
+    with Child("run", "--help", stdout=writer, fresh=True) as child:
         assert child.ended() == 141
     assert child.stderr == ""
 
@@ -94,7 +94,7 @@ def test_help_whose_reader_left() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
 def test_help_on_a_full_disk(arguments: list[str]) -> None:
     """A help page or a version that can't be written is one line, and 4."""
-    with Child(*arguments, stdout=os.open("/dev/full", os.O_WRONLY)) as child:
+    with Child(*arguments, stdout=os.open("/dev/full", os.O_WRONLY), fresh=True) as child:
         assert child.ended() == 4
     assert child.stderr == "Error: the output can't be written: No space left on device\n"
 
@@ -102,7 +102,7 @@ def test_help_on_a_full_disk(arguments: list[str]) -> None:
 @pytest.mark.parametrize(("arguments", "code"), [(["run"], 2), (["gte"], 2), (["get", "a/b"], 2), (["--version"], 0)])
 def test_errors_on_a_full_disk(arguments: list[str], code: int) -> None:
     """Where standard error can't be written, the exit code still says what was wrong."""
-    with Child(*arguments, stderr=os.open("/dev/full", os.O_WRONLY)) as child:
+    with Child(*arguments, stderr=os.open("/dev/full", os.O_WRONLY), fresh=True) as child:
         assert child.ended() == code
 
 

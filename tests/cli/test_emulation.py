@@ -14,7 +14,7 @@ VARIABLE = re.compile(r"^export (\w+)=(\S+)$", re.MULTILINE)
 
 def test_first_command() -> None:
     """The newcomer's first command needs no service and no key, and says in one line that nothing is real."""
-    with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links") as child:
+    with Child("run", "--emulator", "Document the v2 endpoints", "Fix the broken links", fresh=True) as child:
         assert child.ended() == 0
     assert re.fullmatch(
         r"Emulator at http://127\.0\.0\.1:\d+: no real agents; jobs run 60 times as fast\.\n", child.stderr

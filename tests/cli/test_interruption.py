@@ -20,7 +20,7 @@ def said(child: Child) -> str:
 def test_run_is_stopped(number: signal.Signals, code: int, service: EmulatorThread) -> None:
     """A signal stops a run: it shows what continues, prints the command that resumes, and exits by the signal."""
     service.live(duration=3600)
-    with Child("run", "--yes", "a", "b", env=service.environment) as child:
+    with Child("run", "--yes", "a", "b", env=service.environment, fresh=True) as child:
         child.until("job_000001 created").until("job_000002 created").send(number)
         assert child.ended() == code
     assert "Resume with this; the same run again would create all of them again:\n" in child.stderr

@@ -73,7 +73,7 @@ def test_only_the_owner_may_read(service: EmulatorThread, state_directory: Path)
 def test_second_signal(service: EmulatorThread, state_directory: Path) -> None:
     """A second signal ends the run at once, after the command that resumes its journal."""
     service.inject("hang forever")
-    with Child("run", "a x", env=service.environment) as child:
+    with Child("run", "a x", env=service.environment, fresh=True) as child:
         service.wait_for_requests(1)
         child.send(signal.SIGINT).until_error("Stopping: up to 10 s").send(signal.SIGINT)
         assert child.ended() == -signal.SIGINT

@@ -14,7 +14,7 @@ FULL = Path("/dev/full")
 def test_reader_leaves(service: EmulatorThread) -> None:
     """When the reader leaves, as `head` does, a run ends with 141, and says how to go on with what it created."""
     service.live(prompt="a", duration=3600)
-    with Child("run", "--yes", "a", "b", env=service.environment) as child:
+    with Child("run", "--yes", "a", "b", env=service.environment, fresh=True) as child:
         child.close_stdout()
         assert child.ended() == 141
     assert "Resume with this" in child.stderr
@@ -25,7 +25,7 @@ def test_reader_leaves(service: EmulatorThread) -> None:
 def test_full_disk(service: EmulatorThread) -> None:
     """Output that can't be written stops a run, which says so, and how to go on."""
     service.live(duration=3600)
-    with Child("run", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY)) as child:
+    with Child("run", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY), fresh=True) as child:
         assert child.ended() == 4
     assert child.stderr.startswith("Error: the output can't be written: No space left on device\n")
     assert re.search(r" resume \S+/run-\S+\.db [^\n]*\n$", child.stderr)
@@ -34,7 +34,7 @@ def test_full_disk(service: EmulatorThread) -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 def test_token_is_not_lost(service: EmulatorThread) -> None:
     """The token of a job that was created is told on standard error when standard output fails."""
-    with Child("create", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY)) as child:
+    with Child("create", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY), fresh=True) as child:
         assert child.ended() == 4
     assert child.stderr.endswith("The job was created: docs/job_000001\n")
 
@@ -88,6 +88,6 @@ def test_leave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 def test_encoding_without_the_character(service: EmulatorThread) -> None:
     """What the output's encoding can't say is escaped."""
     env = service.environment | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    with Child("run", "Größe", env=env) as child:
+    with Child("run", "Größe", env=env, fresh=True) as child:
         assert child.ended() == 0
     assert "created: Gr\\xf6\\xdfe\n" in child.stdout
