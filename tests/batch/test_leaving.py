@@ -121,11 +121,11 @@ async def test_a_cancelled_opening(database: str) -> None:
         assert opening.cancelled()
 
 
-async def test_a_frozen_server(postgresql: Server, database: str) -> None:
+async def test_a_frozen_server(own_postgresql: Server, own_database: str) -> None:
     """A journal whose server is stopped closes in time; by then every call has failed, and no task waits for it."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(own_database) as journal:
         await journal.add(items(30))
-        with postgresql.frozen():
+        with own_postgresql.frozen():
             asked = asking(journal)
             await asyncio.sleep(0)
             assert not any(call.done() for call in asked)
@@ -134,7 +134,7 @@ async def test_a_frozen_server(postgresql: Server, database: str) -> None:
             assert all(call.done() for call in asked)
             assert await failed(asked)
             assert asyncio.all_tasks() == {asyncio.current_task()}
-    async with Journal.open(database) as journal:
+    async with Journal.open(own_database) as journal:
         assert (await journal.counts())[State.PLANNED] >= 5  # those of which nothing was asked
 
 

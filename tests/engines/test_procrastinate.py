@@ -206,21 +206,22 @@ async def test_limits(journal: Journal, database: str) -> None:
     assert max(sum(at - 0.1 < start <= at for start in starts) for at in starts) <= 4
 
 
-async def test_a_restarted_database(postgresql: Server, journal: Journal) -> None:
+async def test_a_restarted_database(own_postgresql: Server, own_database: str) -> None:
     """A worker rides out restarts of the database: no agent is doubled, and all come to their ends."""
     session = FakeSession(duration=0.3)
     session.answers = {f"p{number}": [0.02] for number in range(60)}
-    await submit(items(60), journal=journal, chunk=10)
+    async with Journal.open(own_database) as journal:
+        await submit(items(60), journal=journal, chunk=10)
 
-    async def restarts() -> None:
-        await until(lambda: _sent(session, 10))
-        await asyncio.to_thread(postgresql.restart)
-        await until(lambda: _sent(session, 40))
-        await asyncio.to_thread(postgresql.restart)
+        async def restarts() -> None:
+            await until(lambda: _sent(session, 10))
+            await asyncio.to_thread(own_postgresql.restart)
+            await until(lambda: _sent(session, 40))
+            await asyncio.to_thread(own_postgresql.restart)
 
-    await asyncio.gather(work(session, journal, lambda: ended(journal), max_sending=4), restarts())
-    assert session.agents == {f"p{number}": 1 for number in range(60)}
-    assert set(states(await journal.rows()).values()) == {"completed"}
+        await asyncio.gather(work(session, journal, lambda: ended(journal), max_sending=4), restarts())
+        assert session.agents == {f"p{number}": 1 for number in range(60)}
+        assert set(states(await journal.rows()).values()) == {"completed"}
 
 
 async def test_wrong_settings(journal: Journal, path: Path) -> None:

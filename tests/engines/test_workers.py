@@ -194,14 +194,14 @@ async def _registered(place: str, count: int) -> bool:
     return int(workers) >= count
 
 
-async def test_a_restarted_database(postgresql: Server, database: str) -> None:
+async def test_a_restarted_database(own_postgresql: Server, own_database: str) -> None:
     """The database restarts twice under load; the workers go on with it, and nothing is unknown."""
-    async with running(database, 60) as fleet:
+    async with running(own_database, 60) as fleet:
         workers = [await fleet.start() for _ in range(2)]
-        await until(lambda: _registered(database, 2))  # a worker that starts without a database ends with an error
+        await until(lambda: _registered(own_database, 2))  # a worker that starts without a database ends with an error
         for count in (10, 35):
             await fleet.created(count)
-            await asyncio.to_thread(postgresql.restart)
+            await asyncio.to_thread(own_postgresql.restart)
         await fleet.all_ended()
         assert [worker.returncode for worker in workers] == [None, None]
         await fleet.check(60)

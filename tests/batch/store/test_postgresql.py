@@ -156,14 +156,14 @@ async def test_no_prompt_in_errors(database: str) -> None:
     assert caught.value.__context__ is None
 
 
-async def test_a_restarted_server(postgresql: Server, database: str) -> None:
+async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> None:
     """Reads and writes ride out a restart of the server, with the connection that they had before."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(own_database) as journal:
         await journal.add(items(50))
-        await asyncio.to_thread(postgresql.restart)
+        await asyncio.to_thread(own_postgresql.restart)
         claims = await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(50)))
         assert all(isinstance(claim, str) for claim in claims)
-        await asyncio.to_thread(postgresql.restart)
+        await asyncio.to_thread(own_postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
         for number in range(50):
             await entries_of(journal).mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
