@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
-from tests.forked import ForkedProcess
+from tests.forked import Forked, run_module, run_program
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 200.0
@@ -163,7 +163,7 @@ class Child:
             self._error, error = os.pipe() if stderr is None else (None, stderr)
         nothing = os.open(os.devnull, os.O_RDONLY)
         streams = (nothing if stdin is None else stdin, out, error)
-        self.process: ForkedProcess | subprocess.Popen[bytes]
+        self.process: Forked | subprocess.Popen[bytes]
         if fresh or before is not None or tuple(command[:2]) != ("-W", "error"):
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, *command, *arguments],
@@ -174,7 +174,8 @@ class Child:
                 preexec_fn=before,  # noqa: PLW1509 - it starts no thread
             )
         else:
-            self.process = ForkedProcess([*command[2:], *arguments], environment(env), streams)
+            work = run_module if command[2] == "-m" else run_program
+            self.process = Forked(work, *command[3:], *arguments, env=environment(env), streams=streams)
         for used in (nothing, out, error):
             os.close(used)
         decoder = codecs.getincrementaldecoder("utf-8")
