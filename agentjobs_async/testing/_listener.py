@@ -18,6 +18,7 @@ __all__ = ["Exchange", "Listener"]
 
 _LOGGER = logging.getLogger("agentjobs_async.testing")
 _CLOSE_SECONDS = 1.0  # the longest wait for handlers, which are cancelled before it
+_SHARING = (socket.SO_REUSEADDR, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR))  # Windows has only the first
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -199,13 +200,12 @@ class Listener:
         """Accept connections, on the same port as before."""
         if not self.refusing:
             return
-        self._release_port()
+        held, self._held_port = self._held_port, None
+        place: dict[str, Any] = {"sock": held} if held else {"host": self._host, "port": self.port}
         loop = asyncio.get_running_loop()
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
         # gets through a second later, or takes for made a connection that the server never sees.
-        self._socket = await loop.create_server(
-            self._server, self._host, self.port, backlog=socket.SOMAXCONN, reuse_address=True
-        )
+        self._socket = await loop.create_server(self._server, **place, backlog=socket.SOMAXCONN, reuse_address=True)
         self.port = self._socket.sockets[0].getsockname()[1]
         self.refusing = False
 
@@ -242,13 +242,18 @@ class Listener:
             task.add_done_callback(self._tasks.discard)
 
     def _hold_port(self) -> None:
-        """Close the listening socket, and keep its port from other processes: bound, it still refuses connections."""
+        """Close the listening socket, and keep its port for `listen`: a socket that is only bound refuses connections.
+
+        The new socket is bound first, so that no other process can take the port in between.
+        """
         listening = self._socket.sockets[0]
-        family, address = listening.family, listening.getsockname()
+        with socket.fromfd(listening.fileno(), listening.family, listening.type) as first:
+            self._held_port = held = socket.socket(listening.family, listening.type)
+            for shared in (first, held):
+                for option in _SHARING:
+                    shared.setsockopt(socket.SOL_SOCKET, option, 1)
+            held.bind(first.getsockname())
         self._socket.close()
-        self._held_port = socket.socket(family, socket.SOCK_STREAM)
-        self._held_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held_port.bind(address)
 
     def _release_port(self) -> None:
         if self._held_port is not None:

@@ -237,6 +237,25 @@ async def test_refuse_and_listen() -> None:
         writer.close()
 
 
+async def test_port_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first connection that it refuses to the first that it accepts again, no other program gets its port."""
+    async with Echo() as echo:
+        server = echo.listener._socket
+        close = server.close
+
+        def closed() -> None:
+            close()
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", echo.listener.port))
+
+        monkeypatch.setattr(server, "close", closed)
+        await echo.listener.refuse()
+        held = echo.listener._held_port
+        await echo.listener.listen()
+        assert held is not None
+        assert held.fileno() == echo.listener._socket.sockets[0].fileno()
+
+
 async def test_close_with_open_connections() -> None:
     """Closing does not wait for an idle connection, an unfinished request, or a connection just made."""
     async with Echo() as echo:
