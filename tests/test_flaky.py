@@ -1,0 +1,54 @@
+"""What the gate does with a test that fails: `tests/flaky.py`."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import flaky
+
+pytestmark = pytest.mark.slow
+
+pytest_plugins = ["pytester"]
+
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_{name}():
+    seen = Path("seen-{name}")
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+
+
+def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    """Run a file of tests with the plugin."""
+    shutil.copy(Path(flaky.__file__), pytester.path / "flaky.py")
+    pytester.makeini("[pytest]\naddopts = -p flaky -p xdist")
+    pytester._monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(test_it=tests)
+    return pytester.run(sys.executable, "-m", "pytest", "-q")
+
+
+def test_flaky_test(pytester: pytest.Pytester) -> None:
+    """A test that fails, and passes when it is repeated, is named before the closing line, and the run succeeds."""
+    ended = run(pytester, FAILS_ONCE.format(name="one") + "def test_other(): pass")
+    assert ended.ret == 0
+    assert ended.parseoutcomes() == {"flaky": 1, "passed": 1}
+    assert ended.outlines[-2] == "FLAKY test_it.py::test_one"
+
+
+def test_failing_test(pytester: pytest.Pytester) -> None:
+    """A test that fails twice fails the run, whatever else is flaky."""
+    ended = run(pytester, FAILS_ONCE.format(name="one") + "def test_other(): assert False")
+    assert ended.ret == 1
+    assert ended.parseoutcomes() == {"flaky": 1, "failed": 1}
+
+
+def test_four_failing_tests(pytester: pytest.Pytester) -> None:
+    """More than three failures are repeated by no one."""
+    ended = run(pytester, "\n".join(FAILS_ONCE.format(name=name) for name in ("one", "two", "three", "four")))
+    assert ended.ret == 1
+    assert ended.parseoutcomes() == {"failed": 4}
