@@ -132,6 +132,7 @@ async def test_shape_of_a_read(service: aioresponses, settings: Any, job_of: Any
         assert (await session.get_job(job_of)).id == wanted
     ((method, _), (call,)) = next(iter(service.requests.items()))
     assert (method, call.kwargs["headers"]) == ("GET", HEADERS)
+    assert call.kwargs["allow_redirects"] is False
 
 
 @pytest.mark.parametrize(
