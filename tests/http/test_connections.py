@@ -53,18 +53,18 @@ async def test_without_the_switch_nothing_else_changes(monkeypatch: pytest.Monke
     assert caught.value.reason == "refused"
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(aiohttp.TCPConnector, "_release"), (ResponseHandler, "abort"), (ResponseHandler, "close")]
-)
-async def test_missing_parts(owner: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_parts() -> None:
     """A session refuses to open, by name, where aiohttp lacks what keeps sockets from being left behind."""
-    for kind in owner.__mro__:
-        if name in vars(kind):
-            monkeypatch.delattr(kind, name)
-    session = session_of()
-    with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
-        await session.create_job("x")
-    await session.aclose()
+    parts = ((aiohttp.TCPConnector, "_release"), (ResponseHandler, "abort"), (ResponseHandler, "close"))
+    for owner, name in parts:
+        session = session_of()
+        with pytest.MonkeyPatch.context() as patched:
+            for kind in owner.__mro__:
+                if name in vars(kind):
+                    patched.delattr(kind, name)
+            with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
+                await session.create_job("x")
+        await session.aclose()
 
 
 @pytest.mark.parametrize(("owner", "name"), [(aiohttp.TCPConnector, "_factory"), (ResponseHandler, "_payload")])

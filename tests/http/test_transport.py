@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -25,6 +26,7 @@ from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._http.transport import Transport
+from tests.rows import failing, failing_async
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
 
 JOB = b'{"id": "job_1", "status": "active"}'
@@ -63,118 +65,92 @@ async def body_of(transport: Transport, server: Scripted) -> bytes:
     return answer.body
 
 
-@pytest.mark.parametrize("name", ["connect", "request"])
-@pytest.mark.parametrize("value", [0, -1, True, float("nan"), float("inf"), "5", None])
-def test_timeouts_that_make_no_sense(name: str, value: Any) -> None:
+def test_timeouts_that_make_no_sense() -> None:
     """A timeout is a finite number of seconds above 0; anything else is refused by name."""
-    with pytest.raises(InvalidInputError, match=name):
-        HttpTimeouts(**{name: value})
+
+    def check(name: str, value: object) -> None:
+        with pytest.raises(InvalidInputError, match=f"^{name} must be "):
+            HttpTimeouts(**{name: value})  # type: ignore[arg-type]  # what is refused
+
+    assert failing(check, product(["connect", "request"], [0, True, float("inf"), "5", None])) == {}
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+CUT = b"Content-Length: 9\r\n\r\n{"
+FAULTS: list[tuple[Reply, type[AgentJobsError], str]] = [
+    (Reply(then="reset"), TransportError, "reset"),
+    (Reply(then="fin"), TransportError, "disconnected"),
+    (Reply(then="hang"), TransportError, "no whole answer within"),
+    (Reply(OK + CUT, "hang"), TransportError, "no whole answer within"),
+    (Reply(OK + CUT, "fin"), TransportError, ""),
+    (Reply(CHUNKED + b"zz\r\n", "fin"), ProtocolError, "chunk"),
+    (Reply(CHUNKED + b"1\r\n{\r\n", later=b"zz\r\n"), ProtocolError, "chunk"),
+    (Reply(OK + b"Content-Length: 900\r\n\r\n", endless=b"{", pause=1), TransportError, "no whole answer within"),
+    (Reply(endless=b"HTTP/1.1 102 Wait\r\n\r\n", pause=1), TransportError, "no whole answer within"),
+    (Reply(OK, endless=b"X: y\r\n"), ProtocolError, "http"),
+    (Reply(OK + b"X: " + b"y" * 99_999), ProtocolError, "http"),
+    (Reply(b"garbage\r\n\r\n", "fin"), ProtocolError, "http"),
+    (Reply(b"HTTP/1.1 2x OK\r\n\r\n", "fin"), ProtocolError, "http"),
+]
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize(
-    ("first", "kind", "words"),
-    [
-        pytest.param(Reply(then="reset"), TransportError, "reset", id="reset"),
-        pytest.param(Reply(then="fin"), TransportError, "disconnected", id="closed"),
-        pytest.param(Reply(then="hang"), TransportError, "no whole answer within", id="silence"),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "hang"), TransportError, "no whole", id="hang"
-        ),
-        pytest.param(Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "fin"), TransportError, "", id="cut"),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "fin"),
-            ProtocolError,
-            "chunk",
-            id="chunk",
-        ),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", later=b"zz\r\n"),
-            ProtocolError,
-            "chunk",
-            id="later chunk",
-        ),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", endless=b"{", pause=1),
-            TransportError,
-            "no whole answer within",
-            id="drip",
-        ),
-        pytest.param(
-            Reply(endless=b"HTTP/1.1 102 Wait\r\n\r\n", pause=1),
-            TransportError,
-            "no whole answer within",
-            id="endless 1xx",
-        ),
-        pytest.param(Reply(b"HTTP/1.1 200 OK\r\n", endless=b"X: y\r\n"), ProtocolError, "http", id="endless headers"),
-        pytest.param(Reply(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 99_999), ProtocolError, "http", id="huge header"),
-        pytest.param(Reply(b"garbage\r\n\r\n", "fin"), ProtocolError, "http", id="garbage"),
-        pytest.param(Reply(b"HTTP/1.1 2x OK\r\n\r\n", "fin"), ProtocolError, "http", id="bad status"),
-    ],
-)
-async def test_faults_of_a_read(first: Reply, kind: type[AgentJobsError], words: str) -> None:
+async def test_faults_of_a_read() -> None:
     """Each break of an exchange is one error of ours, given and not raised, and the request went out once."""
-    async with Scripted(first, job()) as server:
-        answer = await read(server)
-    assert type(answer) is kind
-    assert words in str(answer)
-    assert len(server.requests) == 1
+
+    async def check(first: Reply, kind: type[AgentJobsError], words: str) -> None:
+        async with Scripted(first, job()) as server:
+            answer = await read(server)
+        assert type(answer) is kind
+        assert words in str(answer)
+        assert len(server.requests) == 1
+
+    assert await failing_async(check, FAULTS) == {}
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        pytest.param(b"HTTP/1.1 403 No\r\nX: Bearer " + KEY.encode() + b"x" * 9000 + b"\r\n\r\n", id="long header"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nX" + KEY[:-1].encode() + b"\r\n\r\n", id="header without a colon"),
-        pytest.param(b"HTTP/1.1 2" + KEY[:-1].encode() + b" OK\r\n\r\n", id="bad status"),
-        pytest.param(KEY[:-1].encode() + b"\r\n\r\n", id="garbage"),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz" + KEY[:-1].encode() + b"\r\n", id="chunk"
-        ),
-    ],
-)
-async def test_broken_http_is_not_quoted(response: bytes) -> None:
+async def test_broken_http_is_not_quoted() -> None:
     """The error of broken HTTP has no part of a key that the server echoes: what is cut off can't be masked."""
-    async with Scripted(Reply(response, "fin")) as server:
-        answer = await read(server)
-    assert type(answer) is ProtocolError
-    assert KEY[:4] not in str(answer)
-    assert str(answer).startswith("unusable answer (http): broken HTTP: ")
 
+    async def check(response: bytes, words: str) -> None:
+        async with Scripted(Reply(response, "fin")) as server:
+            answer = await read(server)
+        assert KEY[:4] not in str(answer)
+        assert str(answer).startswith(words)
 
-async def test_head_that_is_cut_off_is_not_quoted() -> None:
-    """Nor has the error of a connection that was closed within the head of a response, which may cut off the key."""
-    async with Scripted(Reply(b"HTTP/1.1 403 No\r\nX: Bearer " + KEY[:-1].encode(), "fin")) as server:
-        answer = await read(server)
-    assert str(answer).startswith("the exchange broke: the server disconnected")
+    echo, broken = KEY[:-1].encode(), "unusable answer (http): broken HTTP: "
+    rows = [
+        (b"HTTP/1.1 403 No\r\nX: Bearer " + KEY.encode() + b"x" * 9000 + b"\r\n\r\n", broken),
+        (OK + b"X" + echo + b"\r\n\r\n", broken),
+        (b"HTTP/1.1 2" + echo + b" OK\r\n\r\n", broken),
+        (echo + b"\r\n\r\n", broken),
+        (CHUNKED + b"zz" + echo + b"\r\n", broken),
+        (b"HTTP/1.1 403 No\r\nX: Bearer " + echo, "the exchange broke: the server disconnected"),
+    ]
+    assert await failing_async(check, rows) == {}
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize(
-    ("scripted", "body", "whole"),
-    [
-        pytest.param(Reply(http(200, b"x" * 1000)), b"x" * 1000, True, id="just fits"),
-        pytest.param(Reply(http(200, b"x" * 1001)), b"x" * 1000, False, id="too large"),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\n\r\n", endless=b"x" * 300), b"x" * 1000, False, id="endless, no length told"
-        ),
-        pytest.param(Reply(http(503, b"x" * 1001)), b"x" * 1000, False, id="too large an error"),
-        pytest.param(Reply(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\n{", "fin"), b"", True, id="error cut"),
-        pytest.param(Reply(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\n{", "hang"), b"", True, id="error hangs"),
-        pytest.param(
-            Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
-            b"{}",
-            True,
-            id="chunked",
-        ),
-    ],
-)
-async def test_bodies_are_bounded(scripted: Reply, body: bytes, *, whole: bool) -> None:
+async def test_bodies_are_bounded() -> None:
     """No more of a body is kept than was asked for, and the status of an error counts even when its body breaks."""
-    async with Scripted(scripted) as server:
-        answer = await read(server)
-    assert isinstance(answer, Response)
-    assert (answer.body, answer.whole) == (body, whole)
+
+    async def check(scripted: Reply, body: bytes, whole: bool) -> None:  # noqa: FBT001 - a table's column
+        async with Scripted(scripted) as server:
+            answer = await read(server)
+        assert isinstance(answer, Response)
+        assert (answer.body, answer.whole) == (body, whole)
+
+    full, error = b"x" * 1000, b"HTTP/1.1 503 No\r\n"
+    rows = [
+        (Reply(http(200, full)), full, True),
+        (Reply(http(200, full + b"x")), full, False),
+        (Reply(OK + b"\r\n", endless=b"x" * 300), full, False),
+        (Reply(http(503, full + b"x")), full, False),
+        (Reply(error + CUT, "fin"), b"", True),
+        (Reply(error + CUT, "hang"), b"", True),
+        (Reply(CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"), b"{}", True),
+    ]
+    assert await failing_async(check, rows) == {}
 
 
 async def test_cancelled_in_the_body() -> None:
@@ -193,13 +169,13 @@ async def test_cancelled_in_the_body() -> None:
         assert (await body_of(transport, server), server.connections) == (JOB, 2)
 
 
-@pytest.mark.parametrize("then", ["fin", "reset"])
-async def test_a_dropped_connection_is_not_used_twice_for_one_read(then: Any) -> None:
+async def test_a_dropped_connection_is_not_used_twice_for_one_read() -> None:
     """A read whose kept-alive connection breaks went out once: aiohttp repeats it unless `_retry_connection` is off."""
-    async with Scripted(job(), Reply(then=then), job()) as server, opened() as transport:
-        assert await body_of(transport, server) == JOB
-        assert isinstance(await transport.read(URL(server.base_url)), TransportError)
-    assert [request.connection for request in server.requests] == [1, 1]
+    for broken in (Reply(then="fin"), Reply(then="reset")):
+        async with Scripted(job(), broken, job()) as server, opened() as transport:
+            assert await body_of(transport, server) == JOB
+            assert isinstance(await transport.read(URL(server.base_url)), TransportError)
+        assert [request.connection for request in server.requests] == [1, 1]
 
 
 @pytest.mark.looptime
