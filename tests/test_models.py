@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
 from datetime import UTC, datetime
 from string import ascii_letters, digits
 from typing import Any
@@ -18,6 +17,7 @@ from agentjobs_async._validation import MAX_NAME_LENGTH, checked_id
 from agentjobs_async.errors import InvalidInputError, JobFailedError
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
 from tests.ids import LEGAL_IDS
+from tests.rows import failing
 
 JOB = AgentJob(
     "job_1",
@@ -31,24 +31,9 @@ JOB = AgentJob(
     {"id": "job_1", "extra": [1]},
 )
 
-ILLEGAL_IDS = [
-    "",
-    ".",
-    "..",
-    "a" * (MAX_NAME_LENGTH + 1),
-    "a\x00",
-    "a\r\nb",
-    "\t",
-    "\x7f",
-    "\x85",
-    "\x9f",
-    "\ud800",
-    "a\udfff",
-    None,
-    7,
-    True,
-    b"job",
-    ["job"],
+ILLEGAL_IDS: list[Any] = [
+    *("", ".", "..", "a" * (MAX_NAME_LENGTH + 1), "a\x00", "a\r\nb", "\x7f", "\x9f", "\ud800", "a\udfff"),
+    *(None, 7, True, b"job", ["job"]),
 ]
 
 
@@ -56,27 +41,25 @@ def unpickled(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
 
 
-@pytest.mark.parametrize("value", ILLEGAL_IDS, ids=repr)
-def test_illegal_ids(value: object) -> None:
-    """What can't be one segment of a path is refused, by the name of the parameter, on one line."""
-    with pytest.raises(InvalidInputError, match=r"^the_id must ") as caught:
-        checked_id("the_id", value)
-    assert str(caught.value).isprintable()
+def test_illegal_ids() -> None:
+    """What can't be one segment of a path is refused, by the name of the parameter, on one line; a ref holds none."""
+
+    def check(value: Any) -> None:
+        with pytest.raises(InvalidInputError, match=r"^the_id must ") as caught:
+            checked_id("the_id", value)
+        assert str(caught.value).isprintable()
+        with pytest.raises(InvalidInputError, match=r"^project_id must"):
+            JobRef(value, "job")
+        with pytest.raises(InvalidInputError, match=r"^job_id must"):
+            JobRef("docs", value)
+
+    assert failing(check, ((value,) for value in ILLEGAL_IDS)) == {}
 
 
-@pytest.mark.parametrize("value", ILLEGAL_IDS, ids=repr)
-def test_ref_checks_both(value: object) -> None:
-    """A ref holds legal ids only, and says which one is not."""
-    with pytest.raises(InvalidInputError, match=r"^project_id must"):
-        JobRef(value, "job")  # type: ignore[arg-type]  # what an untyped caller may pass
-    with pytest.raises(InvalidInputError, match=r"^job_id must"):
-        JobRef("docs", value)  # type: ignore[arg-type]  # as above
-
-
-@pytest.mark.parametrize("value", ["a", "...", " ", "a/b", "?", "#", "%2e", "\\", "é", "\U0001f680", "a" * 512])
-def test_legal_ids(value: str) -> None:
+def test_legal_ids() -> None:
     """Ids are opaque: any other text of 1 to 512 characters is one."""
-    assert checked_id("job_id", value) == value
+    legal = ("a", "...", " ", "a/b", "?", "%2e", "\\", "é", "\U0001f680", "a" * 512)
+    assert [checked_id("job_id", value) for value in legal] == [*legal]
 
 
 @given(LEGAL_IDS, LEGAL_IDS)
@@ -107,55 +90,27 @@ def test_url_token_round_trip(project_id: str, job_id: str) -> None:
     assert JobRef.from_token(f" \t{token}\r\n") == ref
 
 
-def test_usual_url_token() -> None:
-    """A token for URLs of plain ids is easy to read."""
-    assert JobRef("docs", "job_1").to_token(url=True) == "docs~.job_1"
+NO_TOKENS = [
+    *("", "/", "docs", "docs/", "/job", "a/b/c", "./job", "docs/..", "a b/c", "a/%2e%2e", "a/%zz", "a/%ff", "a/é"),
+    *("a/%2f", "a/%00", "a/%ed%a0%80", "a/%", "a/" + "b" * 513, "a/\x1b[31m"),
+    *("a~b", "~.b", "a~.", "a~.~2e~2e", "a~.%41", "a~.~41", "a~.b~.c"),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "/",
-        "docs",
-        "docs/",
-        "/job",
-        "a/b/c",
-        "./job",
-        "docs/..",
-        "a b/c",
-        "a/%2e%2e",
-        "a/%zz",
-        "a/%ff",
-        "a/é",
-        "a/%2f",
-        "a/%00",
-        "a/%ed%a0%80",
-        "a/%",
-        "a/" + "b" * 513,
-        "a/\x1b[31m",
-        "a~b",
-        "~.b",
-        "a~.",
-        "a~.~2e~2e",
-        "a~.%41",
-        "a~.~41",
-        "a~.b~.c",
-    ],
-)
-def test_no_token(text: str) -> None:
+def test_no_token() -> None:
     """What `to_token` never gives is refused, shown on one line, and leaves no other error in the chain."""
-    with pytest.raises(InvalidInputError, match=r"not a job token: .*; a token looks like project/job") as caught:
-        JobRef.from_token(text)
-    assert str(caught.value).isprintable()
-    assert caught.value.__context__ is None
 
+    def check(text: str) -> None:
+        with pytest.raises(InvalidInputError, match=r"not a job token: .*; a token looks like project/job") as caught:
+            JobRef.from_token(text)
+        assert str(caught.value).isprintable()
+        assert caught.value.__context__ is None
 
-@pytest.mark.parametrize("value", [None, 7, b"docs/job"])
-def test_token_of_another_type(value: object) -> None:
-    """A token is a string."""
-    with pytest.raises(InvalidInputError, match="a token must be a string, not"):
-        JobRef.from_token(value)  # type: ignore[arg-type]  # what an untyped caller may pass
+    assert failing(check, ((text,) for text in NO_TOKENS)) == {}
+    others: list[Any] = [None, 7, b"docs/job"]
+    for value in others:
+        with pytest.raises(InvalidInputError, match="a token must be a string, not"):
+            JobRef.from_token(value)
 
 
 @given(st.text(max_size=30))
@@ -168,20 +123,20 @@ def test_any_text_as_token(text: str) -> None:
     assert text.strip() in {ref.to_token(), ref.to_token(url=True)}
 
 
-@pytest.mark.parametrize("again", [unpickled, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("value", [JOB, JOB.ref, JOB.source], ids=lambda value: type(value).__name__)
-def test_values(value: Any, again: Callable[[Any], Any]) -> None:
+def test_values() -> None:
     """Models pickle, copy and hash as the values that they are."""
-    assert again(value) == value
-    assert hash(again(value)) == hash(value)
+    values: list[Any] = [JOB, JOB.ref, JOB.source]
+    for again in (unpickled, copy.copy, copy.deepcopy):
+        assert [again(value) for value in values] == values
+        assert [hash(again(value)) for value in values] == [*map(hash, values)]
 
 
-@pytest.mark.parametrize(("value", "name"), [(JOB, "status"), (JOB.ref, "job_id"), (JOB.source, "ref")])
-def test_frozen(value: object, name: str) -> None:
+def test_frozen() -> None:
     """Models are frozen, and take up no more room than their fields."""
-    with pytest.raises(FrozenInstanceError):
-        setattr(value, name, "other")
-    assert not hasattr(value, "__dict__")
+    for value, name in ((JOB, "status"), (JOB.ref, "job_id"), (JOB.source, "ref")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, "other")
+        assert not hasattr(value, "__dict__")
 
 
 def test_raw_is_beside_the_value() -> None:
@@ -193,29 +148,21 @@ def test_raw_is_beside_the_value() -> None:
     assert unpickled(other).raw == {"secret": "marmalade"}
 
 
-@pytest.mark.parametrize("name", ["id", "project_id", "status", "source", "model", "pr_link", "created_at"])
-def test_equality_sees_every_field(name: str) -> None:
+def test_equality_sees_every_field() -> None:
     """Jobs that differ in anything but `raw` are not equal: that is how a change is noticed."""
-    change: Any = {name: "other"}
-    assert evolve(JOB, **change) != JOB
-    assert evolve(JOB, **change) == evolve(JOB, **change)
+    names = ("id", "project_id", "status", "source", "model", "pr_link", "created_at", "archived_at")
+    changes: dict[str, Any] = {name: {name: "other"} for name in names}
+    assert [name for name, change in changes.items() if evolve(JOB, **change) == JOB] == []
+    assert [name for name, change in changes.items() if evolve(JOB, **change) != evolve(JOB, **change)] == []
 
 
-@pytest.mark.parametrize(
-    ("status", "terminal", "succeeded"),
-    [
-        ("active", False, False),
-        ("completed", True, True),
-        ("archived", True, False),
-        ("failed", True, False),
-        ("paused", False, False),
-        ("Completed", False, False),
-    ],
-)
-def test_statuses(status: str, terminal: bool, succeeded: bool) -> None:  # noqa: FBT001 - a table's columns
+def test_statuses() -> None:
     """Completed, archived and failed are ends; only completed is success; an unknown status is neither."""
-    job = AgentJob("job", "docs", status)
-    assert (job.is_terminal, job.succeeded, job.status) == (terminal, succeeded, status)
+    statuses = ("active", "completed", "archived", "failed", "paused", "Completed")
+    jobs = [AgentJob("job", "docs", status) for status in statuses]
+    assert [job.status for job in jobs] == [*statuses]
+    assert [job.status for job in jobs if job.is_terminal] == ["completed", "archived", "failed"]
+    assert [job.status for job in jobs if job.succeeded] == ["completed"]
 
 
 def test_known_status_is_a_member() -> None:
@@ -238,14 +185,14 @@ def test_raise_for_status() -> None:
     with pytest.raises(JobFailedError, match="docs/job_1") as caught:
         failed.raise_for_status()
     assert caught.value.job is failed
-    for status in ("active", "completed", "archived", "paused"):
-        job = evolve(JOB, status=status)
-        assert job.raise_for_status() is job
+    others = [evolve(JOB, status=status) for status in ("active", "completed", "archived", "paused")]
+    assert all(job.raise_for_status() is job for job in others)
 
 
 def test_ref() -> None:
     """A job knows the ref that finds it again; a hand-made one with an id that can't be polled has none."""
     assert JOB.ref == JobRef("docs", "job_1")
+    assert (JOB.ref.to_token(), JOB.ref.to_token(url=True)) == ("docs/job_1", "docs~.job_1")
     with pytest.raises(InvalidInputError, match="job_id"):
         _ = AgentJob("..", "docs", "active").ref
 
