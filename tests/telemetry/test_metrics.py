@@ -14,39 +14,40 @@ from agentjobs_async.errors import CreateOutcome, NotSentError, TransportError
 from agentjobs_async.telemetry import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 from agentjobs_async.telemetry.metrics import METRICS, Kind, Snapshots, label_names, measurements
 from tests.polled import ACTIVE, DONE, REF, never
+from tests.rows import failing
+
+MEASURED: list[tuple[Event, dict[str, Any]]] = [
+    (JobPolled(ACTIVE, 1, 0.5), {"polls": (1, ("",)), "poll.duration": (0.5, ())}),
+    (
+        PollFailed(REF, TransportError("reset"), 1, 0.5),
+        {"polls": (1, ("TransportError",)), "poll.duration": (0.5, ())},
+    ),
+    (JobCreated(ACTIVE, 0.5), {"create.duration": (0.5, ("created", ""))}),
+    (
+        CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("refused"), 0.5),
+        {"create.duration": (0.5, ("not_sent", "NotSentError"))},
+    ),
+    (WaitEnded(REF, None, TransportError("reset"), 1, 0.5), {"wait.duration": (0.5, ("error",))}),
+    (
+        WaitEnded(REF, DONE, None, 1, 0.5, lateness=0.25),
+        {"wait.duration": (0.5, ("completed",)), "wait.lateness": (0.25, ())},
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("event", "added"),
-    [
-        (JobPolled(ACTIVE, 1, 0.5), {"polls": (1, ("",)), "poll.duration": (0.5, ())}),
-        (
-            PollFailed(REF, TransportError("reset"), 1, 0.5),
-            {"polls": (1, ("TransportError",)), "poll.duration": (0.5, ())},
-        ),
-        (JobCreated(ACTIVE, 0.5), {"create.duration": (0.5, ("created", ""))}),
-        (
-            CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("refused"), 0.5),
-            {"create.duration": (0.5, ("not_sent", "NotSentError"))},
-        ),
-        (WaitEnded(REF, None, TransportError("reset"), 1, 0.5), {"wait.duration": (0.5, ("error",))}),
-        (
-            WaitEnded(REF, DONE, None, 1, 0.5, lateness=0.25),
-            {"wait.duration": (0.5, ("completed",)), "wait.lateness": (0.25, ())},
-        ),
-    ],
-)
-def test_measurements(event: Event, added: dict[str, Any]) -> None:
+def test_measurements() -> None:
     """Each event adds to the metrics of its kind, with plain text as labels; with the project last if asked for."""
-    measured = measurements(event, projects=False)
-    assert {
-        metric.name.removeprefix("agentjobs."): rest for metric, *pair in measured for rest in [tuple(pair)]
-    } == added
-    assert {type(label) for _, _, labels in measured for label in labels} <= {str}
-    with_projects = [labels for _, _, labels in measurements(event, projects=True)]
-    assert with_projects == [(*labels, "docs") for _, _, labels in measured]
-    for metric, _, labels in measurements(event, projects=True):
-        assert len(label_names(metric, projects=True)) == len(labels)
+
+    def check(event: Event, added: dict[str, Any]) -> None:
+        measured = measurements(event, projects=False)
+        assert {metric.name.removeprefix("agentjobs."): (value, labels) for metric, value, labels in measured} == added
+        assert {type(label) for _, _, labels in measured for label in labels} <= {str}
+        with_projects = measurements(event, projects=True)
+        assert [labels for _, _, labels in with_projects] == [(*labels, "docs") for _, _, labels in measured]
+        for metric, _, labels in with_projects:
+            assert len(label_names(metric, projects=True)) == len(labels)
+
+    assert failing(check, MEASURED) == {}
 
 
 def test_duration_of_a_job() -> None:

@@ -10,6 +10,7 @@ from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import JobPolled, RunEnded, RunStarted
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks, RunEvents
+from tests.rows import failing
 
 JOB = AgentJob("job 1", "docs", "active")
 
@@ -28,69 +29,58 @@ class Recorder:
             raise self.error
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("x"), asyncio.CancelledError(), GeneratorExit(), ExceptionGroup("g", [OSError()])]
-)
-def test_faulty_hook(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_faulty_hook(caplog: pytest.LogCaptureFixture) -> None:
     """A hook that raises is logged once with its traceback, goes on being called, and disturbs no other."""
-    faulty, sound = Recorder(error), Recorder()
-    hooks = Hooks([faulty, sound])
+    errors = [ValueError("x"), asyncio.CancelledError(), GeneratorExit(), ExceptionGroup("g", [OSError()])]
+    faulty, sound = [Recorder(error) for error in errors], Recorder()
+    hooks = Hooks([*faulty, sound])
     for event in (JobPolled(JOB, 1), JobPolled(JOB, 2)):
         hooks.emit(event)
-    assert [event.polls for event in faulty.events] == [1, 2]
-    assert sound.events == faulty.events
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert type(error).__name__ in record.message
-    assert record.exc_info is not None
+    assert [event.polls for event in sound.events] == [1, 2]
+    assert [hook.events for hook in faulty] == [sound.events] * len(errors)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * len(errors)
+    for error, record in zip(errors, caplog.records, strict=True):
+        assert type(error).__name__ in record.message
+        assert record.exc_info is not None
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_leaving(error: BaseException) -> None:
+def test_leaving() -> None:
     """What ends the program is not held back."""
-    with pytest.raises(type(error)):
-        GuardedCallback("a hook", Recorder(error))(None)
-
-
-def test_each_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Each faulty hook is logged, not just the first."""
-    hooks = Hooks([Recorder(ValueError()), Recorder(KeyError())])
-    hooks.emit(JobPolled(JOB, 1))
-    hooks.emit(JobPolled(JOB, 2))
-    assert len(caplog.records) == 2
+    for error in (KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)):
+            GuardedCallback("a hook", Recorder(error))(None)
 
 
 def test_no_hooks() -> None:
-    """Without hooks there is nobody to make events for."""
+    """Without hooks there is nobody to make events for; hooks come in a sequence, and a bare one gets a hint."""
     assert not Hooks()
     assert Hooks([Recorder()])
-
-
-@pytest.mark.parametrize("hooks", [Recorder(), None, 7], ids=lambda value: type(value).__name__)
-def test_no_sequence(hooks: Any) -> None:
-    """Hooks come in a sequence; a bare one is refused with a hint."""
-    with pytest.raises(InvalidInputError, match=r"^hooks must be a sequence of hooks, not \w+: put it into a list$"):
-        Hooks(hooks)
+    bare: list[Any] = [Recorder(), None, 7]
+    words = r"^hooks must be a sequence of hooks, not \w+: put it into a list$"
+    for hooks in bare:
+        with pytest.raises(InvalidInputError, match=words):
+            Hooks(hooks)
 
 
 async def coroutine_function(event: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("observer", "words"),
-    [
+def test_no_observer() -> None:
+    """What can't be called, or would have to be awaited, is refused by its name."""
+
+    def check(observer: Any, words: str) -> None:
+        with pytest.raises(InvalidInputError, match=f"^on_update must be.*{words}|^on_update {words}"):
+            GuardedCallback("on_update", observer)
+        with pytest.raises(InvalidInputError, match=r"^a hook must be"):
+            Hooks([observer])
+
+    rows = [
         (None, "must be callable, not NoneType"),
         ("x", "must be callable, not str"),
         (coroutine_function, "plain function"),
         (Recorder, r"an instance, not the class itself: Recorder\(\)"),
-    ],
-)
-def test_no_observer(observer: Any, words: str) -> None:
-    """What can't be called, or would have to be awaited, is refused by its name."""
-    with pytest.raises(InvalidInputError, match=f"^on_update must be.*{words}|^on_update {words}"):
-        GuardedCallback("on_update", observer)
-    with pytest.raises(InvalidInputError, match=r"^a hook must be"):
-        Hooks([observer])
+    ]
+    assert failing(check, rows) == {}
 
 
 async def test_events_of_a_run() -> None:

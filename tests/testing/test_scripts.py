@@ -6,15 +6,14 @@ import pytest
 
 from agentjobs_async.testing import JobScript, RandomScripts
 from agentjobs_async.testing.scripts import ScriptTable
+from tests.rows import failing
 
 
-@pytest.mark.parametrize(
-    ("age", "status"), [(0, "active"), (1, "paused"), (2.5, "active"), (3, "failed"), (99, "failed")]
-)
-def test_stages(age: float, status: str) -> None:
+def test_stages() -> None:
     """A job shows its stages in their order and then its outcome."""
     script = JobScript(duration=3, outcome="failed", stages=((1, "paused"), (2, "active")))
-    assert script.status_at(age) == status
+    shown = {0: "active", 1: "paused", 2.5: "active", 3: "failed", 99: "failed"}
+    assert {age: script.status_at(age) for age in shown} == shown
 
 
 def test_random_scripts_repeat() -> None:
@@ -35,30 +34,24 @@ def test_random_scripts_keep_their_bounds() -> None:
     assert sum(script.pull_request for script in drawn) / 2000 == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("script", "setting"),
-    [
-        (JobScript, {"duration": -1}),
-        (JobScript, {"outcome": "complete"}),
-        (JobScript, {"outcome": "active"}),
-        (JobScript, {"visible_after": -0.1}),
-        (JobScript, {"duration": "5"}),
-        (JobScript, {"duration": True}),
-        (JobScript, {"duration": math.nan}),
-        (JobScript, {"stages": ((2, "a"), (1, "b"))}),
-        (JobScript, {"stages": "ab"}),
-        (JobScript, {"stages": 5}),
-        (JobScript, {"stages": ((1, None),)}),
-        (JobScript, {"job_id": ""}),
-        (JobScript, {"job_id": 5}),
-        (RandomScripts, {"shortest": -1}),
-        (RandomScripts, {"failed": 1.5}),
-    ],
-)
-def test_no_script(script: type, setting: dict[str, object]) -> None:
+def test_no_script() -> None:
     """A script that is not valid is refused by the name of its setting."""
-    with pytest.raises(ValueError, match=f"'{min(setting)}' must be"):
-        script(**setting)
+
+    def check(script: type, name: str, value: object) -> None:
+        with pytest.raises(ValueError, match=f"'{name}' must be"):
+            script(**{name: value})
+
+    stages: list[object] = [((2, "a"), (1, "b")), "ab", 5, ((1, None),)]
+    rows = [
+        *((JobScript, "duration", value) for value in (-1, "5", True, math.nan)),
+        *((JobScript, "outcome", value) for value in ("complete", "active")),
+        *((JobScript, "stages", value) for value in stages),
+        *((JobScript, "job_id", value) for value in ("", 5)),
+        (JobScript, "visible_after", -0.1),
+        (RandomScripts, "shortest", -1),
+        (RandomScripts, "failed", 1.5),
+    ]
+    assert failing(check, rows) == {}
 
 
 def test_newest_script_that_fits() -> None:

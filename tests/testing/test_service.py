@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import attrs
-import pytest
 
 from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
 from agentjobs_async.testing._service import EmulatedService, Place, locate, read_prompt
+from tests.rows import failing
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
@@ -27,43 +27,29 @@ def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: floa
 CREATE = request("POST", body=b'{"prompt": "write"}')
 
 
-@pytest.mark.parametrize(
-    ("target", "place"),
-    [
-        ("/v2/agent/docs/job", Place("docs")),
-        ("/v2/agent/docs/job/job_1?x=/y", Place("docs", "job_1")),
-        ("/v2/agent/a%2Fb/job/%C3%A9", Place("a/b", "\u00e9")),
-        ("/v2/agent//job", None),
-        ("/v2/agent/docs/job/", None),
-        ("/v2/agent/docs/job/a/b", None),
-        ("/", None),
-    ],
-)
-def test_locate(target: str, place: Place | None) -> None:
+def test_locate() -> None:
     """Each id is one segment of the path, percent-decoded."""
-    assert locate(target) == place
+    places = {
+        "/v2/agent/docs/job": Place("docs"),
+        "/v2/agent/docs/job/job_1?x=/y": Place("docs", "job_1"),
+        "/v2/agent/a%2Fb/job/%C3%A9": Place("a/b", "\u00e9"),
+        **dict.fromkeys(("/v2/agent//job", "/v2/agent/docs/job/", "/v2/agent/docs/job/a/b", "/")),
+    }
+    assert {target: locate(target) for target in places} == places
 
 
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        (b"{", "the body is not JSON"),
-        (b"\xff", "the body is not JSON"),
-        (b"[" * 100_000, "the body is not JSON"),
-        (b"[]", "the body is not an object"),
-        (b"{}", "prompt must be a string"),
-        (b'{"prompt": 1}', "prompt must be a string"),
-        (b'{"prompt": " "}', "prompt must not be blank"),
-    ],
-)
-def test_bodies_refused(body: bytes, error: str) -> None:
-    """A body without a valid prompt is refused with the reason."""
-    answer = service().answer(request("POST", body=body), NOW)
-    assert (answer.status, answer.document) == (400, {"error": error})
-
-
-def test_prompt_as_it_is() -> None:
-    """A valid prompt is kept unchanged."""
+def test_bodies_refused() -> None:
+    """A body without a valid prompt is refused with the reason; a valid prompt is kept unchanged."""
+    errors = {
+        **dict.fromkeys((b"{", b"\xff", b"[" * 100_000), "the body is not JSON"),
+        b"[]": "the body is not an object",
+        b"{}": "prompt must be a string",
+        b'{"prompt": 1}': "prompt must be a string",
+        b'{"prompt": " "}': "prompt must not be blank",
+    }
+    answers = {body: service().answer(request("POST", body=body), NOW) for body in errors}
+    assert {body: answer.document["error"] for body, answer in answers.items()} == errors
+    assert {answer.status for answer in answers.values()} == {400}
     assert read_prompt(b'{"prompt": " \\u00e9 ", "more": 1}') == " \u00e9 "
 
 
@@ -91,20 +77,21 @@ def after(script: JobScript, seconds: float, speed: float = 1.0) -> Any:
     return emulated.answer(request(target=f"{JOBS}/{job_id}", at=seconds), NOW)
 
 
-@pytest.mark.parametrize(
-    ("script", "seconds", "shown"),
-    [
-        (JobScript(duration=5), 4.9, ("active", None, None)),
-        (JobScript(duration=5), 5, ("completed", "https://code.example/acme/docs/pull/job_000001", None)),
-        (JobScript(duration=5, pull_request=False), 5, ("completed", None, None)),
-        (JobScript(duration=5, outcome="failed"), 5, ("failed", None, None)),
-        (JobScript(duration=5, outcome="archived"), 5, ("archived", None, "2026-01-01T00:00:05.000Z")),
-    ],
-)
-def test_script(script: JobScript, seconds: float, shown: tuple[str | None, ...]) -> None:
+def test_script() -> None:
     """A read shows the job as its script says for that moment."""
-    document = after(script, seconds).document
-    assert (document["status"], document["prLink"], document["archivedAt"]) == shown
+
+    def check(script: JobScript, seconds: float, *shown: str | None) -> None:
+        document = after(script, seconds).document
+        assert (document["status"], document["prLink"], document["archivedAt"]) == shown
+
+    rows = [
+        (JobScript(duration=5), 4.9, "active", None, None),
+        (JobScript(duration=5), 5, "completed", "https://code.example/acme/docs/pull/job_000001", None),
+        (JobScript(duration=5, pull_request=False), 5, "completed", None, None),
+        (JobScript(duration=5, outcome="failed"), 5, "failed", None, None),
+        (JobScript(duration=5, outcome="archived"), 5, "archived", None, "2026-01-01T00:00:05.000Z"),
+    ]
+    assert failing(check, rows) == {}
 
 
 def test_speed() -> None:
@@ -118,29 +105,28 @@ def test_not_visible_yet() -> None:
     assert [after(script, seconds).status for seconds in (1.9, 2)] == [404, 200]
 
 
-@pytest.mark.parametrize("target", ["/v2/agent/web/job/job_000001", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"])
-def test_strangers(target: str) -> None:
+def test_strangers() -> None:
     """Another project's job, an unknown job and an unknown path are not found."""
     emulated = service()
     emulated.answer(CREATE, NOW)
-    answer = emulated.answer(request(target=target), NOW)
-    assert answer.status == 404
-    assert set(answer.document) == {"error"}
+    for target in ("/v2/agent/web/job/job_000001", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"):
+        answer = emulated.answer(request(target=target), NOW)
+        assert (answer.status, set(answer.document)) == (404, {"error"})
 
 
-@pytest.mark.parametrize(("method", "target", "allowed"), [("GET", JOBS, "POST"), ("DELETE", f"{JOBS}/job_1", "GET")])
-def test_other_methods(method: str, target: str, allowed: str) -> None:
+def test_other_methods() -> None:
     """Another method is refused, with the allowed one in a header."""
-    answer = service().answer(request(method, target), NOW)
-    assert (answer.status, answer.headers) == (405, (("Allow", allowed),))
+    for method, target, allowed in (("GET", JOBS, "POST"), ("DELETE", f"{JOBS}/job_1", "GET")):
+        answer = service().answer(request(method, target), NOW)
+        assert (answer.status, answer.headers) == (405, (("Allow", allowed),))
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "k"}])
-def test_wrong_key(headers: dict[str, str]) -> None:
+def test_wrong_key() -> None:
     """A request without the right key is refused and starts nothing."""
     emulated = service()
-    answer = emulated.answer(attrs.evolve(CREATE, headers=headers), NOW)
-    assert (answer.status, emulated.jobs) == (401, {})
+    wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer other"}, {"Authorization": "k"}]
+    assert [emulated.answer(attrs.evolve(CREATE, headers=headers), NOW).status for headers in wrong] == [401] * 3
+    assert emulated.jobs == {}
 
 
 def test_no_limit_of_creates() -> None:
