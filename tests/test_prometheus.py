@@ -20,6 +20,7 @@ def lines(registry: CollectorRegistry) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#") and "_bucket" not in line]
 
 
+@pytest.mark.looptime
 async def test_output() -> None:
     """Counters and histograms have the names of OpenTelemetry, with underscores and the unit."""
     registry = CollectorRegistry()

@@ -127,23 +127,6 @@ async def test_shape_of_a_read(service: aioresponses) -> None:
     assert await failing_async(check, rows) == {}
 
 
-async def test_shape_of_an_error(service: aioresponses) -> None:
-    """An error answer is an error of ours that says what the service said, and its name for the exchange."""
-
-    async def check(status: int, kind: type[AgentJobsError]) -> None:
-        headers = {"X-Request-Id": "r-1", "Retry-After": "7"}
-        service.get(f"{SERVICE}/v2/agent/docs/job/job_1", status=status, payload={"error": "no\x1b"}, headers=headers)
-        async with session_of() as session:
-            with pytest.raises(kind) as caught:
-                await session.get_job("job_1")
-        error: Any = caught.value
-        assert (error.retry_after, error.outcome) == (7, None)
-        if status != 204:
-            assert (error.status, error.request_id, error.excerpt) == (status, "r-1", "no\\x1b")
-
-    assert await failing_async(check, [(404, NotFoundError), (503, ServerError), (204, ProtocolError)]) == {}
-
-
 # Settings.
 
 
@@ -201,6 +184,7 @@ ARGUMENTS: list[tuple[str, Callable[[AgentJobsSession, Any], Any], tuple[object,
     ("project_id", lambda s, value: s.create_job("x", project_id=value), ("", "..", "a\x00", 5)),
     ("timeout", lambda s, value: s.create_job("x", timeout=value), (*BAD_TIMEOUTS, None)),
     ("before_send", lambda s, value: s.create_job("x", before_send=value), (5, asyncio.sleep)),
+    ("^label must", lambda s, value: s.create_job("x", label=value), ("", "two\nlines", "x" * 513, 17)),
     ("job", lambda s, value: s.get_job(value), (None, 5, b"job_1", {})),
     ("job_id", lambda s, value: s.get_job(value), ("", ".", "a\x7f", "x" * 513)),
     ("contains a slash: pass JobRef.from_token", lambda s, value: s.wait_for_job(value), ("docs/job_1", "a/b/c")),

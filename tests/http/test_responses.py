@@ -36,7 +36,6 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobWithRetryAfter
-from tests.ids import LEGAL_IDS
 from tests.rows import failing
 
 # Without the time of day, or each worker of a parallel run would name the cases otherwise.
@@ -419,17 +418,6 @@ def test_bad_answers() -> None:
         ("wrong_id", SOUND.replace(b"job_1", b"job_1 ")),
     ]
     assert failing(check, rows) == {}
-
-
-@given(LEGAL_IDS, LEGAL_IDS)
-def test_any_legal_job(project_id: str, job_id: str) -> None:
-    """A job of any legal id is found by its own ref, and belongs to the project that it was asked for."""
-    ref = JobRef(project_id, job_id)
-    for ascii_only in (True, False):
-        body = json.dumps(DOCUMENT | {"id": job_id}, ensure_ascii=ascii_only).encode()
-        job = ResponseDecoder(ApiKey("sk_123456789"), LIMIT).read(answer(body), ref)
-        assert isinstance(job, AgentJob)
-        assert job.ref == ref
 
 
 # Retry-After.

@@ -285,13 +285,6 @@ async def test_certificates(server_tls: ssl.SSLContext, client_tls: ssl.SSLConte
     assert len(server.requests) == 1
 
 
-async def test_proxy_is_used() -> None:
-    """A request to plain http goes to the proxy, in absolute form."""
-    async with Scripted(job()) as proxy, opened(proxy=URL(proxy.base_url)) as transport:
-        await transport.read(URL("http://service.example/jobs"))
-    assert proxy.requests[0].line == "GET http://service.example/jobs HTTP/1.1"
-
-
 async def test_proxy_that_refuses() -> None:
     """A proxy that makes no tunnel: nothing was sent, and the proxy did not see the key."""
     async with Scripted(reply(407)) as proxy, opened(proxy=URL(proxy.base_url)) as transport:

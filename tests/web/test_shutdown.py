@@ -63,6 +63,7 @@ async def test_signal_ends_streams(received: list[int]) -> None:
     assert received == [signal.SIGTERM] * 2
 
 
+@pytest.mark.looptime
 async def test_without_a_signal(received: list[int]) -> None:
     """Without a signal the session stays open, and the handlers are put back."""
     own = signal.getsignal(signal.SIGTERM)
