@@ -203,6 +203,18 @@ async def test_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.looptime
+async def test_bad_certificate_is_not_repeated(server_tls: ssl.SSLContext) -> None:
+    """A certificate of an unknown authority ends the create at once: trying again would not mend it."""
+    hellos: list[object] = []
+    server_tls.sni_callback = lambda *hello: hellos.append(hello)
+    async with Scripted(CREATED, ssl=server_tls) as server, server.session() as session:
+        with pytest.raises(NotSentError) as caught:
+            await session.create_job("Fix it")
+    assert (caught.value.outcome, caught.value.reason) == (CreateOutcome.NOT_SENT, "certificate")
+    assert (len(hellos), len(server.requests)) == (1, 0)
+
+
+@pytest.mark.looptime
 async def test_429_is_repeated() -> None:
     """A 429 is sent again, on a fresh connection, not before the patience it asked for nor much after it."""
 

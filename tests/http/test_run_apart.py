@@ -10,6 +10,7 @@ from agentjobs_async._http.run_apart import RunApart
 NAME: ContextVar[str] = ContextVar("NAME")
 
 
+@pytest.mark.looptime
 async def test_run_apart() -> None:
     """A coroutine runs in an empty context, in the task that awaits it; values, faults and cancellations pass."""
     NAME.set("mine")
