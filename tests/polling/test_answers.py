@@ -1,7 +1,8 @@
 """What an answer to a poll does, seen by the hooks."""
 
 import asyncio
-from typing import Any, Final
+from traceback import walk_tb
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -12,19 +13,19 @@ from agentjobs_async import (
     JobPolled,
     JobRef,
     JobTracker,
+    NotFoundError,
     PollFailed,
     PollPolicy,
+    ServerError,
     WaitEnded,
     WaitStarted,
 )
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.tracked import Tracked
-from tests.polled import Polled, clock, every
+from tests.polled import ACTIVE, REF, Polled, changed, clock, every
+from tests.scripted import Scripted, job, reply
 
 pytestmark = pytest.mark.looptime
-
-REF: Final = JobRef("docs", "job_1")
-ACTIVE: Final = AgentJob("job_1", "docs", "active")
 
 
 async def test_events_say_how_long_polls_took() -> None:
@@ -48,6 +49,30 @@ async def test_events_say_how_long_polls_took() -> None:
     polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
     assert [type(event) for event in polled] == [JobPolled, PollFailed, PollFailed]
     assert [event.elapsed for event in polled] == pytest.approx([2, 3, 4], abs=0.1)
+
+
+async def test_events_of_a_session() -> None:
+    """A wait tells its start, each poll once, each change against what was known, and its end, with its address."""
+    events: list[Any] = []
+    script = [job(), job(), reply(500), job(model="m"), reply(404), job("failed", model="m")]
+    async with Scripted(*script) as server, server.session(policy=every(2), hooks=[events.append]) as session:
+        began = clock()
+        ended = await session.wait_for_job("job_1")
+        elapsed = clock() - began
+    second, third = changed("m"), evolve(changed("m"), status="failed")
+    failures = [event for event in events if isinstance(event, PollFailed)]
+    assert [(type(event.error), event.polls) for event in failures] == [(ServerError, 3), (NotFoundError, 5)]
+    assert [event for event in events if not isinstance(event, PollFailed)] == [
+        WaitStarted(REF),
+        JobPolled(ACTIVE, 1),
+        JobPolled(ACTIVE, 2),
+        JobPolled(second, 4),
+        JobChanged(second, ACTIVE),
+        JobPolled(third, 6),
+        JobChanged(third, second),
+        WaitEnded(REF, ended, None, 6, elapsed, lateness=events[-1].lateness, server_address="127.0.0.1"),
+    ]
+    assert events[-1].lateness == pytest.approx(4)  # two polls before the last one did not show the job
 
 
 async def test_labels_of_waits() -> None:
@@ -120,9 +145,15 @@ async def test_jobs_are_acted_on_as_decide_says(monkeypatch: pytest.MonkeyPatch,
     assert clock() - began == pytest.approx(20.25, abs=0.05)
 
 
-async def test_unknown_status_of_a_job_that_was_given(caplog: pytest.LogCaptureFixture) -> None:
-    """An unknown status is warned of even when each poll returns the very object with which the wait began."""
-    job = AgentJob("job_1", "docs", "reviewing")
-    async with JobTracker(Polled(job, job, "completed"), policy=every(1)) as tracker:
-        await tracker.wait_for_job(job)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+async def test_errors_hold_no_frame_of_a_worker() -> None:
+    """An error of a get-job callable comes with that callable's frames, without that of the worker, which lives on."""
+
+    async def raising(_ref: JobRef) -> AgentJob:
+        raise LookupError("mine")
+
+    async with JobTracker(raising) as tracker:
+        with pytest.raises(LookupError) as caught:
+            await tracker.wait_for_job(REF)
+    names = [frame.f_code.co_name for frame, _ in walk_tb(caught.tb)]
+    assert names[-1] == "raising"
+    assert "_poll_due" not in names

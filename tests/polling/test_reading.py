@@ -9,8 +9,16 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobTracker, wait_for_job
-from tests.polled import DONE, REF
+from agentjobs_async import (
+    AgentJob,
+    InvalidInputError,
+    JobRef,
+    JobStatus,
+    JobTracker,
+    ProtocolError,
+    wait_for_job,
+)
+from tests.polled import DONE, REF, Polled, every, failures_at_once
 
 
 async def read(_ref: JobRef) -> AgentJob:
@@ -48,21 +56,63 @@ ASYNC: Final[dict[str, Callable[[JobRef], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ASYNC)
-async def test_every_kind_of_async_callable(kind: str) -> None:
+async def read_by_both(get_job: Any) -> list[AgentJob]:
+    """Return what a tracker and the free wait return for it."""
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        return [await tracker.wait_for_job(REF), await wait_for_job(REF, get_job=get_job, policy=every(1))]
+
+
+async def test_every_kind_of_async_callable() -> None:
     """A function, a method, an object: whatever returns an awaitable reads jobs."""
-    async with JobTracker(ASYNC[kind]) as tracker:
-        assert await tracker.wait_for_job(REF) is DONE
-        assert await wait_for_job(REF, get_job=ASYNC[kind]) is DONE
+
+    async def check(kind: str) -> None:
+        assert await read_by_both(ASYNC[kind]) == [DONE, DONE]
+
+    assert await failures_at_once(check, *ASYNC) == {}
 
 
 # What passes for a coroutine function, and is none.
 marked = getattr(inspect, "markcoroutinefunction", lambda function: function)  # from Python 3.12 on
 
 
-@pytest.mark.parametrize("sync", [lambda _: DONE, lambda _: None, marked(lambda _: DONE)])
-async def test_what_is_not_async(sync: Any) -> None:
-    """A tracker names a plain function as the mistake that it is, at its first call."""
-    async with JobTracker(sync) as tracker:
-        with pytest.raises(InvalidInputError, match="get_job must be async: it returned"):
-            await tracker.wait_for_job(REF)
+async def test_what_is_not_async() -> None:
+    """A plain function is named as the mistake that it is, at its first call."""
+
+    async def check(sync: Any) -> None:
+        async with JobTracker(sync) as tracker:
+            for waiting in (tracker.wait_for_job(REF), wait_for_job(REF, get_job=sync)):
+                with pytest.raises(InvalidInputError, match="get_job must be async: it returned"):
+                    await waiting
+
+    assert await failures_at_once(check, lambda _: DONE, lambda _: None, marked(lambda _: DONE)) == {}
+
+
+async def test_what_it_may_give() -> None:
+    """It gives an `AgentJob`, taken as it is, or the service's document as a mapping."""
+    elsewhere = AgentJob("job_1", "elsewhere", "completed", raw={"id": "job_1", "more": 1})
+    for job in (DONE, elsewhere):
+        assert all(got is job for got in await read_by_both(Polled(job)))
+    document = {"id": "job_1", "status": "completed"}
+    for got in await read_by_both(Polled(document)):
+        assert (got.id, got.project_id, got.status, got.raw) == ("job_1", "docs", JobStatus.COMPLETED, document)
+
+
+@pytest.mark.looptime
+async def test_what_it_may_not_give() -> None:
+    """Anything but the job asked for is a bad answer."""
+
+    async def check(found: object, reason: str) -> None:
+        async with JobTracker(by_tracker := Polled(found), policy=every(1)) as tracker:
+            free = wait_for_job(REF, get_job=(by_itself := Polled(found)), policy=every(1))
+            for waiting in (tracker.wait_for_job(REF), free):
+                with pytest.raises(ProtocolError) as caught:
+                    await waiting
+                assert caught.value.reason == reason
+        assert len(by_tracker.asked) == len(by_itself.asked) == 5
+
+    rows: list[tuple[object, str]] = [
+        (AgentJob("job_2", "docs", "completed"), "wrong_id"),
+        ({"id": "job_2", "status": "completed"}, "wrong_id"),
+    ]
+    rows += [(found, "schema") for found in ({"id": "job_1"}, None, [DONE], 5)]
+    assert await failures_at_once(check, *rows) == {}
