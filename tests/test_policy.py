@@ -1,5 +1,6 @@
 """What a user says about waiting."""
 
+from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -13,6 +14,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, delay_by_age
 from tests.past import POLICY
+from tests.polled import failures
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
 BAD_SECONDS = [-1, nan, inf, True, None, "30", 10**400]
@@ -31,26 +33,22 @@ class AsyncWait(wait_base):
         return float(retry_state.attempt_number)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("not_found_grace", value) for value in BAD_SECONDS),
-        *(("answer_grace", value) for value in BAD_SECONDS),
-        *(("max_retry_after", value) for value in BAD_SECONDS),
-        *(("max_bad_answers", value) for value in BAD_COUNTS),
-        *(("wait", value) for value in (None, 5, "5", async_strategy, AsyncWait())),
-        *(
-            ("retry", value)
-            for value in (None, OSError(), async_strategy, tenacity.asyncio.retry_if_exception(async_retry))
-        ),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-def test_no_policy(name: str, value: Any) -> None:
-    """A setting that makes no sense is refused by its name."""
+def refuses(kind: type, name: str, value: object, words: str = "") -> None:
+    """Check that a setting is refused by its name, with the words."""
     arguments: dict[str, Any] = {name: value}
-    with pytest.raises(InvalidInputError, match=rf"^{name} must be "):
-        PollPolicy(**arguments)
+    with pytest.raises(InvalidInputError, match=rf"^{name} must be .*{words}"):
+        kind(**arguments)
+
+
+def test_no_policy() -> None:
+    """A setting that makes no sense is refused by its name."""
+    retries = (None, OSError(), async_strategy, tenacity.asyncio.retry_if_exception(async_retry))
+    rows: list[tuple[str, Any]] = []
+    rows += [(name, value) for name in ("not_found_grace", "answer_grace", "max_retry_after") for value in BAD_SECONDS]
+    rows += [("max_bad_answers", value) for value in BAD_COUNTS]
+    rows += [("wait", value) for value in (None, 5, "5", async_strategy, AsyncWait())]
+    rows += [("retry", value) for value in retries]
+    assert failures(partial(refuses, PollPolicy), *rows) == {}
 
 
 class _LearnsLater(tenacity.wait_fixed):
@@ -70,36 +68,23 @@ def test_strategy_with_an_async_method() -> None:
     assert isinstance(PollPolicy(wait=_StartsSomething(1)).wait, _StartsSomething)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("in_flight", value) for value in BAD_COUNTS),
-        *(("per_second", value) for value in (0, -1, nan, inf, True, "3")),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-def test_no_budget(name: str, value: Any) -> None:
+def test_no_budget() -> None:
     """A budget that makes no sense is refused by the setting's name."""
-    arguments: dict[str, Any] = {name: value}
-    with pytest.raises(InvalidInputError, match=rf"^{name} must be a "):
-        PollBudget(**arguments)
+    rows = [("in_flight", value) for value in BAD_COUNTS]
+    rows += [("per_second", value) for value in (0, -1, nan, inf, True, "3")]
+    assert failures(partial(refuses, PollBudget), *rows) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
+def test_what_was_meant() -> None:
+    """A class, and a strategy of another kind, are refused with what was probably meant."""
+    rows: list[tuple[str, Any, str]] = [
         ("retry", ValueError, r"not the class ValueError: pass retry_if_exception_type\(ValueError\)"),
         ("wait", tenacity.wait_fixed, "not the class wait_fixed: pass an instance"),
-        ("wait", tenacity.stop_after_delay(5), "wait must be a tenacity wait_... strategy, not stop_after_delay"),
-        ("wait", tenacity.retry_always, "wait must be a tenacity wait_... strategy"),
-        ("retry", tenacity.wait_fixed(5), "retry must be a tenacity retry_... strategy, not wait_fixed"),
-    ],
-)
-def test_what_was_meant(name: str, value: Any, words: str) -> None:
-    """A class, and a strategy of another kind, are refused with what was probably meant."""
-    arguments: dict[str, Any] = {name: value}
-    with pytest.raises(InvalidInputError, match=words):
-        PollPolicy(**arguments)
+        ("wait", tenacity.stop_after_delay(5), "tenacity wait_... strategy, not stop_after_delay"),
+        ("wait", tenacity.retry_always, "tenacity wait_... strategy"),
+        ("retry", tenacity.wait_fixed(5), "tenacity retry_... strategy, not wait_fixed"),
+    ]
+    assert failures(partial(refuses, PollPolicy), *rows) == {}
 
 
 def test_auto_in_the_wrong_place() -> None:

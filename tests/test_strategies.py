@@ -25,6 +25,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, START, again
+from tests.polled import failures, failures_at_once
 
 
 class OwnWait(wait_base):
@@ -40,31 +41,32 @@ def delay_after_error(error: BaseException) -> float:
     return 0.5 if isinstance(error, tenacity.TryAgain) else 9.0
 
 
-@pytest.mark.parametrize(
-    ("wait", "good", "bad"),
-    [
-        (tenacity.wait_fixed(4), (4, 4), (4, 4)),
-        (tenacity.wait_none(), (0, 0), (0, 0)),
-        (tenacity.wait_incrementing(2, 3), (5, 5), (5, 5)),
-        (tenacity.wait_exponential(multiplier=1, max=60) + tenacity.wait_random(0, 1), (2, 3), (2, 3)),
-        (tenacity.wait_random_exponential(multiplier=1, max=60), (0, 2), (0, 2)),
-        (tenacity.wait_exponential_jitter(initial=1, max=60, jitter=1), (2, 3), (2, 3)),
-        (tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(7)), (7, 7), (7, 7)),
-        (tenacity.wait_combine(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), (3, 3), (3, 3)),
-        (tenacity.wait_exception(delay_after_error), (0.5, 0.5), (9, 9)),
-        (tenacity.wait_exception(delay_after_error) + tenacity.wait_fixed(1), (1.5, 1.5), (10, 10)),
-        (OwnWait(), (4, 4), (4, 4)),
-        (plain_wait, (6, 6), (6, 6)),
-        (lambda _: 2, (2, 2), (2, 2)),
-    ],
-    ids=lambda value: getattr(value, "__name__", type(value).__name__),
-)
-def test_any_strategy(wait: Any, good: tuple[float, float], bad: tuple[float, float]) -> None:
+def test_any_strategy() -> None:
     """Any wait strategy of tenacity's, an own one and a plain function pace after answers and errors alike."""
-    policy = PollPolicy(wait=wait)
     second = evolve(START, polls=2)
-    assert good[0] <= again(ACTIVE, policy, second).due - NOW <= good[1]
-    assert bad[0] <= again(TransportError("reset"), policy, second).due - NOW <= bad[1]
+
+    def check(wait: Any, least: float, most: float, after_error: float = 0.0) -> None:
+        policy = PollPolicy(wait=wait)
+        assert least <= again(ACTIVE, policy, second).due - NOW <= most
+        delay = again(TransportError("reset"), policy, second).due - NOW - after_error
+        assert least <= delay <= most
+
+    rows: list[tuple[Any, ...]] = [
+        (tenacity.wait_fixed(4), 4, 4),
+        (tenacity.wait_none(), 0, 0),
+        (tenacity.wait_incrementing(2, 3), 5, 5),
+        (tenacity.wait_exponential(multiplier=1, max=60) + tenacity.wait_random(0, 1), 2, 3),
+        (tenacity.wait_random_exponential(multiplier=1, max=60), 0, 2),
+        (tenacity.wait_exponential_jitter(initial=1, max=60, jitter=1), 2, 3),
+        (tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(7)), 7, 7),
+        (tenacity.wait_combine(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), 3, 3),
+        (tenacity.wait_exception(delay_after_error), 0.5, 0.5, 8.5),
+        (tenacity.wait_exception(delay_after_error) + tenacity.wait_fixed(1), 1.5, 1.5, 8.5),
+        (OwnWait(), 4, 4),
+        (plain_wait, 6, 6),
+        (lambda _: 2, 2, 2),
+    ]
+    assert failures(check, *rows) == {}
 
 
 def test_call_state() -> None:
@@ -94,53 +96,65 @@ def test_call_state() -> None:
     assert caught.value is error
 
 
-@pytest.mark.parametrize(
-    "delay", [-1, -0.001, nan, inf, -inf, None, "5", True, 5j, 10**400, [1]], ids=lambda value: repr(value)[:9]
-)
-@pytest.mark.parametrize("answer", [ACTIVE, TransportError("reset")])
-def test_no_delay(delay: Any, answer: Answer) -> None:
+def test_no_delay() -> None:
     """A strategy that gives no delay is refused by name, on one short line."""
-    with pytest.raises(InvalidInputError, match=r"policy\.wait .* from 0 on, not ") as caught:
-        decide(PollPolicy(wait=lambda _: delay), START, answer, NOW)
-    assert len(str(caught.value)) < 120
+
+    def check(delay: Any) -> None:
+        for answer in (ACTIVE, TransportError("reset")):
+            with pytest.raises(InvalidInputError, match=r"policy\.wait .* from 0 on, not ") as caught:
+                decide(PollPolicy(wait=lambda _: delay), START, answer, NOW)
+            assert len(str(caught.value)) < 120
+
+    assert failures(check, -1, -0.001, nan, inf, -inf, None, "5", True, 5j, 10**400, [1]) == {}
 
 
-@pytest.mark.parametrize("answer", [ACTIVE, TransportError("reset")])
-@pytest.mark.parametrize("error", [RuntimeError("own"), ZeroDivisionError()])
-def test_faulty_strategy(error: Exception, answer: Answer) -> None:
+def test_faulty_strategy() -> None:
     """What a strategy itself raises comes out as it is; it is not asked again about a fault."""
-    numbers: list[int] = []
 
-    def wait(state: tenacity.RetryCallState) -> float:
-        numbers.append(state.attempt_number)
-        raise error
+    def check(error: Exception, answer: Answer) -> None:
+        numbers: list[int] = []
 
-    with pytest.raises(type(error)) as caught:
-        decide(PollPolicy(wait=wait), START, answer, NOW)
-    assert caught.value is error
-    assert numbers == [1] or (answer is ACTIVE and isinstance(error, RuntimeError))
+        def wait(state: tenacity.RetryCallState) -> float:
+            numbers.append(state.attempt_number)
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            decide(PollPolicy(wait=wait), START, answer, NOW)
+        assert caught.value is error
+        assert numbers == [1] or (answer is ACTIVE and isinstance(error, RuntimeError))
+
+    errors = RuntimeError("own"), ZeroDivisionError()
+    assert failures(check, *((error, answer) for error in errors for answer in (ACTIVE, TransportError("reset")))) == {}
 
 
-@pytest.mark.parametrize(
-    ("retry", "error", "rides"),
-    [
-        (tenacity.retry_if_exception_type(ValueError), ValueError(), True),
-        (tenacity.retry_if_exception_type(ValueError), KeyError(), False),
-        (tenacity.retry_if_exception_type(ValueError), OSError(), False),
-        (tenacity.retry_if_exception(lambda error: "busy" in str(error)), ValueError("busy"), True),
-        (tenacity.retry_if_exception_message(match="busy.*"), ValueError("busy now"), True),
-        (tenacity.retry_any(tenacity.retry_if_exception_type(KeyError), tenacity.retry_never), KeyError(), True),
-        (tenacity.retry_all(tenacity.retry_if_exception_type(KeyError), tenacity.retry_never), KeyError(), False),
-        (tenacity.retry_always, ValueError(), True),
-        (tenacity.retry_never, OSError(), False),
-        (lambda state: state.attempt_number < 3, ValueError(), True),
-        (lambda state: state.attempt_number < 2, ValueError(), False),
-    ],
-)
-def test_own_faults(retry: Any, error: Exception, rides: bool) -> None:  # noqa: FBT001 - a table's column
+def test_own_faults() -> None:
     """Which exceptions of a user's own get-job pass is any plain retry strategy's to say."""
-    decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=2), error, NOW)
-    assert isinstance(decision, Again if rides else Failed)
+
+    def check(retry: Any, error: Exception, kind: type) -> None:
+        decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=2), error, NOW)
+        assert isinstance(decision, kind)
+
+    value_errors = tenacity.retry_if_exception_type(ValueError)
+    key_errors = tenacity.retry_if_exception_type(KeyError)
+    busy = tenacity.retry_if_exception_message(match="busy.*")
+    rides = [
+        (value_errors, ValueError()),
+        (tenacity.retry_if_exception(lambda error: "busy" in str(error)), ValueError("busy")),
+        (busy, ValueError("busy now")),
+        (value_errors & busy, ValueError("busy now")),
+        (tenacity.retry_if_not_exception_type(ValueError), KeyError()),
+        (tenacity.retry_any(key_errors, tenacity.retry_never), KeyError()),
+        (tenacity.retry_always, ValueError()),
+        (lambda state: state.attempt_number < 3, ValueError()),
+    ]
+    passes = [
+        (value_errors, KeyError()),
+        (value_errors, OSError()),
+        (tenacity.retry_all(key_errors, tenacity.retry_never), KeyError()),
+        (tenacity.retry_never, OSError()),
+        (lambda state: state.attempt_number < 2, ValueError()),
+    ]
+    assert failures(check, *((*row, Again) for row in rides), *((*row, Failed) for row in passes)) == {}
 
 
 def test_default_pace() -> None:
@@ -185,18 +199,27 @@ async def test_create_backs_off() -> None:
     assert 10 <= gaps[-1] <= 10.1
 
 
-@pytest.mark.parametrize("reason", ["dns", "refused", "tls", "timeout", "connect"])
-async def test_create_until_its_time(reason: str) -> None:
+async def test_create_until_its_time() -> None:
     """It goes on until its time is up; the last error comes out as it is, and nothing starts after the deadline."""
-    errors = [NotSentError(str(number), reason) for number in range(1000)]
-    creates = Creates(*errors, deadline=50.0)
-    assert await creates.run() is errors[len(creates.tries) - 1]
-    assert 35 < creates.tries[-1] < 50
+
+    async def check(reason: str) -> None:
+        errors = [NotSentError(str(number), reason) for number in range(1000)]
+        creates = Creates(*errors, deadline=50.0)
+        assert await creates.run() is errors[len(creates.tries) - 1]
+        assert 35 < creates.tries[-1] < 50
+
+    assert await failures_at_once(check, "dns", "refused", "tls", "timeout", "connect") == {}
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+async def test_create_once() -> None:
+    """Whatever may have started an agent, can't help, or asks for too much patience is raised at once."""
+
+    async def check(error: AgentJobsError) -> None:
+        creates = Creates(error)
+        assert await creates.run() is error
+        assert creates.tries == [0.0]
+
+    errors: list[AgentJobsError] = [
         NotSentError("bad certificate", "certificate"),
         CreateOutcomeUnknownError("reset"),
         TransportError("reset"),
@@ -207,14 +230,8 @@ async def test_create_until_its_time(reason: str) -> None:
         ProtocolError("schema", ""),
         RateLimitedError(429, None, 60.1),
         RateLimitedError(429, None, inf),
-    ],
-    ids=repr,
-)
-async def test_create_once(error: AgentJobsError) -> None:
-    """Whatever may have started an agent, can't help, or asks for too much patience is raised at once."""
-    creates = Creates(error)
-    assert await creates.run() is error
-    assert creates.tries == [0.0]
+    ]
+    assert await failures_at_once(check, *errors) == {}
 
 
 async def test_create_is_patient() -> None:
