@@ -133,7 +133,7 @@ class Polled:
 
 async def _given(step: Any, ref: JobRef) -> object:
     if isinstance(step, BaseException):
-        raise step
+        raise step.with_traceback(None)  # else that of an error raised often grows without end
     if callable(step):
         return await _given(await step(ref), ref)
     return AgentJob(ref.job_id, ref.project_id, step) if isinstance(step, str) else step

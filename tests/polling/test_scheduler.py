@@ -36,13 +36,24 @@ from agentjobs_async import (
 )
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async.testing import Emulator, JobScript
-from tests.polled import REF, Polled, clock, every, gaps, peak, refs, stand_still
+from tests.polled import (
+    ACTIVE,
+    DONE,
+    REF,
+    Polled,
+    changed,
+    clock,
+    every,
+    failures_at_once,
+    gaps,
+    never,
+    peak,
+    refs,
+    stand_still,
+)
+from tests.scripted import session_of
 
 pytestmark = pytest.mark.looptime
-
-ACTIVE: Final = AgentJob("job_1", "docs", "active")
-CHANGED: Final = AgentJob("job_1", "docs", "active", model="m")
-DONE: Final = AgentJob("job_1", "docs", "completed")
 
 
 def scheduler_of(tracker: JobTracker) -> Scheduler:
@@ -61,10 +72,6 @@ async def missing(_ref: JobRef) -> object:
     raise NotFoundError(404, None, None, "no such job")
 
 
-async def never(_ref: JobRef) -> object:
-    return await asyncio.Event().wait()
-
-
 async def swallows(_ref: JobRef) -> object:
     """Take 100 s, however often it is cancelled."""
     began = clock()
@@ -74,6 +81,13 @@ async def swallows(_ref: JobRef) -> object:
         except asyncio.CancelledError:
             continue
     return "completed"
+
+
+async def cancelled(waits: list[asyncio.Future[AgentJob]]) -> None:
+    """Cancel waits, and let them leave."""
+    for wait in waits:
+        wait.cancel()
+    await ended(*waits)
 
 
 async def ended(*waits: asyncio.Future[AgentJob]) -> list[object]:
@@ -91,22 +105,11 @@ async def test_first_come_first_served() -> None:
     """With one place, jobs are polled in the order in which their waits began, and again in that of their answers."""
     get_job = Polled(latency=1)
     async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
-        for ref in refs(4):
-            tracker.watch(ref).add_done_callback(asyncio.Future.cancelled)
+        waits = [tracker.watch(ref) for ref in refs(4)]
         await asyncio.sleep(12)
         assert [job_id for _, job_id in get_job.asked[:12]] == ["job_0", "job_1", "job_2", "job_3"] * 3
         assert get_job.times == list(range(12))
-        await cancel(tracker)
-
-
-async def cancel(tracker: JobTracker) -> None:
-    """Let all waits of a tracker leave."""
-    scheduler = scheduler_of(tracker)
-    for tracked in tuple(scheduler._jobs.values()):
-        for waiter in tracked.snapshot():
-            assert isinstance(waiter, asyncio.Future)
-            waiter.cancel()
-    await asyncio.sleep(0)
+        await cancelled(waits)
 
 
 async def test_slots() -> None:
@@ -121,19 +124,23 @@ async def test_slots() -> None:
     assert clock() - get_job._made == pytest.approx(20, abs=0.2)
 
 
-@pytest.mark.parametrize("hanging", [1, 2, 3])
-async def test_polls_that_hang(hanging: int) -> None:
+async def test_polls_that_hang() -> None:
     """Polls that never end don't stop the other jobs, though there are as many as slots; each attempt is reported."""
-    events: list[Any] = []
-    get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
-        stuck = [tracker.watch(ref, timeout=200) for ref in refs(hanging)]
-        waits = [tracker.watch(ref) for ref in refs(10)[hanging:]]
-        assert all(isinstance(result, AgentJob) for result in await ended(*waits))
-        assert clock() - get_job._made <= 18 + 30 * hanging
-        assert {type(error) for error in await ended(*stuck)} == {WaitTimeoutError}
-    assert len(get_job.asked) == kinds(events).count("JobPolled") + kinds(events).count("PollFailed")
-    assert get_job.doubled == set()
+
+    async def check(hanging: int) -> None:
+        events: list[Any] = []
+        get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
+        budget = PollBudget(in_flight=2)
+        async with JobTracker(get_job, policy=every(1), budget=budget, hooks=[events.append]) as tracker:
+            stuck = [tracker.watch(ref, timeout=200) for ref in refs(hanging)]
+            waits = [tracker.watch(ref) for ref in refs(10)[hanging:]]
+            assert all(isinstance(result, AgentJob) for result in await ended(*waits))
+            assert clock() - get_job._made <= 18 + 30 * hanging
+            assert {type(error) for error in await ended(*stuck)} == {WaitTimeoutError}
+        assert len(get_job.asked) == kinds(events).count("JobPolled") + kinds(events).count("PollFailed")
+        assert get_job.doubled == set()
+
+    assert await failures_at_once(check, 1, 2, 3) == {}
 
 
 async def test_polls_that_are_slow_for_all() -> None:
@@ -157,28 +164,30 @@ def takes(seconds: float, status: str = "active") -> Callable[[JobRef], Any]:
 SLOW: Final = [f"job_{number}" for number in range(0, 100, 10)]
 
 
-@pytest.mark.parametrize(("slots", "seconds"), [(1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)])
-async def test_slow_jobs_are_seen(slots: int, seconds: float) -> None:
+async def test_slow_jobs_are_seen() -> None:
     """Jobs that are slow themselves are seen at saturation, the others go on meanwhile, and nothing is cut for ever."""
-    events: list[Any] = []
-    jobs: dict[str, list[object]] = {job_id: [takes(seconds)] * 2 + [takes(seconds, "completed")] for job_id in SLOW}
-    get_job = Polled(jobs=jobs, latency=0.1)
-    budget = PollBudget(in_flight=slots)
-    async with JobTracker(get_job, policy=every(0.1), budget=budget, hooks=[events.append]) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
-        await asyncio.sleep(30)
-        before = len(get_job.asked)
-        await asyncio.sleep(10)
-        fast = [job_id for _, job_id in get_job.asked[before:] if job_id not in SLOW]
-        assert len(fast) >= 0.45 * 10 * slots / 0.1 * (0.2 if slots == 1 else 1)
-        await ended(*waits[::10])
-        assert clock() - get_job._made <= 500 / slots + 60
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
-    cut = Counter(event.ref.job_id for event in events if isinstance(event, PollFailed) and "cut" in str(event.error))
-    assert set(cut) <= set(SLOW)
-    assert max(cut.values(), default=0) <= 3
+
+    async def check(slots: int, seconds: float) -> None:
+        events: list[Any] = []
+        steps = [takes(seconds)] * 2 + [takes(seconds, "completed")]
+        get_job = Polled(jobs=dict.fromkeys(SLOW, steps), latency=0.1)
+        budget = PollBudget(in_flight=slots)
+        async with JobTracker(get_job, policy=every(0.1), budget=budget, hooks=[events.append]) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
+            await asyncio.sleep(30)
+            before = len(get_job.asked)
+            await asyncio.sleep(10)
+            fast = [job_id for _, job_id in get_job.asked[before:] if job_id not in SLOW]
+            assert len(fast) >= 0.45 * 10 * slots / 0.1 * (0.2 if slots == 1 else 1)
+            await ended(*waits[::10])
+            assert clock() - get_job._made <= 500 / slots + 60
+            await cancelled(waits)
+        failed = [event for event in events if isinstance(event, PollFailed)]
+        cut = Counter(event.ref.job_id for event in failed if "cut" in str(event.error))
+        assert set(cut) <= set(SLOW)
+        assert max(cut.values(), default=0) <= 3
+
+    assert await failures_at_once(check, (1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)) == {}
 
 
 async def test_half_of_the_slots() -> None:
@@ -269,51 +278,52 @@ async def test_slow_jobs_among_themselves() -> None:
         assert {type(end) for end in await ended(*slow)} == {AgentJob}
 
 
-@pytest.mark.parametrize(("own", "longest"), [(False, 7.0), (True, 30.0)])
-async def test_longest_patience_of_a_session(own: bool, longest: float) -> None:  # noqa: FBT001 - a parameter of the test
+async def test_longest_patience_of_a_session() -> None:
     """A session's polls are cut no later than `timeouts.request`; those of a user's own get_job as a tracker's."""
-    settings: dict[str, Any] = {"get_job": never} if own else {}
-    async with Emulator() as emulator, emulator.session(timeouts=HttpTimeouts(request=7), **settings) as session:
-        assert session._scheduler()._workers._longest == longest
+
+    async def check(longest: float, **settings: Any) -> None:
+        async with session_of(timeouts=HttpTimeouts(request=7), **settings) as session:
+            assert session._scheduler()._workers._longest == longest
+
+    await check(7.0)
+    await check(30.0, get_job=never)
 
 
-@pytest.mark.parametrize("delay", [0.1, 5.0])
-async def test_rate(delay: float) -> None:
+async def test_rate() -> None:
     """No second has more polls than the budget allows, saturated or after a pause."""
-    get_job = Polled("active", "active", "active", "completed")
-    async with JobTracker(get_job, policy=every(delay), budget=PollBudget(per_second=10)) as tracker:
-        await ended(*(tracker.watch(ref) for ref in refs(50)))
-    assert len(get_job.asked) == 200
-    assert min(gaps(get_job.times)) >= 0.099
-    assert clock() - get_job._made == pytest.approx(20, abs=0.5)
+
+    async def check(delay: float) -> None:
+        get_job = Polled("active", "active", "active", "completed")
+        async with JobTracker(get_job, policy=every(delay), budget=PollBudget(per_second=10)) as tracker:
+            await ended(*(tracker.watch(ref) for ref in refs(50)))
+        assert len(get_job.asked) == 200
+        assert min(gaps(get_job.times)) >= 0.099
+        assert clock() - get_job._made == pytest.approx(20, abs=0.5)
+
+    assert await failures_at_once(check, 0.1, 5.0) == {}
 
 
-@pytest.mark.parametrize(
-    ("budget", "latency", "rate"),
-    [
-        (PollBudget(per_second=15), 0.0, 15.0),
-        (PollBudget(in_flight=5), 0.3, 15.0),
-        (PollBudget(in_flight=8, per_second=15), 0.4, 15.0),
-    ],
-)
-async def test_nobody_starves(budget: PollBudget, latency: float, rate: float) -> None:
+async def test_nobody_starves() -> None:
     """When more is due than the budget allows, no job waits longer than twice its share, whatever others do."""
-    get_job = Polled(latency=latency)
-    delays = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
-    policy = PollPolicy(wait=lambda state: delays[state.outcome.result().id] if state.outcome else 1.0)
-    async with JobTracker(get_job, policy=policy, budget=budget) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(80)]
-        for number in range(20):  # comers and goers, deadlines among them
-            await asyncio.sleep(2)
-            waits.append(tracker.watch(refs(100)[80 + number], timeout=15 if number % 2 else None))
-            tracker.notify(refs(100)[number])
-        await asyncio.sleep(20)
-        end = clock() - get_job._made
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
-    worst = max(max(gaps([*get_job.at(ref.job_id), end])) for ref in refs(80))
-    assert worst <= 2 * 100 / rate
+
+    async def check(budget: PollBudget, latency: float) -> None:
+        get_job = Polled(latency=latency)
+        delays = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
+        policy = PollPolicy(wait=lambda state: delays[state.outcome.result().id] if state.outcome else 1.0)
+        async with JobTracker(get_job, policy=policy, budget=budget) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(80)]
+            for number in range(20):  # comers and goers, deadlines among them
+                await asyncio.sleep(2)
+                waits.append(tracker.watch(refs(100)[80 + number], timeout=15 if number % 2 else None))
+                tracker.notify(refs(100)[number])
+            await asyncio.sleep(20)
+            end = clock() - get_job._made
+            await cancelled(waits)
+        worst = max(max(gaps([*get_job.at(ref.job_id), end])) for ref in refs(80))
+        assert worst <= 2 * 100 / 15
+
+    budgets = (PollBudget(per_second=15), 0.0), (PollBudget(in_flight=5), 0.3)
+    assert await failures_at_once(check, *budgets, (PollBudget(in_flight=8, per_second=15), 0.4)) == {}
 
 
 async def test_equal_due_times_are_spread() -> None:
@@ -325,9 +335,7 @@ async def test_equal_due_times_are_spread() -> None:
         assert len(get_job.within(0, 0.001)) == 1000
         assert 1000 == len(get_job.within(9, 12)) == len(get_job.within(19, 25))
         assert peak(get_job.within(9, 12), 0.1) <= 120
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
+        await cancelled(waits)
 
 
 # Sharing.
@@ -381,26 +389,26 @@ async def test_leaving_touches_no_other_wait() -> None:
     assert get_job.at("job_0") == pytest.approx([0, 5, 10], abs=0.02)
 
 
-@pytest.mark.parametrize("amid", [True, False])
-async def test_last_one_leaving_stops_the_polls(amid: bool) -> None:  # noqa: FBT001 - a parameter of the test
+async def test_last_one_leaving_stops_the_polls() -> None:
     """When the last waiter leaves, the poll in flight is cut and nothing more is asked; nothing stays behind."""
-    get_job = Polled(latency=2)
-    events: list[Any] = []
-    async with JobTracker(get_job, policy=every(3), hooks=[events.append]) as tracker:
-        waits = [tracker.watch(REF) for _ in range(3)]
-        await asyncio.sleep(1 if amid else 3)
-        for wait in waits:
-            wait.cancel()
-        assert (tracker.stats().jobs, tracker.stats().in_flight, tracker.stats().due) == (0, 0, 0)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        await asyncio.sleep(100)
-    assert get_job.at() == [0]
-    started, ends = events[:3], [event for event in events[3:] if not isinstance(event, JobPolled)]
-    assert started == [WaitStarted(REF)] * 3
-    assert kinds(ends) == ["WaitEnded"] * 2 + ["PollFailed"] * amid + ["WaitEnded"]
-    assert [type(event.error) for event in ends] == [asyncio.CancelledError] * (3 + amid)
+    for amid in (True, False):
+        get_job = Polled(latency=2)
+        events: list[Any] = []
+        async with JobTracker(get_job, policy=every(3), hooks=[events.append]) as tracker:
+            waits = [tracker.watch(REF) for _ in range(3)]
+            await asyncio.sleep(1 if amid else 3)
+            for wait in waits:
+                wait.cancel()
+            assert (tracker.stats().jobs, tracker.stats().in_flight, tracker.stats().due) == (0, 0, 0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            await asyncio.sleep(100)
+        assert get_job.at() == [0]
+        started, ends = events[:3], [event for event in events[3:] if not isinstance(event, JobPolled)]
+        assert started == [WaitStarted(REF)] * 3
+        assert kinds(ends) == ["WaitEnded"] * 2 + ["PollFailed"] * amid + ["WaitEnded"]
+        assert [type(event.error) for event in ends] == [asyncio.CancelledError] * (3 + amid)
 
 
 async def test_comes_back() -> None:
@@ -455,9 +463,7 @@ async def test_last_polls_under_saturation() -> None:
             waits.append(tracker.watch(JobRef("docs", f"urgent_{number}"), timeout=12 + number))
         deadlines = {f"urgent_{number}": 0.7 * (number + 1) + 12 + number for number in range(15)}
         errors = await ended(*waits)
-        for wait in crowd:
-            wait.cancel()
-        await ended(*crowd)
+        await cancelled(crowd)
     assert {type(error) for error in errors} == {WaitTimeoutError}
     for job_id, deadline in deadlines.items():
         assert deadline - 1.001 <= get_job.at(job_id)[-1] <= deadline - 0.5
@@ -474,9 +480,7 @@ async def test_last_poll_finds_the_end_under_saturation() -> None:
 
         get_job.jobs["job_1000"] = [by_time]
         assert (await tracker.wait_for_job(JobRef("docs", "job_1000"), timeout=30)).succeeded
-        for wait in crowd:
-            wait.cancel()
-        await ended(*crowd)
+        await cancelled(crowd)
 
 
 async def test_cut_at_the_deadline() -> None:
@@ -497,21 +501,20 @@ async def test_cut_at_the_deadline() -> None:
     assert [event.error for event in events[3::2]] == [error, last_error]
 
 
-@pytest.mark.parametrize("answer", ["completed", "active"])
-async def test_answer_in_hand(answer: str) -> None:
+async def test_answer_in_hand() -> None:
     """An end that was in hand when the loop stood still over the deadline is given; no other answer is."""
+    ends: dict[str, list[type]] = {"completed": [AgentJob] * 3, "active": [WaitTimeoutError] * 2 + [AgentJob]}
+    for answer, expected in ends.items():
 
-    async def while_the_loop_stands(_ref: JobRef) -> str:
-        asyncio.get_running_loop().call_later(1, stand_still, 60)
-        await asyncio.sleep(2)
-        return answer
+        async def while_the_loop_stands(_ref: JobRef, answer: str = answer) -> str:
+            asyncio.get_running_loop().call_later(1, stand_still, 60)
+            await asyncio.sleep(2)
+            return answer
 
-    get_job = Polled("active", while_the_loop_stands, "completed")
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        waits = [tracker.watch(REF, timeout=seconds) for seconds in (10, 20, 200)]
-        results = await ended(*waits)
-    expected: list[type] = [AgentJob] * 3 if answer == "completed" else [WaitTimeoutError, WaitTimeoutError, AgentJob]
-    assert [type(result) for result in results] == expected
+        get_job = Polled("active", while_the_loop_stands, "completed")
+        async with JobTracker(get_job, policy=every(2)) as tracker:
+            results = await ended(*(tracker.watch(REF, timeout=seconds) for seconds in (10, 20, 200)))
+        assert [type(result) for result in results] == expected
 
 
 async def test_deadlines_that_no_clock_shows() -> None:
@@ -534,15 +537,13 @@ async def test_one_poll_per_job_after_the_loop_stood_still() -> None:
         stand_still(30)
         await asyncio.sleep(1)
         assert Counter(job_id for _, job_id in get_job.asked[before:]) == {ref.job_id: 1 for ref in refs(50)}
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
+        await cancelled(waits)
 
 
 async def test_finished_waits_of_long_deadlines() -> None:
     """Memory does not grow with waits that ended long before their deadlines, or timed out."""
     get_job = Polled("completed")
-    async with JobTracker(get_job) as tracker:
+    async with JobTracker(get_job, policy=every(1000)) as tracker:
         scheduler = scheduler_of(tracker)
         living = tracker.watch(JobRef("docs", "living"), timeout=100_000)
         get_job.jobs["living"] = ["active"]
@@ -562,26 +563,26 @@ async def test_finished_waits_of_long_deadlines() -> None:
 # A server that suffers.
 
 
-@pytest.mark.parametrize(
-    "suffering", [{"job_0": limited(7)}, {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}], ids=["429", "503"]
-)
-async def test_pause_holds_for_all(suffering: dict[str, AgentJobsError]) -> None:
+async def test_pause_holds_for_all() -> None:
     """A 429 pauses every job of its project, two jobs' 503s pause all; the polls after it are spread."""
-    get_job = Polled(jobs={job_id: ["active", error, "active"] for job_id, error in suffering.items()})
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        waits = [tracker.watch(refs(1)[0], timeout=None)]
-        await asyncio.sleep(0.5)
-        for ref in refs(200)[1:]:
-            waits.append(tracker.watch(ref, timeout=None))
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(20)
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
-    assert get_job.at("job_0")[1] == 3
-    assert [at for at in get_job.within(3.001, 10) if at not in get_job.at("job_1")] == []
-    assert len(get_job.within(10, 14)) >= 200
-    assert peak(get_job.within(10, 20), 0.5) <= 2 * peak(get_job.within(0.5, 3), 0.5)
+
+    async def check(suffering: dict[str, AgentJobsError]) -> None:
+        get_job = Polled(jobs={job_id: ["active", error, "active"] for job_id, error in suffering.items()})
+        async with JobTracker(get_job, policy=every(3)) as tracker:
+            waits = [tracker.watch(refs(1)[0], timeout=None)]
+            await asyncio.sleep(0.5)
+            for ref in refs(200)[1:]:
+                waits.append(tracker.watch(ref, timeout=None))
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(20)
+            await cancelled(waits)
+        assert get_job.at("job_0")[1] == 3
+        assert [at for at in get_job.within(3.001, 10) if at not in get_job.at("job_1")] == []
+        assert len(get_job.within(10, 14)) >= 200
+        assert peak(get_job.within(10, 20), 0.5) <= 2 * peak(get_job.within(0.5, 3), 0.5)
+
+    both = {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}
+    assert await failures_at_once(check, {"job_0": limited(7)}, both) == {}
 
 
 async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict[str, float]:
@@ -611,16 +612,19 @@ async def test_pause_of_one_job() -> None:
     assert max(*ends.values(), *late.values()) <= 3.5
 
 
-@pytest.mark.parametrize("asked", [limited(60), failed(503, 60)], ids=["429", "503"])
-async def test_pauses_with_answers_between(asked: AgentJobsError) -> None:
+async def test_pauses_with_answers_between() -> None:
     """Pauses of many jobs or projects concern no others, as long as good answers come between."""
-    get_job = Polled("active", "completed", jobs={f"job_{number}": [asked] for number in range(0, 100, 5)})
     jobs = [JobRef("docs" if number % 5 else f"limited_{number}", f"job_{number}") for number in range(100)]
-    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
-        ends = await ends_of(tracker, jobs, clock())
-    assert set(ends) == {ref.job_id for ref in jobs if ref.project_id == "docs"}
-    assert max(ends.values()) <= 3.5
-    assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
+
+    async def check(asked: AgentJobsError) -> None:
+        get_job = Polled("active", "completed", jobs={f"job_{number}": [asked] for number in range(0, 100, 5)})
+        async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
+            ends = await ends_of(tracker, jobs, clock())
+        assert set(ends) == {ref.job_id for ref in jobs if ref.project_id == "docs"}
+        assert max(ends.values()) <= 3.5
+        assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
+
+    assert await failures_at_once(check, limited(60), failed(503, 60)) == {}
 
 
 async def test_a_large_project_without_a_limit() -> None:
@@ -694,51 +698,44 @@ async def test_polls_after_a_pause_are_even() -> None:
     async with JobTracker(get_job, policy=every(9), budget=PollBudget(in_flight=1)) as tracker:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(900)]
         await asyncio.sleep(60)
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
+        await cancelled(waits)
     assert get_job.within(0.1, 20) == []
     assert len({job_id for at, job_id in get_job.asked if at < 31}) == 900
     assert peak(get_job.within(20, 60)) <= 101
 
 
-@pytest.mark.parametrize("seconds", [1, 5])
-async def test_short_pause_of_a_project(seconds: float) -> None:
+async def test_short_pause_of_a_project() -> None:
     """After a pause shorter than the delays, what it kept back comes on top of what is due, and is no spike."""
-    get_job = Polled(jobs={"job_0": ["active", "active", limited(seconds), "active"]})
-    async with JobTracker(get_job, policy=every(9)) as tracker:
-        waits = []
-        for ref in refs(450):
-            waits.append(tracker.watch(ref, timeout=None))
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(40)
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
-    healthy = peak(get_job.within(0, 18))
-    assert len(get_job.within(18.001, 18 + seconds)) == 0
-    assert peak(get_job.within(18, 45)) <= 2 * healthy
+
+    async def check(seconds: float) -> None:
+        get_job = Polled(jobs={"job_0": ["active", "active", limited(seconds), "active"]})
+        async with JobTracker(get_job, policy=every(9)) as tracker:
+            waits = []
+            for ref in refs(450):
+                waits.append(tracker.watch(ref, timeout=None))
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(40)
+            await cancelled(waits)
+        healthy = peak(get_job.within(0, 18))
+        assert len(get_job.within(18.001, 18 + seconds)) == 0
+        assert peak(get_job.within(18, 45)) <= 2 * healthy
+
+    assert await failures_at_once(check, 1, 5) == {}
 
 
-@pytest.mark.parametrize(
-    ("fault", "gap"),
-    [
-        (limited(0), 3),
-        (RateLimitedError(429, None, None, "x"), 3),
-        (failed(503), 3),
-        (failed(500, 7), 7),
-        (failed(502, 7), 7),
-        (ProtocolError("bad_json", "x", 7), 7),
-    ],
-)
-async def test_no_pause_for_all(fault: AgentJobsError, gap: float) -> None:
+async def test_no_pause_for_all() -> None:
     """Any other fault, and a Retry-After with it, concerns its own job: the others go on."""
-    get_job = Polled(jobs={"job_0": [fault, "completed"]})
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        waits = [tracker.watch(ref, timeout=20) for ref in refs(5)]
-        await ended(*waits)
-    assert get_job.at("job_0") == pytest.approx([0, gap], abs=0.02)
-    assert get_job.at("job_3") == pytest.approx([0, 3, 6, 9, 12, 15, 18, 19], abs=0.1)
+
+    async def check(fault: AgentJobsError, gap: float) -> None:
+        get_job = Polled(jobs={"job_0": [fault, "completed"]})
+        async with JobTracker(get_job, policy=every(3)) as tracker:
+            await ended(*(tracker.watch(ref, timeout=20) for ref in refs(5)))
+        assert get_job.at("job_0") == pytest.approx([0, gap], abs=0.02)
+        assert get_job.at("job_3") == pytest.approx([0, 3, 6, 9, 12, 15, 18, 19], abs=0.1)
+
+    short = [(fault, 3) for fault in (limited(0), RateLimitedError(429, None, None, "x"), failed(503))]
+    long = [(fault, 7) for fault in (failed(500, 7), failed(502, 7), ProtocolError("bad_json", "x", 7))]
+    assert await failures_at_once(check, *short, *long) == {}
 
 
 async def test_pause_holds_last_polls_back() -> None:
@@ -778,13 +775,16 @@ async def test_remembered_pauses_are_bounded() -> None:
             await asyncio.sleep(100)
 
 
-@pytest.mark.parametrize("retry_after", [40, 600])
-async def test_capped_retry_after(retry_after: float) -> None:
+async def test_capped_retry_after() -> None:
     """A Retry-After beyond `max_retry_after` is cut to it, for all jobs."""
-    get_job = Polled(jobs={"job_0": [limited(retry_after), "completed"]}, latency=0.1)
-    async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
-        await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
-    assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
+
+    async def check(retry_after: float) -> None:
+        get_job = Polled(jobs={"job_0": [limited(retry_after), "completed"]}, latency=0.1)
+        async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
+            await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
+        assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
+
+    assert await failures_at_once(check, 40, 600) == {}
 
 
 class Suffering(Polled):
@@ -810,40 +810,27 @@ async def _suffered(fault: BaseException | None, count: int) -> Suffering:
         await asyncio.sleep(60)
         get_job.fault = None
         await asyncio.sleep(60)
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
+        await cancelled(waits)
     return get_job
 
 
-_HEALTHY: Final[dict[int, Suffering]] = {}
-
-
-@pytest.mark.parametrize("count", [1, 2, 40])
-@pytest.mark.parametrize(
-    "fault",
-    [
-        NotSentError("refused"),
-        TransportError("reset"),
-        OSError("mine"),
-        failed(500),
-        failed(503, 1.0),
-        limited(7.0),
-        limited(40.0),
-    ],
-    ids=lambda fault: f"{type(fault).__name__}-{getattr(fault, 'retry_after', None)}",
-)
-async def test_failure_never_makes_it_faster(fault: BaseException, count: int) -> None:
+async def test_failure_never_makes_it_faster() -> None:
     """An outage has no more polls than health over the same time, and no second of it or after it stands out."""
-    healthy = _HEALTHY.get(count) or await _suffered(None, count)
-    _HEALTHY[count] = healthy
-    suffering = await _suffered(fault, count)
-    assert 0 < len(suffering.within(20, 80)) <= 1.1 * len(healthy.within(20, 80))
-    assert peak(suffering.within(20, 81)) <= 1.1 * peak(healthy.within(20, 81)) + 1
-    assert peak(suffering.within(80, 140)) <= 2 * peak(healthy.within(80, 140)) + 1
-    released = 80 + (getattr(fault, "retry_after", None) or 0) + 20
-    assert len(suffering.within(released, 140)) >= 0.9 * len(healthy.within(released, 140)) - 1
-    assert suffering.most <= healthy.most + 10
+    counts = (1, 2, 40)
+    healthy_by_count = dict(zip(counts, await asyncio.gather(*(_suffered(None, n) for n in counts)), strict=True))
+
+    async def check(count: int, fault: BaseException) -> None:
+        healthy, suffering = healthy_by_count[count], await _suffered(fault, count)
+        assert 0 < len(suffering.within(20, 80)) <= 1.1 * len(healthy.within(20, 80))
+        assert peak(suffering.within(20, 81)) <= 1.1 * peak(healthy.within(20, 81)) + 1
+        assert peak(suffering.within(80, 140)) <= 2 * peak(healthy.within(80, 140)) + 1
+        released = 80 + (getattr(fault, "retry_after", None) or 0) + 20
+        assert len(suffering.within(released, 140)) >= 0.9 * len(healthy.within(released, 140)) - 1
+        assert suffering.most <= healthy.most + 10
+
+    faults: list[BaseException] = [NotSentError("refused"), TransportError("reset"), OSError("mine")]
+    faults += [failed(500), failed(503, 1.0), limited(7.0), limited(40.0)]
+    assert await failures_at_once(check, *((count, fault) for count in counts for fault in faults)) == {}
 
 
 async def test_outage_is_probed_for_all() -> None:
@@ -855,24 +842,25 @@ async def test_outage_is_probed_for_all() -> None:
     assert len({job_id for at, job_id in suffering.asked if at >= 80}) == 40
 
 
-@pytest.mark.parametrize("silent", [3, 40])
-async def test_after_a_silence(silent: float) -> None:
+async def test_after_a_silence() -> None:
     """What had no place while the server was silent is not all polled at once when it answers again."""
-    end = clock() + silent
 
-    async def state(_ref: JobRef) -> str:
-        await asyncio.sleep(end - clock())
-        return "active"
+    async def check(silent: float) -> None:
+        end = clock() + silent
 
-    get_job = Polled(state)
-    async with JobTracker(get_job, policy=every(6), budget=PollBudget(in_flight=5)) as tracker:
-        waits = [tracker.watch(ref) for ref in refs(60)]
-        await asyncio.sleep(silent + 30)
-        for wait in waits:
-            wait.cancel()
-        await ended(*waits)
-    assert len({job_id for at, job_id in get_job.asked if at < silent + 12}) == 60
-    assert peak(get_job.within(silent, silent + 30)) <= 25
+        async def state(_ref: JobRef) -> str:
+            await asyncio.sleep(end - clock())
+            return "active"
+
+        get_job = Polled(state)
+        async with JobTracker(get_job, policy=every(6), budget=PollBudget(in_flight=5)) as tracker:
+            waits = [tracker.watch(ref) for ref in refs(60)]
+            await asyncio.sleep(silent + 30)
+            await cancelled(waits)
+        assert len({job_id for at, job_id in get_job.asked if at < silent + 12}) == 60
+        assert peak(get_job.within(silent, silent + 30)) <= 25
+
+    assert await failures_at_once(check, 3, 40) == {}
 
 
 async def test_errors_of_one_job_are_its_own() -> None:
@@ -913,18 +901,21 @@ async def test_outage_over_http() -> None:
 # Somebody says that something happened.
 
 
-@pytest.mark.parametrize("times", [1, 1000])
-async def test_notify(times: int) -> None:
+async def test_notify() -> None:
     """`notify` brings one poll, soon, however often it is called; the usual delay follows."""
-    get_job = Polled()
-    async with JobTracker(get_job, policy=every(60)) as tracker:
-        wait = tracker.watch(REF, timeout=None)
-        await asyncio.sleep(10)
-        for _ in range(times):
-            tracker.notify(REF)
-        await asyncio.sleep(100)
-        wait.cancel()
-    assert get_job.at() == pytest.approx([0, 10, 70], abs=0.02)
+
+    async def check(times: int) -> None:
+        get_job = Polled()
+        async with JobTracker(get_job, policy=every(60)) as tracker:
+            wait = tracker.watch(REF, timeout=None)
+            await asyncio.sleep(10)
+            for _ in range(times):
+                tracker.notify(REF)
+            await asyncio.sleep(100)
+            wait.cancel()
+        assert get_job.at() == pytest.approx([0, 10, 70], abs=0.02)
+
+    assert await failures_at_once(check, 1, 1000) == {}
 
 
 async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
@@ -979,17 +970,20 @@ async def test_notify_in_flight() -> None:
     assert get_job.at() == pytest.approx([0, 2], abs=0.3)
 
 
-@pytest.mark.parametrize("latency", [0.0, 0.05])
-async def test_notify_storm(latency: float) -> None:
+async def test_notify_storm() -> None:
     """Hints without end bring no more than four polls a second."""
-    get_job = Polled(latency=latency)
-    async with JobTracker(get_job, policy=every(60)) as tracker:
-        wait = tracker.watch(REF)
-        for _ in range(1000):
-            await asyncio.sleep(0.01)
-            tracker.notify(REF)
-        wait.cancel()
-    assert 10 <= len(get_job.asked) <= 41
+
+    async def check(latency: float) -> None:
+        get_job = Polled(latency=latency)
+        async with JobTracker(get_job, policy=every(60)) as tracker:
+            wait = tracker.watch(REF)
+            for _ in range(1000):
+                await asyncio.sleep(0.01)
+                tracker.notify(REF)
+            wait.cancel()
+        assert 10 <= len(get_job.asked) <= 41
+
+    assert await failures_at_once(check, 0.0, 0.05) == {}
 
 
 async def test_notify_of_others() -> None:
@@ -1048,44 +1042,42 @@ async def test_grace_after_an_answer() -> None:
         assert clock() - get_job._made == pytest.approx(10, abs=0.05)
 
 
-async def test_gone_at_once() -> None:
-    """A 410 has no grace for any waiter."""
+async def test_refusals_of_two() -> None:
+    """What has no grace ends all waits of its job, one with the error itself and each other one with a copy."""
+
+    async def check(refusal: AgentJobsError, polls: int) -> None:
+        get_job = Polled(refusal)
+        async with JobTracker(get_job, policy=every(1, max_bad_answers=3)) as tracker:
+            errors = await ended(tracker.watch(REF), tracker.watch(REF))
+        assert errors[0] is refusal
+        assert type(errors[1]) is type(refusal)
+        assert errors[1] is not refusal
+        assert len(get_job.asked) == polls
+
     gone = NotFoundError(410, None, None, "gone")
-    async with JobTracker(Polled(gone), policy=every(2)) as tracker:
-        errors = await ended(tracker.watch(REF), tracker.watch(REF))
-    assert [type(error) for error in errors] == [NotFoundError] * 2
-    assert errors[0] is gone
-    assert errors[1] is not gone
+    assert await failures_at_once(check, (gone, 1), (ProtocolError("bad_json", "x"), 3)) == {}
 
 
-async def test_bad_answers_in_a_row() -> None:
-    """So many unusable answers in a row end the waits; a good one between them, or a transient one, starts anew."""
-    bad = ProtocolError("bad_json", "x")
-    get_job = Polled(bad, bad, failed(500), bad, bad, bad, "completed")
-    async with JobTracker(get_job, policy=every(1, max_bad_answers=3)) as tracker:
-        errors = await ended(tracker.watch(REF), tracker.watch(REF))
-    assert errors[0] is bad
-    assert isinstance(errors[1], ProtocolError)
-    assert errors[1] is not bad
-    assert len(get_job.asked) == 6
-
-
-@pytest.mark.parametrize("refusal", [AuthError(401), NotFoundError(410), ProtocolError("bad_json", "x")], ids=repr)
-async def test_first_sight_is_each_waiters_own(refusal: AgentJobsError) -> None:
+async def test_first_sight_is_each_waiters_own() -> None:
     """Who joins a job that others have seen, and sees it refused only, is told so; the others ride it out."""
-    get_job = Polled("active", *[refusal] * 5, "active", "completed")
-    events: list[Any] = []
-    policy = every(2, max_bad_answers=2)
-    async with JobTracker(get_job, policy=policy, hooks=[events.append]) as tracker:
-        seeing = [tracker.watch(REF), tracker.watch(REF)]
-        await asyncio.sleep(3)
-        joining = [tracker.watch(ACTIVE), tracker.watch(REF)]
-        errors = await ended(*joining)
-        assert clock() - get_job._made == pytest.approx(6 if isinstance(refusal, ProtocolError) else 4, abs=0.1)
-        assert all(isinstance(result, AgentJob) for result in await ended(*seeing))
-    assert [type(error) for error in errors] == [type(refusal)] * 2
-    assert errors[0] is not errors[1]
-    assert [event.error for event in events if isinstance(event, WaitEnded)][:2] == errors
+
+    async def check(refusal: AgentJobsError, ends_at: float) -> None:
+        get_job = Polled("active", *[refusal] * 5, "active", "completed")
+        events: list[Any] = []
+        policy = every(2, max_bad_answers=2)
+        async with JobTracker(get_job, policy=policy, hooks=[events.append]) as tracker:
+            seeing = [tracker.watch(REF), tracker.watch(REF)]
+            await asyncio.sleep(3)
+            joining = [tracker.watch(ACTIVE), tracker.watch(REF)]
+            errors = await ended(*joining)
+            assert clock() - get_job._made == pytest.approx(ends_at, abs=0.1)
+            assert all(isinstance(result, AgentJob) for result in await ended(*seeing))
+        assert [type(error) for error in errors] == [type(refusal)] * 2
+        assert errors[0] is not errors[1]
+        assert [event.error for event in events if isinstance(event, WaitEnded)][:2] == errors
+
+    rows = (AuthError(401), 4), (NotFoundError(410), 4), (ProtocolError("bad_json", "x"), 6)
+    assert await failures_at_once(check, *rows) == {}
 
 
 async def test_seen_since_it_joined() -> None:
@@ -1153,58 +1145,63 @@ async def test_cancelled_by_the_callable() -> None:
     assert kinds(of_it) == ["WaitStarted", "WaitStarted", "JobPolled", "PollFailed", "WaitEnded", "WaitEnded"]
 
 
-@pytest.mark.parametrize(
-    ("first", "policy", "kind"),
-    [
+async def test_strategies_that_fail() -> None:
+    """A strategy that raises or gives no delay ends the waits of the job that it was asked for, and no others."""
+
+    async def check(first: object, policy: PollPolicy, kind: type[Exception]) -> None:
+        get_job = Polled("completed", jobs={"job_1": [first]})
+        events: list[Any] = []
+        async with JobTracker(get_job, policy=policy, hooks=[events.append]) as tracker:
+            results = await ended(*(tracker.watch(ref) for ref in (REF, REF, *refs(1))))
+            assert tracker.stats().jobs == 0
+        assert [type(result) for result in results] == [kind, kind, AgentJob]
+        ends = [event.error for event in events if isinstance(event, WaitEnded) and event.ref == REF]
+        assert ends == results[:2]
+
+    rows: list[tuple[object, PollPolicy, type[Exception]]] = [
         ("active", PollPolicy(wait=lambda _: float("nan")), InvalidInputError),
         (OSError(), PollPolicy(wait=lambda _: -1), InvalidInputError),
         ("active", PollPolicy(wait=lambda state: 1 / (state.attempt_number - 1)), ZeroDivisionError),
         (LookupError(), every(1, retry=lambda state: state.attempt_number / 0), ZeroDivisionError),
-    ],
-)
-async def test_strategies_that_fail(first: object, policy: PollPolicy, kind: type[Exception]) -> None:
-    """A strategy that raises or gives no delay ends the waits of the job that it was asked for, and no others."""
-    get_job = Polled("completed", jobs={"job_1": [first]})
-    async with JobTracker(get_job, policy=policy) as tracker:
-        results = await ended(*(tracker.watch(ref) for ref in (REF, REF, *refs(1))))
-        assert tracker.stats().jobs == 0
-    assert isinstance(results[0], kind)
-    assert isinstance(results[1], kind)
-    assert isinstance(results[2], AgentJob)
+    ]
+    assert await failures_at_once(check, *rows) == {}
 
 
-@pytest.mark.parametrize("raises", [True, False])
-async def test_strategy_that_leaves(raises: bool) -> None:  # noqa: FBT001 - a parameter of the test
+async def test_strategy_that_leaves() -> None:
     """A strategy may cancel the waits that it is asked for: nothing more is polled, and the next wait is served."""
-    waits: list[asyncio.Future[AgentJob]] = []
 
-    def leave(_state: object) -> float:
-        for wait in waits:
-            wait.cancel()
-        return 1 / 0 if raises else 1
+    async def check(divisor: int) -> None:
+        waits: list[asyncio.Future[AgentJob]] = []
 
-    get_job = Polled("active", "completed")
-    async with JobTracker(get_job, policy=PollPolicy(wait=leave)) as tracker:
-        waits += [tracker.watch(REF), tracker.watch(REF)]
-        await ended(*waits)
-        await asyncio.sleep(10)
-        assert (get_job.at(), tracker.stats().jobs) == ([0], 0)
-        assert (await tracker.wait_for_job(REF)).succeeded
+        def leave(_state: object) -> float:
+            for wait in waits:
+                wait.cancel()
+            return 1 / divisor
+
+        get_job = Polled("active", "completed")
+        async with JobTracker(get_job, policy=PollPolicy(wait=leave)) as tracker:
+            waits += [tracker.watch(REF), tracker.watch(REF)]
+            await ended(*waits)
+            await asyncio.sleep(10)
+            assert (get_job.at(), tracker.stats().jobs) == ([0], 0)
+            assert (await tracker.wait_for_job(REF)).succeeded
+
+    assert await failures_at_once(check, 0, 1) == {}
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_program(error: type[BaseException]) -> None:
+def test_what_ends_the_program() -> None:
     """A callable that raises what ends the program ends it."""
 
-    async def leave(_ref: JobRef) -> AgentJob:
-        raise error
+    async def use(error: type[BaseException]) -> None:
+        async def leave(_ref: JobRef) -> AgentJob:
+            raise error
 
-    async def use() -> None:
         async with JobTracker(leave) as tracker:
             await tracker.wait_for_job(REF)
 
-    with pytest.raises(error):
-        asyncio.run(use())
+    for error in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(error):
+            asyncio.run(use(error))
 
 
 async def test_poll_that_raises_generator_exit() -> None:
@@ -1249,8 +1246,7 @@ async def test_swallowed_cancellation() -> None:
     ]
 
 
-@pytest.mark.parametrize("cut", [None, 5.0])
-async def test_error_in_place_of_a_cancellation(cut: float | None) -> None:
+async def test_error_in_place_of_a_cancellation() -> None:
     """A poll may answer its cut with an error of its own: nobody is left to hear of it, and asyncio logs nothing."""
 
     async def fails_when_cut(_ref: JobRef) -> object:
@@ -1261,15 +1257,16 @@ async def test_error_in_place_of_a_cancellation(cut: float | None) -> None:
 
     logged: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
-    async with JobTracker(Polled(fails_when_cut)) as tracker:
-        wait = tracker.watch(REF, timeout=cut)
-        await asyncio.sleep(1)
-        if cut is None:
-            wait.cancel()
-        await ended(wait)
-        await asyncio.sleep(1)
-        gc.collect()
-        assert (logged, tracker.stats().errors) == ([], 0)
+    for cut in (None, 5.0):
+        async with JobTracker(Polled(fails_when_cut)) as tracker:
+            wait = tracker.watch(REF, timeout=cut)
+            await asyncio.sleep(1)
+            if cut is None:
+                wait.cancel()
+            await ended(wait)
+            await asyncio.sleep(1)
+            gc.collect()
+            assert (logged, tracker.stats().errors) == ([], 0)
 
 
 async def test_swallowed_cancellation_while_waits_come_and_go() -> None:
@@ -1427,36 +1424,35 @@ async def test_unknown_status_is_warned_about_once(caplog: pytest.LogCaptureFixt
     assert ["unknown status reviewing" in record.message for record in caplog.records] == [True]
 
 
-Act = Callable[[list[asyncio.Future[AgentJob]]], object]
-
-
-@pytest.mark.parametrize("event", [WaitStarted, JobPolled, JobChanged, PollFailed, WaitEnded])
-@pytest.mark.parametrize("whom", [slice(None), slice(0, 1), slice(1, None)])
-async def test_hooks_that_cancel(event: type, whom: slice, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hooks_that_cancel(caplog: pytest.LogCaptureFixture) -> None:
     """A hook may cancel any wait at any event; what is left goes on, and nothing stays behind."""
-    waits: list[asyncio.Future[AgentJob]] = []
-    ends: list[WaitEnded] = []
 
-    def cancels(told: object) -> None:
-        if isinstance(told, WaitEnded):
-            ends.append(told)
-        if isinstance(told, event):
-            for wait in waits[whom]:
-                wait.cancel()
+    async def check(event: type, whom: slice) -> None:
+        waits: list[asyncio.Future[AgentJob]] = []
+        ends: list[WaitEnded] = []
 
-    get_job = Polled("active", failed(500), CHANGED, "completed")
-    async with JobTracker(get_job, policy=every(1), hooks=[cancels]) as tracker:
-        waits += [tracker.watch(REF) for _ in range(3)]
-        results = await ended(*waits)
-        assert tracker.stats().jobs == tracker.stats().in_flight == tracker.stats().due == 0
-        assert scheduler_of(tracker)._jobs == {}
-        assert (await tracker.wait_for_job(REF)).succeeded
-    assert len(ends) == 4
-    assert {type(result) for result in results} <= {AgentJob, asyncio.CancelledError}
-    assert [isinstance(result, AgentJob) for result in results[whom]].count(False) >= 1 or event in (
-        WaitStarted,
-        WaitEnded,
-    )
+        def cancels(told: object) -> None:
+            if isinstance(told, WaitEnded):
+                ends.append(told)
+            if isinstance(told, event):
+                for wait in waits[whom]:
+                    wait.cancel()
+
+        get_job = Polled("active", failed(500), changed("m"), "completed")
+        async with JobTracker(get_job, policy=every(1), hooks=[cancels]) as tracker:
+            waits += [tracker.watch(REF) for _ in range(3)]
+            results = await ended(*waits)
+            assert tracker.stats().jobs == tracker.stats().in_flight == tracker.stats().due == 0
+            assert scheduler_of(tracker)._jobs == {}
+            assert (await tracker.wait_for_job(REF)).succeeded
+        assert len(ends) == 4
+        assert {type(result) for result in results} <= {AgentJob, asyncio.CancelledError}
+        if event not in (WaitStarted, WaitEnded):
+            assert asyncio.CancelledError in map(type, results[whom])
+
+    events = (WaitStarted, JobPolled, JobChanged, PollFailed, WaitEnded)
+    whom = (slice(None), slice(0, 1), slice(1, None))
+    assert await failures_at_once(check, *((event, whose) for event in events for whose in whom)) == {}
     assert caplog.records == []
 
 
