@@ -26,6 +26,7 @@ __all__ = [
     "failures_at_once",
     "forbidden",
     "gaps",
+    "in_memory",
     "let_go",
     "living",
     "never",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 REF = JobRef("docs", "job_1")
+
+in_memory: Final = pytest.mark.looptime(noop_cycles=0)
+"""Marks tests without a socket: whenever nothing is ready, their clock goes on at once, without a look for answers."""
 
 
 def clock() -> float:

@@ -22,7 +22,7 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import ACTIVE, DONE, REF, Polled, clock, every, never, refs, response
+from tests.polled import ACTIVE, DONE, REF, Polled, clock, every, in_memory, never, refs, response
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_never_used() -> None:
         JobTracker(never).aclose().send(None)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_closing_in_the_middle() -> None:
     """Closing ends every wait at once with its error, whatever it is at, and leaves nothing behind; twice is once."""
     events: list[Any] = []
@@ -136,7 +136,7 @@ async def test_closing_in_the_middle() -> None:
     }
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_closing_lets_cut_polls_leave() -> None:
     """Closing right after waits were cancelled lets their polls leave, with what they clean up."""
     cleaned: list[JobRef] = []
@@ -157,7 +157,7 @@ async def test_closing_lets_cut_polls_leave() -> None:
     await asyncio.gather(*waits, return_exceptions=True)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_closed_by_a_hook_and_by_a_callable() -> None:
     """A tracker may be closed by a task that a hook begins, and by its own callable."""
     closing: list[asyncio.Task[None]] = []
@@ -215,7 +215,7 @@ def test_worker_that_is_thrown_away(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_stats() -> None:
     """The snapshot tells what is watched, due and in flight, what was polled, and what was not seen for longest."""
     get_job = Polled(jobs={"job_0": [response(ServerError, 500)]}, latency=1)
@@ -240,7 +240,7 @@ async def test_stats() -> None:
     assert 0 <= len(get_job.asked) - stats.polls <= 2  # those that were cut were never answered
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_notify_by_job_and_by_ref() -> None:
     """A hint may name the job or its ref; what is neither is refused."""
     get_job = Polled("active", "active", "completed")
@@ -255,7 +255,7 @@ async def test_notify_by_job_and_by_ref() -> None:
     assert get_job.at() == [0, 5, 10]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_end_of_what_needs_no_wait() -> None:
     """A wait for a job that has ended already tells the hooks its start and its end, and the future is done."""
     events: list[object] = []
@@ -266,7 +266,7 @@ async def test_end_of_what_needs_no_wait() -> None:
     assert events == [WaitStarted(REF), WaitEnded(REF, DONE, None, 0, 0.0)] * 2
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_limit_of_polls() -> None:
     """A limit that is set while jobs are polled holds from then on, and can be lifted."""
     get_job = Polled()

@@ -9,7 +9,7 @@ from agentjobs_async import AgentJob, Estimate, History, JobRef, JobTracker, Pol
 from agentjobs_async.learning.estimate import estimate_many
 from agentjobs_async.testing import Emulator, JobScript
 from tests.learning.draws import history_of, two_humps
-from tests.polled import living
+from tests.polled import in_memory, living
 
 
 def of_two_humps() -> History:
@@ -30,7 +30,7 @@ async def test_session_estimates_the_time_left() -> None:
     assert 400 < by_job.p90 < 800
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_age_counts_from_the_wait() -> None:
     """Without a date of its creation, a job is as old as the wait for it."""
     policy = PollPolicy(wait=wait_learned(of_two_humps()))
@@ -45,7 +45,7 @@ async def test_age_counts_from_the_wait() -> None:
     assert unknown is None
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_ended_job_has_no_time_left() -> None:
     """A job that has ended has 0 s left."""
     policy = PollPolicy(wait=wait_learned(of_two_humps()))
@@ -53,7 +53,7 @@ async def test_ended_job_has_no_time_left() -> None:
         assert await tracker.estimate(JobRef("docs", "job_1")) == Estimate(0.0, 0.0)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_without_durations_there_is_no_estimate() -> None:
     """Waits that do not learn, or that know fewer than 20 durations, estimate nothing, and read nothing for it."""
     created = AgentJob("job_1", "docs", "active", created_at=datetime.now(UTC) - timedelta(seconds=5))

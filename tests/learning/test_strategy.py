@@ -27,7 +27,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import OnePoll, history_of, poll_at, two_humps
-from tests.polled import REF, clock, living
+from tests.polled import REF, clock, in_memory, living
 
 
 def of_two_humps(count: int = 200) -> History:
@@ -83,7 +83,7 @@ def test_serves_tenacity_itself() -> None:
     assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(state) <= 2 * default_gap(120)
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("polls_per_job", [None, 5])
 async def test_an_outage_causes_no_more_polls(polls_per_job: float | None) -> None:
     """Jobs that take long are polled rarely; while the server fails, they are polled no more often than that."""
@@ -112,7 +112,7 @@ async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> N
         await tracker.wait_for_job(JobRef("docs", job_id))
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_tracker_feeds_its_strategy() -> None:
     """A tracker adds the duration of each job: from when it was last seen active until it was seen to have ended."""
     history = History()
@@ -122,7 +122,7 @@ async def test_tracker_feeds_its_strategy() -> None:
     assert earliest < 20 <= latest == clock()
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_free_wait_feeds_its_strategy() -> None:
     """A wait without a tracker adds the duration, too."""
     history = History()
@@ -131,7 +131,7 @@ async def test_free_wait_feeds_its_strategy() -> None:
     assert earliest < 20 <= latest
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_keeps_a_history_for_each_kind() -> None:
     """Without a history, it keeps one for each project and model in memory, and one for each project."""
     wait = wait_learned()
@@ -145,7 +145,7 @@ async def test_keeps_a_history_for_each_kind() -> None:
     assert set(wait.histories) == {(project, model) for project in ("docs", "web") for model in (None, "fast")}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_timed_out_wait_is_a_lower_bound() -> None:
     """A wait that timed out adds that the job takes longer than it was seen active."""
     history = History()
@@ -157,7 +157,7 @@ async def test_timed_out_wait_is_a_lower_bound() -> None:
     assert latest == inf
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_job_of_long_ago_is_left_out() -> None:
     """A job that was created long before the wait began says nothing about durations."""
     history = History()
@@ -171,7 +171,7 @@ async def test_job_of_long_ago_is_left_out() -> None:
     assert len(history) == 0
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_notices_that_jobs_have_changed() -> None:
     """When the durations change, the history is dropped, a hook is told, and the default waits again."""
     random.seed(5)
@@ -262,7 +262,7 @@ class Recording(wait_base):
         self.told.append(("leave", wait))
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_tracker_tells_of_starts_and_ends() -> None:
     """The strategy is told of each wait that begins, ends with its job, times out, is cancelled, fails or is closed."""
     strategy, created = Recording(), datetime.now(UTC) - timedelta(hours=1)
@@ -291,7 +291,7 @@ async def test_tracker_tells_of_starts_and_ends() -> None:
     assert [told[name][1] for name in names] == ["learn", "leave", "learn", "leave", "leave", "leave"]
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize(("timeout", "told"), [(None, ["start", "learn", "leave"]), (10.0, ["start", "leave"])])
 async def test_free_wait_tells_of_its_start_and_end(timeout: float | None, told: list[str]) -> None:  # noqa: ASYNC109 - the wait's
     """A wait without a tracker tells of them, too; to leave after the end is told changes nothing."""

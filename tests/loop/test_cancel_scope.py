@@ -9,9 +9,10 @@ import looptime
 import pytest
 
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup
+from tests.polled import in_memory
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_deadline_cuts() -> None:
     """The block is left at the deadline, without an exception, and the scope tells."""
     clock = asyncio.get_running_loop().time
@@ -22,7 +23,7 @@ async def test_deadline_cuts() -> None:
     assert clock() - began == pytest.approx(7)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_deadlines_of_one_second() -> None:
     """Each of many blocks is left at its own deadline, also where several lie in one second and others were left."""
     clock = asyncio.get_running_loop().time
@@ -37,7 +38,7 @@ async def test_deadlines_of_one_second() -> None:
     assert await asyncio.gather(*map(work, deadlines)) == pytest.approx([7.25, 0.125, 7.75, 1, 7.25, 8.0])
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_deadline_of_an_interrupted_block() -> None:
     """A block that takes its time to leave when interrupted is not cut again at its deadline."""
     loop = asyncio.get_running_loop()
@@ -89,7 +90,7 @@ def test_abandoned_loop_is_collected() -> None:
     assert abandoned() is None
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("deadline", [None, 7.0])
 async def test_block_that_ends_by_itself(deadline: float | None, caplog: pytest.LogCaptureFixture) -> None:
     """A block that ends in time is not cut, and neither is what comes after it."""

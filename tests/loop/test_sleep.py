@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from agentjobs_async._loop.sleep import sleep_until
+from tests.polled import in_memory
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("seconds", [7, 0.25, 0, -60])
 async def test_wakes_at_its_time(seconds: float) -> None:
     """A sleeper wakes at its time; where that has passed, within a few turns of the loop."""
@@ -17,7 +18,7 @@ async def test_wakes_at_its_time(seconds: float) -> None:
     assert loop.time() - began == pytest.approx(max(seconds, 0), abs=1e-3)
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("cancelled_after", [1, 7])
 async def test_cancelled(cancelled_after: float, caplog: pytest.LogCaptureFixture) -> None:
     """A cancelled sleeper leaves at once, before its time and in the turn of the loop in which its time comes."""

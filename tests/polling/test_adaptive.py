@@ -9,7 +9,7 @@ import pytest
 from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget
 from agentjobs_async._polling.adaptive import AdaptiveRate
 from agentjobs_async.errors import RateLimitedError
-from tests.polled import clock, every, refs
+from tests.polled import clock, every, in_memory, refs
 
 
 def counted(per_second: int, seconds: int = 12, begin: float = 100.0) -> AdaptiveRate:
@@ -131,7 +131,7 @@ class Quota:
         return sum(begin <= at < end for at in self.answered) / (self.per_second * (end - begin))
 
 
-@pytest.mark.looptime(noop_cycles=5)
+@in_memory
 @pytest.mark.parametrize("changed", [5, 20, 40])
 async def test_quota(changed: int) -> None:
     """Polls use 92 % of a quota, few are refused, and a quota that changes is found within a minute."""
@@ -149,7 +149,7 @@ async def test_quota(changed: int) -> None:
     assert len(quota.refused) <= 0.02 * len(quota.answered)
 
 
-@pytest.mark.looptime(noop_cycles=5)
+@in_memory
 async def test_a_server_that_refuses_all_at_first() -> None:
     """Polls of which the very first ones were refused use nine tenths of the quota a minute after there is one."""
     quota = Quota(0)
@@ -165,7 +165,7 @@ async def test_a_server_that_refuses_all_at_first() -> None:
             wait.cancel()
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_nothing_changes_before_a_refusal() -> None:
     """As long as no poll is refused, the polls go out as without a limit."""
     times = []

@@ -13,19 +13,16 @@ from agentjobs_async import (
     JobPolled,
     JobRef,
     JobTracker,
-    NotFoundError,
     PollFailed,
     PollPolicy,
-    ServerError,
     WaitEnded,
     WaitStarted,
 )
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.tracked import Tracked
-from tests.polled import ACTIVE, REF, Polled, changed, clock, every
-from tests.scripted import Scripted, job, reply
+from tests.polled import ACTIVE, REF, Polled, clock, every, in_memory
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 async def test_events_say_how_long_polls_took() -> None:
@@ -49,30 +46,6 @@ async def test_events_say_how_long_polls_took() -> None:
     polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
     assert [type(event) for event in polled] == [JobPolled, PollFailed, PollFailed]
     assert [event.elapsed for event in polled] == pytest.approx([2, 3, 4], abs=0.1)
-
-
-async def test_events_of_a_session() -> None:
-    """A wait tells its start, each poll once, each change against what was known, and its end, with its address."""
-    events: list[Any] = []
-    script = [job(), job(), reply(500), job(model="m"), reply(404), job("failed", model="m")]
-    async with Scripted(*script) as server, server.session(policy=every(2), hooks=[events.append]) as session:
-        began = clock()
-        ended = await session.wait_for_job("job_1")
-        elapsed = clock() - began
-    second, third = changed("m"), evolve(changed("m"), status="failed")
-    failures = [event for event in events if isinstance(event, PollFailed)]
-    assert [(type(event.error), event.polls) for event in failures] == [(ServerError, 3), (NotFoundError, 5)]
-    assert [event for event in events if not isinstance(event, PollFailed)] == [
-        WaitStarted(REF),
-        JobPolled(ACTIVE, 1),
-        JobPolled(ACTIVE, 2),
-        JobPolled(second, 4),
-        JobChanged(second, ACTIVE),
-        JobPolled(third, 6),
-        JobChanged(third, second),
-        WaitEnded(REF, ended, None, 6, elapsed, lateness=events[-1].lateness, server_address="127.0.0.1"),
-    ]
-    assert events[-1].lateness == pytest.approx(4)  # two polls before the last one did not show the job
 
 
 async def test_labels_of_waits() -> None:

@@ -22,7 +22,6 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._polling.as_completed import AHEAD
-from agentjobs_async.testing import Emulator, JobScript
 from tests.polled import (
     ACTIVE,
     DONE,
@@ -32,13 +31,14 @@ from tests.polled import (
     clock,
     every,
     forbidden,
+    in_memory,
     let_go,
     living,
     never,
     refs,
 )
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 # Results.
@@ -424,20 +424,6 @@ async def test_closed_while_a_source_goes_on() -> None:
         await tracker.aclose()
         with pytest.raises(SessionClosedError):
             await anext(finished)
-
-
-async def test_as_completed_over_http() -> None:
-    """Over HTTP, by bare ids too: results come in order, and leaving early asks no more."""
-    async with Emulator() as emulator, emulator.session(project_id="docs", policy=every(5)) as session:
-        for number in range(4):
-            emulator.script(JobScript(duration=20.0 * (4 - number)), prompt=f"Fix {number}")
-        created = [await session.create_job(f"Fix {number}") for number in range(4)]
-        async with session.as_completed([job.id for job in created]) as finished:
-            results = [await anext(finished) for _ in range(2)]
-        asked = len(emulator.requests)
-        await asyncio.sleep(100)
-        assert len(emulator.requests) == asked
-    assert [result.ref for result in results] == [created[3].ref, created[2].ref]
 
 
 async def endless(jobs: list[JobRef]) -> AsyncIterator[JobRef]:

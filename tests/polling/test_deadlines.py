@@ -3,13 +3,12 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.slices import WAITS_PER_TURN
 from agentjobs_async._polling.watch import Watch
+from tests.polled import in_memory
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 class Wait(Watch):

@@ -4,17 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-import pytest
-
 from agentjobs_async._polling.due import DueJobs
 from agentjobs_async._polling.fair_queue import FairQueue
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
-from tests.polled import clock, refs
+from tests.polled import clock, in_memory, refs
 from tests.polling.counted_polls import Polling
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 async def test_stale_entries() -> None:

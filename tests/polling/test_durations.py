@@ -15,10 +15,10 @@ from agentjobs_async import (
     wait_for_job,
     wait_learned,
 )
-from tests.polled import REF, Polled, clock, living
+from tests.polled import REF, Polled, clock, in_memory, living
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_shared_job_counts_once() -> None:
     """A job that several callers wait for has one duration: from the start of the oldest wait."""
     history = History()
@@ -30,7 +30,7 @@ async def test_shared_job_counts_once() -> None:
     assert [latest for _, latest in history] == [clock()]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_learning_may_begin_later() -> None:
     """A tracker that was told to learn does so from then on, unless its policy has a wait strategy of its own."""
     history = History()
@@ -56,7 +56,7 @@ class _FailsToLearn(tenacity.wait_fixed):
         raise LookupError("mine")
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("waiters", [1, 2])
 async def test_strategy_that_fails_to_learn(waiters: int, caplog: pytest.LogCaptureFixture) -> None:
     """Waits end as they would even if the strategy raises whenever it is told of a duration; its errors are logged."""
@@ -80,7 +80,7 @@ async def test_strategy_that_fails_to_learn(waiters: int, caplog: pytest.LogCapt
     ]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_strategy_that_fails_to_learn_in_a_free_wait() -> None:
     """The same holds for a wait without a tracker."""
     job = await wait_for_job(REF, get_job=Polled("active", "completed"), policy=PollPolicy(wait=_FailsToLearn(1)))
@@ -103,7 +103,7 @@ class _ReturnsNumbers(tenacity.wait_fixed):
         return 7
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_strategy_whose_other_methods_return_something(caplog: pytest.LogCaptureFixture) -> None:
     """What `start` and `leave` return means nothing."""
     async with JobTracker(Polled("active", "completed"), policy=PollPolicy(wait=_ReturnsNumbers(1))) as tracker:
@@ -118,7 +118,7 @@ class _FailsInItsGenerator(tenacity.wait_fixed):
         raise LookupError("mine")
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("wait", [_LearnsToANumber(1), _FailsInItsGenerator(1)])
 async def test_strategy_that_returns_no_events(wait: tenacity.wait.wait_base, caplog: pytest.LogCaptureFixture) -> None:
     """What `learn` returns ends no wait either, even if it can't be iterated over."""
@@ -138,7 +138,7 @@ class _DropsAtEachEnd(tenacity.wait_fixed):
         return [HistoryDropped(project_id, None, 20)]
 
 
-@pytest.mark.looptime
+@in_memory
 @pytest.mark.parametrize("waiters", [1, 2])
 async def test_hook_that_ends_the_wait_whose_duration_is_learned(
     caplog: pytest.LogCaptureFixture, waiters: int
@@ -160,7 +160,7 @@ async def test_hook_that_ends_the_wait_whose_duration_is_learned(
     assert not caplog.records
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_hook_that_waits_again_for_the_job_whose_duration_is_learned() -> None:
     """A wait that a hook begins when a job's end has taught something reads the job again, and sees its last change."""
     waits: list[Any] = []

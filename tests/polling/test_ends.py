@@ -18,9 +18,9 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._polling.slices import WAITS_PER_TURN
-from tests.polled import REF, Polled, clock, every, refs, stand_still
+from tests.polled import REF, Polled, clock, every, in_memory, refs, stand_still
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 MANY = 5 * WAITS_PER_TURN
 MOST = WAITS_PER_TURN + 64

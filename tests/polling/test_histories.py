@@ -180,7 +180,7 @@ async def _lived(answers: dict[str, list[object]], budget: PollBudget, steps: li
 def _virtual_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     assert isinstance(loop, asyncio.BaseEventLoop)
-    return looptime.patch_event_loop(loop, start=0)
+    return looptime.patch_event_loop(loop, start=0, noop_cycles=0)
 
 
 @settings(max_examples=150)

@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from agentjobs_async._polling.tracked import Tracked
-from tests.polled import clock, gaps, peak
+from tests.polled import clock, gaps, in_memory, peak
 from tests.polling.counted_polls import Polling
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 ENOUGH: Final = 10
 

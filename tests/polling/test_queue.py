@@ -8,10 +8,10 @@ import pytest
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
-from tests.polled import clock, gaps, peak
+from tests.polled import clock, gaps, in_memory, peak
 from tests.polling.counted_polls import Polling
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 IN_A_BUCKET: Final = 0.0101
 

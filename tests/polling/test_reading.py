@@ -18,7 +18,7 @@ from agentjobs_async import (
     ProtocolError,
     wait_for_job,
 )
-from tests.polled import DONE, REF, Polled, every, failures_at_once
+from tests.polled import DONE, REF, Polled, every, failures_at_once, in_memory
 
 
 async def read(_ref: JobRef) -> AgentJob:
@@ -97,7 +97,7 @@ async def test_what_it_may_give() -> None:
         assert (got.id, got.project_id, got.status, got.raw) == ("job_1", "docs", JobStatus.COMPLETED, document)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_what_it_may_not_give() -> None:
     """Anything but the job asked for is a bad answer."""
 

@@ -35,7 +35,6 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._polling.scheduler import Scheduler
-from agentjobs_async.testing import Emulator, JobScript
 from tests.polled import (
     ACTIVE,
     DONE,
@@ -46,6 +45,7 @@ from tests.polled import (
     every,
     failures_at_once,
     gaps,
+    in_memory,
     never,
     peak,
     refs,
@@ -53,7 +53,7 @@ from tests.polled import (
 )
 from tests.scripted import session_of
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 def scheduler_of(tracker: JobTracker) -> Scheduler:
@@ -876,26 +876,6 @@ async def test_errors_of_one_job_are_its_own() -> None:
     assert {type(result) for result in results[::10]} == {WaitTimeoutError}
     assert max(get_job.at("job_999")) <= 4 + 2 * 0.2 + 0.2
     assert len(get_job.asked) == pytest.approx(900 * 3 + 100 * 11, abs=110)
-
-
-async def test_outage_over_http() -> None:
-    """A server that refuses connections is tried by one poll at a time, and every job is found when it is back."""
-    events: list[Any] = []
-    settings: dict[str, Any] = {"policy": every(5), "timeouts": HttpTimeouts(connect=2), "hooks": [events.append]}
-    async with (
-        Emulator(script=JobScript(duration=100)) as emulator,
-        emulator.session(project_id="docs", **settings) as session,
-    ):
-        created = [await session.create_job(f"Fix {number}") for number in range(30)]
-        events.clear()  # only the polls are counted
-        waits = [session.watch(job) for job in created]
-        await asyncio.sleep(7)
-        polls = len(events)
-        async with emulator.refusing():
-            await asyncio.sleep(60)
-        assert len(events) - polls <= 30 + 60 / 5
-        results = await ended(*waits)
-    assert all(isinstance(result, AgentJob) and result.succeeded for result in results)
 
 
 # Somebody says that something happened.

@@ -2,12 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from agentjobs_async._polling.slices import WAITS_PER_TURN, Slice
-from tests.polled import stand_still
+from tests.polled import in_memory, stand_still
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 async def test_room_by_number() -> None:

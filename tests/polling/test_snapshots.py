@@ -20,7 +20,7 @@ from agentjobs_async import (
     wait_for_job,
 )
 from agentjobs_async._polling.snapshots import snapshot
-from tests.polled import every, refs
+from tests.polled import every, in_memory, refs
 
 KIB = 1024
 SOURCE = {"repository": "https://code.example/x", "ref": "main", "labels": ["a", "b"], "count": 7}
@@ -115,7 +115,7 @@ def held(get_job: Large) -> int:
     return len(get_job.alive)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_large_documents_are_not_kept_between_polls() -> None:
     """However jobs are waited for, no large document is held between two polls; the last one comes whole."""
     get_job = Large(polls=4)
@@ -151,7 +151,7 @@ async def test_large_documents_are_not_kept_between_polls() -> None:
     assert min(seen) > 75_000
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_document_of_the_poll_before() -> None:
     """A hook gets what a poll showed whole, and what was known before without its large document."""
     events: list[Any] = []
@@ -162,7 +162,7 @@ async def test_document_of_the_poll_before() -> None:
     assert [(job.model, job.raw) for job in previous] == [("m1", {}), ("m2", {})]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_last_document_of_a_timeout() -> None:
     """What a timeout tells of the job has no large document, be it a tracked wait or the free one."""
     get_job, ref = Large(polls=100), JobRef("docs", "job_1")
@@ -174,7 +174,7 @@ async def test_last_document_of_a_timeout() -> None:
             assert (caught.value.last_job.status, caught.value.last_job.raw) == ("active", {})
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_worker_keeps_no_answer() -> None:
     """While a poll hangs, nothing of the one before it is held."""
     get_job = Large(polls=4)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
-from tests.polled import clock
+from tests.polled import clock, in_memory
 
 TIMES: Final = st.floats(0, 100) | st.integers(0, 1000).map(lambda tenths: tenths / 10)
 
@@ -181,7 +181,7 @@ def test_clear() -> None:
     assert table.take_due(2.0) == [1]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_timers() -> None:
     """The earliest time of each callback wins, and cancelled ones are not called."""
     began, called = clock(), list[tuple[str, float]]()

@@ -14,10 +14,22 @@ from agentjobs_async import (
     WaitEnded,
     WaitTimeoutError,
 )
-from agentjobs_async.testing import Emulator, JobScript
-from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, clock, every, forbidden, let_go, never
+from tests.polled import (
+    ACTIVE,
+    DONE,
+    REF,
+    Polled,
+    assert_nothing_left,
+    changed,
+    clock,
+    every,
+    forbidden,
+    in_memory,
+    let_go,
+    never,
+)
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 async def test_updates() -> None:
@@ -151,15 +163,6 @@ async def test_updates_of_a_closed_tracker() -> None:
     with pytest.raises(SessionClosedError):
         async with tracker.updates(REF):
             pass
-
-
-async def test_updates_over_http() -> None:
-    """Over HTTP, a web page's view of a job: each stage once."""
-    script = JobScript(duration=60, stages=((20, "planning"), (40, "reviewing")))
-    async with Emulator(script=script) as emulator, emulator.session(project_id="docs", policy=every(3)) as session:
-        created = await session.create_job("Fix it")
-        async with session.updates(created.id) as changes:
-            assert [job.status async for job in changes] == ["active", "planning", "reviewing", "completed"]
 
 
 async def test_reader_in_another_task_when_the_block_is_left() -> None:

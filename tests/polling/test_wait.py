@@ -23,7 +23,7 @@ from agentjobs_async import (
 )
 from agentjobs_async._polling.wait import _Wait
 from agentjobs_async.models import JobWithRetryAfter
-from tests.polled import ACTIVE, DONE, REF, Polled, changed, every, failures_at_once, response
+from tests.polled import ACTIVE, DONE, REF, Polled, changed, every, failures_at_once, in_memory, response
 
 
 async def swallows(_ref: JobRef) -> str:
@@ -39,7 +39,7 @@ async def swallows_and_finds_the_end(ref: JobRef) -> str:
     return "completed"
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_swallowed_cut() -> None:
     """A read that swallows its cut at the deadline was answered; an end that it found even then is given."""
     with pytest.raises(WaitTimeoutError) as caught:

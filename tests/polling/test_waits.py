@@ -38,6 +38,7 @@ from tests.polled import (
     every,
     failures_at_once,
     gaps,
+    in_memory,
     living,
     never,
     response,
@@ -78,7 +79,7 @@ def waiting(request: pytest.FixtureRequest) -> Waiting:
     return way
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_ends(waiting: Waiting) -> None:
     """Every end is a result; nothing is asked after it, and nothing at all about a job that has ended already."""
 
@@ -94,7 +95,7 @@ async def test_ends(waiting: Waiting) -> None:
     assert await failures_at_once(check, "completed", "archived", "failed") == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_for_ever(waiting: Waiting) -> None:
     """With `timeout=None` a wait goes on as long as the job does."""
     get_job = living(job_1=100_000)
@@ -103,7 +104,7 @@ async def test_for_ever(waiting: Waiting) -> None:
     assert get_job.at() == pytest.approx(range(0, 100_001, 5000), abs=25)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_default_pace(waiting: Waiting) -> None:
     """By default a wait asks after 3.3 s, and more slowly as it grows older, up to every 9 s, give or take a tenth."""
     get_job = Polled()
@@ -117,7 +118,7 @@ async def test_default_pace(waiting: Waiting) -> None:
     assert 190 <= len(between) <= 240
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_rides_out(waiting: Waiting) -> None:
     """A passing fault, three times, does not keep a wait from its job, and does not change its pace."""
 
@@ -145,7 +146,7 @@ async def test_rides_out(waiting: Waiting) -> None:
     assert await failures_at_once(check, *faults) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_does_not_ride_out(waiting: Waiting) -> None:
     """What asking again is no use after comes out at once, without a grace: the object itself, with no context."""
 
@@ -172,7 +173,7 @@ async def test_does_not_ride_out(waiting: Waiting) -> None:
     assert await failures_at_once(check, *faults) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_cancelled_by_its_callable(waiting: Waiting) -> None:
     """A CancelledError of the callable's own comes out as one."""
     async with waiting(Polled("active", asyncio.CancelledError()), every(2)) as wait:
@@ -180,7 +181,7 @@ async def test_cancelled_by_its_callable(waiting: Waiting) -> None:
             await wait(REF)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_timeout(waiting: Waiting) -> None:
     """The last poll is `min(1 s, timeout / 10)` before the deadline; the error tells what is known."""
 
@@ -198,7 +199,7 @@ async def test_timeout(waiting: Waiting) -> None:
     assert await failures_at_once(check, *rows, (60, 70, [0, 59])) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_cut_at_the_deadline(waiting: Waiting) -> None:
     """A poll that never ends is cut at the deadline, and counts as a failed one."""
 
@@ -214,7 +215,7 @@ async def test_cut_at_the_deadline(waiting: Waiting) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_end_in_hand_when_the_loop_stood_still(waiting: Waiting) -> None:
     """An end that was in hand when the loop stood still over the deadline is given."""
 
@@ -227,7 +228,7 @@ async def test_end_in_hand_when_the_loop_stood_still(waiting: Waiting) -> None:
         assert (await wait(REF, timeout=10)).succeeded
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_one_poll_after_the_loop_stood_still(waiting: Waiting) -> None:
     """A loop that stood still for long asks once, not once for each poll it missed."""
 
@@ -241,7 +242,7 @@ async def test_one_poll_after_the_loop_stood_still(waiting: Waiting) -> None:
     assert get_job.at() == [0, 2, 34, 36, 38]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_wish(waiting: Waiting) -> None:
     """The next poll is not before what the server wishes, capped, nor before the policy's own pace."""
 
@@ -262,7 +263,7 @@ async def test_wish(waiting: Waiting) -> None:
     assert await failures_at_once(check, *rows) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_wish_beyond_the_deadline(waiting: Waiting) -> None:
     """What a server does not wish before the deadline is not asked, by no last poll either."""
     fault = response(ServerError, 503, 30)
@@ -273,7 +274,7 @@ async def test_wish_beyond_the_deadline(waiting: Waiting) -> None:
     assert caught.value.elapsed == pytest.approx(10)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_grace(waiting: Waiting) -> None:
     """A 404 is ridden out from the start or the last answer that showed the job, after that for the longer grace."""
 
@@ -290,7 +291,7 @@ async def test_grace(waiting: Waiting) -> None:
     assert await failures_at_once(check, *rows) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_bad_answers(waiting: Waiting) -> None:
     """So many unusable answers in a row end a wait; a good or a transient one between them starts anew."""
     bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
@@ -312,7 +313,7 @@ async def fails_when_cut(_ref: JobRef) -> object:
         raise OSError("cancelled") from None
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_cause_of_a_timeout(waiting: Waiting) -> None:
     """A wait whose last poll the deadline cuts tells what failed before it since the last good answer, if anything."""
 
@@ -342,7 +343,7 @@ REFUSALS: Final = (
 )
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_refusals_of_a_job_that_was_seen(waiting: Waiting) -> None:
     """Once a poll has shown the job, any other answer is ridden out for the grace since then, and raised after it."""
 
@@ -357,7 +358,7 @@ async def test_refusals_of_a_job_that_was_seen(waiting: Waiting) -> None:
     assert await failures_at_once(check, *REFUSALS) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_known_from_its_create_is_not_seen(waiting: Waiting) -> None:
     """A job that is known from its create only has not been seen: a wrong `get_path` shows at once."""
 
@@ -371,7 +372,7 @@ async def test_known_from_its_create_is_not_seen(waiting: Waiting) -> None:
     assert await failures_at_once(check, *REFUSALS) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_refusals_after_an_outage(waiting: Waiting) -> None:
     """A service that refuses while it comes back from a long outage has the whole grace, whatever flickers then."""
     outage: list[object] = [response(ServerError, 502)] * 50
@@ -390,7 +391,7 @@ async def test_refusals_after_an_outage(waiting: Waiting) -> None:
     assert await failures_at_once(check, *REFUSALS) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_rare_polls(waiting: Waiting) -> None:
     """A single refusal ends no wait that has seen its job, however rare its polls; the next one in a row does."""
 
@@ -404,7 +405,7 @@ async def test_rare_polls(waiting: Waiting) -> None:
     assert await failures_at_once(check, *REFUSALS) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_on_update(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
     """`on_update` sees the job at first sight and at each change; what it raises is logged once."""
     seen: list[AgentJob] = []
@@ -423,7 +424,7 @@ async def test_on_update(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> 
     assert [record.message.split(";")[0] for record in caplog.records] == ["on_update raised ZeroDivisionError"]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_unknown_status(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
     """An unknown status is no end, and each is warned about once, also when a poll gives the very job that is known."""
     given = AgentJob("job_1", "docs", "paused")
@@ -434,7 +435,7 @@ async def test_unknown_status(waiting: Waiting, caplog: pytest.LogCaptureFixture
     assert ["unknown status reviewing" in message for message in messages] == [False, True]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_accepted_exceptions(waiting: Waiting) -> None:
     """What the policy's retry accepts of the callable's own exceptions is ridden out."""
 
@@ -447,7 +448,7 @@ async def test_accepted_exceptions(waiting: Waiting) -> None:
     assert await failures_at_once(check, tenacity.retry_always, passing) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_strategy_that_gives_no_delay(waiting: Waiting) -> None:
     """A delay that is no finite number from 0 on ends the wait."""
 
@@ -459,7 +460,7 @@ async def test_strategy_that_gives_no_delay(waiting: Waiting) -> None:
     assert await failures_at_once(check, -1, float("nan"), float("inf"), True, "5", None) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_strategy_that_raises(waiting: Waiting) -> None:
     """What a strategy raises ends the wait, as it is."""
 
@@ -477,7 +478,7 @@ async def test_strategy_that_raises(waiting: Waiting) -> None:
     assert await failures_at_once(check, "active", LookupError()) == {}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_strategy_that_runs_out(waiting: Waiting) -> None:
     """A strategy that raises StopIteration, as `next` does on what is used up, ends the wait like any other error."""
     delays = iter([1.0, 1.0])
@@ -488,7 +489,7 @@ async def test_strategy_that_runs_out(waiting: Waiting) -> None:
     assert get_job.at() == [0, 1, 2]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_what_strategies_see(waiting: Waiting) -> None:
     """Strategies see the attempt, its outcome and loop times."""
     seen: list[tuple[int, object, float, float | None]] = []
@@ -506,7 +507,7 @@ async def test_what_strategies_see(waiting: Waiting) -> None:
     assert seen == [(1, ACTIVE, 3, 4), (2, error, 3, 7)]
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_cancelled(waiting: Waiting) -> None:
     """Cancelling leaves at once, in a poll and between polls; nothing is asked after it and no task stays."""
 
@@ -528,7 +529,7 @@ async def test_cancelled(waiting: Waiting) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_arguments_that_make_no_sense(waiting: Waiting) -> None:
     """An argument that makes no sense is refused by name before anything is asked."""
     get_job = Polled()

@@ -9,9 +9,9 @@ from agentjobs_async import (
     AgentJob,
     JobTracker,
 )
-from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, let_go, never
+from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, in_memory, let_go, never
 
-pytestmark = pytest.mark.looptime
+pytestmark = in_memory
 
 
 async def test_watch() -> None:
