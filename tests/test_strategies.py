@@ -1,7 +1,7 @@
 """Tenacity's strategies on our terms, and the repeating of creates."""
 
 import asyncio
-from math import inf, nan
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from attrs import evolve
 from tenacity.wait import wait_base
 
 from agentjobs_async._http.create import create_attempts
-from agentjobs_async._polling.decision import Again, Answer, Failed, decide
+from agentjobs_async._polling.decision import Again, Failed, decide
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
     CreateOutcomeUnknownError,
-    InvalidInputError,
     NotSentError,
     ProtocolError,
     RateLimitedError,
@@ -94,37 +93,6 @@ def test_call_state() -> None:
     with pytest.raises(ServerError) as caught:
         bad.outcome.result()
     assert caught.value is error
-
-
-def test_no_delay() -> None:
-    """A strategy that gives no delay is refused by name, on one short line."""
-
-    def check(delay: Any) -> None:
-        for answer in (ACTIVE, TransportError("reset")):
-            with pytest.raises(InvalidInputError, match=r"policy\.wait .* from 0 on, not ") as caught:
-                decide(PollPolicy(wait=lambda _: delay), START, answer, NOW)
-            assert len(str(caught.value)) < 120
-
-    assert failures(check, -1, -0.001, nan, inf, -inf, None, "5", True, 5j, 10**400, [1]) == {}
-
-
-def test_faulty_strategy() -> None:
-    """What a strategy itself raises comes out as it is; it is not asked again about a fault."""
-
-    def check(error: Exception, answer: Answer) -> None:
-        numbers: list[int] = []
-
-        def wait(state: tenacity.RetryCallState) -> float:
-            numbers.append(state.attempt_number)
-            raise error
-
-        with pytest.raises(type(error)) as caught:
-            decide(PollPolicy(wait=wait), START, answer, NOW)
-        assert caught.value is error
-        assert numbers == [1] or (answer is ACTIVE and isinstance(error, RuntimeError))
-
-    errors = RuntimeError("own"), ZeroDivisionError()
-    assert failures(check, *((error, answer) for error in errors for answer in (ACTIVE, TransportError("reset")))) == {}
 
 
 def test_own_faults() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf, nan
 from typing import Any, Final, Protocol
 
 import pytest
@@ -13,6 +14,7 @@ from agentjobs_async import (
     AgentJob,
     AgentJobsSession,
     AuthError,
+    CreateOutcomeUnknownError,
     InvalidInputError,
     JobRef,
     JobTracker,
@@ -22,6 +24,7 @@ from agentjobs_async import (
     ProtocolError,
     RateLimitedError,
     RejectedError,
+    ResponseError,
     ServerError,
     SessionClosedError,
     TransportError,
@@ -118,6 +121,41 @@ async def test_default_pace(waiting: Waiting) -> None:
     assert 190 <= len(between) <= 240
 
 
+TRANSIENT: Final[list[Exception]] = [
+    NotSentError("refused"),
+    NotSentError("bad certificate", "certificate"),
+    TransportError("reset"),
+    *(ResponseError(status) for status in (404, 408, 425, 429, 500)),
+    RejectedError(408),
+    RejectedError(425),
+    RateLimitedError(429),
+    NotFoundError(404),
+    *(ServerError(status) for status in (500, 502, 503, 504, 507, 511, 599)),
+]
+
+BAD: Final[list[object]] = [
+    *(ProtocolError(reason, "") for reason in ("not_json", "too_large", "encoding", "bad_json", "schema", "wrong_id")),
+    *(ProtocolError(reason, "") for reason in ("http", "unexpected_status")),
+    *({"id": "job_2", "status": "completed"}, {"id": "job_1"}, None),
+]
+
+PERMANENT: Final[list[Exception]] = [
+    *(RejectedError(status) for status in (300, 301, 302, 303, 304, 307, 308, 399)),
+    *(RejectedError(status) for status in (400, 402, 405, 409, 413, 418, 421, 422, 426, 431, 451, 499)),
+    *(AuthError(401), AuthError(403), NotFoundError(410), ResponseError(410)),
+    *(ServerError(501), ServerError(505), ResponseError(501)),
+]
+
+FOREIGN: Final[list[Exception]] = [
+    SessionClosedError("closed"),
+    CreateOutcomeUnknownError("of another call"),
+    InvalidInputError("a broken callable"),
+    LookupError("mine"),
+    ExceptionGroup("mine", [OSError()]),
+]
+"""What is no answer of the service's."""
+
+
 @in_memory
 async def test_rides_out(waiting: Waiting) -> None:
     """A passing fault, three times, does not keep a wait from its job, and does not change its pace."""
@@ -128,49 +166,25 @@ async def test_rides_out(waiting: Waiting) -> None:
             assert (await wait(REF)).succeeded
         assert get_job.at() == [0, 2, 4, 6, 8]
 
-    faults: list[object] = [
-        NotSentError("refused"),
-        TransportError("reset"),
-        response(ServerError, 500),
-        response(ServerError, 503),
-        response(RateLimitedError, 429),
-        response(RejectedError, 408),
-        response(NotFoundError, 404),
-        ProtocolError("bad_json", "x"),
-        OSError("mine"),
-        TimeoutError("mine"),
-        {"id": "job_2", "status": "completed"},
-        {"id": "job_1"},
-        None,
-    ]
-    assert await failures_at_once(check, *faults) == {}
+    own = OSError("mine"), ConnectionResetError(), TimeoutError("mine")
+    assert await failures_at_once(check, *TRANSIENT, *BAD, *own) == {}
 
 
 @in_memory
 async def test_does_not_ride_out(waiting: Waiting) -> None:
     """What asking again is no use after comes out at once, without a grace: the object itself, with no context."""
 
-    async def check(fault: Exception) -> None:
+    async def check(fault: Exception, grace: float) -> None:
         get_job = Polled("active", fault)
-        async with waiting(get_job, every(2, answer_grace=0)) as wait:
+        async with waiting(get_job, every(2, answer_grace=grace)) as wait:
             with pytest.raises(type(fault)) as caught:
                 await wait(REF)
         assert caught.value is fault
         assert (fault.__cause__, fault.__context__) == (None, None)
         assert get_job.at() == [0, 2]
 
-    faults: list[Exception] = [
-        response(AuthError, 401),
-        response(RejectedError, 302),
-        response(RejectedError, 400),
-        response(NotFoundError, 410),
-        response(ServerError, 501),
-        response(ServerError, 505),
-        LookupError("mine"),
-        SessionClosedError("mine"),
-        ExceptionGroup("mine", [OSError()]),
-    ]
-    assert await failures_at_once(check, *faults) == {}
+    rows = [*((fault, 0) for fault in PERMANENT), *((fault, 60) for fault in FOREIGN)]
+    assert await failures_at_once(check, *rows) == {}
 
 
 @in_memory
@@ -246,21 +260,23 @@ async def test_one_poll_after_the_loop_stood_still(waiting: Waiting) -> None:
 async def test_wish(waiting: Waiting) -> None:
     """The next poll is not before what the server wishes, capped, nor before the policy's own pace."""
 
-    async def check(fault: Exception, gap: float) -> None:
+    async def check(fault: Exception, gap: float, cap: float = 20) -> None:
         get_job = Polled(fault, "completed")
-        async with waiting(get_job, every(3, max_retry_after=20)) as wait:
+        async with waiting(get_job, every(3, max_retry_after=cap)) as wait:
             await wait(REF)
         assert get_job.at() == [0, gap]
 
     rows: list[tuple[Exception, float]] = [
-        (response(RateLimitedError, 429, 7), 7),
+        *((response(ServerError, 503, wish), 3) for wish in (0, 1, -5, nan)),
+        *((response(ServerError, 503, wish), 20) for wish in (20, 21, 999, inf)),
         (response(ServerError, 503, 7), 7),
         (response(ServerError, 500, 7), 7),
+        (response(RateLimitedError, 429, 7), 7),
+        (response(RejectedError, 408, 7), 7),
+        (response(NotFoundError, 404, 7), 7),
         (ProtocolError("bad_json", "x", 7), 7),
-        (response(RateLimitedError, 429, 1), 3),
-        (response(RateLimitedError, 429, 999), 20),
     ]
-    assert await failures_at_once(check, *rows) == {}
+    assert await failures_at_once(check, *rows, (response(ServerError, 503, 7), 3, 0)) == {}
 
 
 @in_memory
@@ -293,14 +309,18 @@ async def test_grace(waiting: Waiting) -> None:
 
 @in_memory
 async def test_bad_answers(waiting: Waiting) -> None:
-    """So many unusable answers in a row end a wait; a good or a transient one between them starts anew."""
-    bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
-    get_job = Polled(bad, bad, response(ServerError, 500), bad, bad, last, "completed")
-    async with waiting(get_job, every(1, max_bad_answers=3)) as wait:
-        with pytest.raises(ProtocolError) as caught:
-            await wait(REF)
-    assert caught.value is last
-    assert len(get_job.asked) == 6
+    """So many unusable answers in a row end a wait with the last; a transient one between them starts anew."""
+
+    async def check(between: Exception) -> None:
+        bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
+        get_job = Polled(bad, bad, between, bad, bad, last, "completed")
+        async with waiting(get_job, every(1, max_bad_answers=3)) as wait:
+            with pytest.raises(ProtocolError) as caught:
+                await wait(REF)
+        assert caught.value is last
+        assert len(get_job.asked) == 6
+
+    assert await failures_at_once(check, *TRANSIENT) == {}
 
 
 REFUSED: Final = NotSentError("connection refused", "refused")
@@ -332,15 +352,7 @@ async def test_cause_of_a_timeout(waiting: Waiting) -> None:
     assert await failures_at_once(check, *rows) == {}
 
 
-REFUSALS: Final = (
-    response(NotFoundError, 404),
-    response(NotFoundError, 410),
-    response(AuthError, 401),
-    response(AuthError, 403),
-    response(RejectedError, 302),
-    response(ServerError, 501),
-    ProtocolError("not_json", "<html>"),
-)
+REFUSALS: Final = (*PERMANENT, NotFoundError(404), ProtocolError("not_json", "<html>"))
 
 
 @in_memory
@@ -437,45 +449,58 @@ async def test_unknown_status(waiting: Waiting, caplog: pytest.LogCaptureFixture
 
 @in_memory
 async def test_accepted_exceptions(waiting: Waiting) -> None:
-    """What the policy's retry accepts of the callable's own exceptions is ridden out."""
+    """The policy's retry says which of the callable's own exceptions pass; about the service's it is not asked."""
 
-    async def check(retry: Any) -> None:
-        get_job = Polled(LookupError("passing"), LookupError("passing"), "completed")
-        async with waiting(get_job, every(1, retry=retry)) as wait:
-            assert (await wait(REF)).succeeded
+    async def check(fault: Exception, retry: Any, *, passes: bool) -> None:
+        async with waiting(Polled(fault, fault, "completed"), every(1, retry=retry)) as wait:
+            if passes:
+                assert (await wait(REF)).succeeded
+            else:
+                with pytest.raises(type(fault)):
+                    await wait(REF)
 
     passing = tenacity.retry_if_exception_message(match="passing")
-    assert await failures_at_once(check, tenacity.retry_always, passing) == {}
+    own = LookupError("passing")
+    rows = [(own, tenacity.retry_always), (own, passing), (TransportError("reset"), tenacity.retry_never)]
+    assert await failures_at_once(partial(check, passes=True), *rows) == {}
+    rows = [(OSError(), passing), (OSError(), tenacity.retry_never), (AuthError(401), tenacity.retry_always)]
+    assert await failures_at_once(partial(check, passes=False), *rows) == {}
 
 
 @in_memory
 async def test_strategy_that_gives_no_delay(waiting: Waiting) -> None:
-    """A delay that is no finite number from 0 on ends the wait."""
+    """A delay that is no finite number from 0 on ends the wait, with a short line."""
 
     async def check(delay: Any) -> None:
-        async with waiting(Polled(), PollPolicy(wait=lambda _: delay)) as wait:
-            with pytest.raises(InvalidInputError, match=r"policy\.wait"):
-                await wait(REF)
+        for first in ("active", TransportError("reset")):
+            async with waiting(Polled(first), PollPolicy(wait=lambda _: delay)) as wait:
+                with pytest.raises(InvalidInputError, match=r"policy\.wait .* from 0 on, not ") as caught:
+                    await wait(REF)
+            assert len(str(caught.value)) < 120
 
-    assert await failures_at_once(check, -1, float("nan"), float("inf"), True, "5", None) == {}
+    assert await failures_at_once(check, -1, -0.001, nan, inf, -inf, True, "5", None, 5j, 10**400, [1]) == {}
 
 
 @in_memory
 async def test_strategy_that_raises(waiting: Waiting) -> None:
-    """What a strategy raises ends the wait, as it is."""
+    """What a strategy raises ends the wait, as it is; it is not asked again about a fault."""
 
-    async def check(first: object) -> None:
-        error = RuntimeError("mine")
+    async def check(first: object, error: Exception, times: int = 1) -> None:
+        calls: list[object] = []
 
-        def fail(_state: object) -> Any:
+        def fail(state: object) -> Any:
+            calls.append(state)
             raise error
 
         async with waiting(Polled(first), PollPolicy(wait=fail, retry=fail)) as wait:
-            with pytest.raises(RuntimeError) as caught:
+            with pytest.raises(type(error)) as caught:
                 await wait(REF)
         assert caught.value is error
+        assert len(calls) == times
 
-    assert await failures_at_once(check, "active", LookupError()) == {}
+    reset = TransportError("reset")
+    rows = [(first, error) for first in (reset, LookupError()) for error in (ZeroDivisionError(), RuntimeError("mine"))]
+    assert await failures_at_once(check, *rows, ("active", ZeroDivisionError()), ("active", RuntimeError(), 2)) == {}
 
 
 @in_memory
@@ -539,7 +564,7 @@ async def test_arguments_that_make_no_sense(waiting: Waiting) -> None:
             await wait(**{"job": REF} | {name: value})
 
     rows: list[tuple[str, Any]] = [("job", None), ("job", 5), ("on_update", 5), ("on_update", asyncio.sleep)]
-    rows += [("timeout", value) for value in (0, -1, True, float("nan"), float("inf"), "5")]
+    rows += [("timeout", value) for value in (0, -1, True, nan, inf, "5")]
     async with waiting(get_job) as wait:
         assert await failures_at_once(check, *rows) == {}
     assert get_job.asked == []
