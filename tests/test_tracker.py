@@ -22,25 +22,36 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import ACTIVE, DONE, REF, Polled, clock, every, in_memory, never, refs, response
-
-
-@pytest.mark.parametrize(
-    ("arguments", "settings", "name"),
-    [
-        ((None,), {}, "get_job"),
-        ((never,), {"policy": 5}, "policy"),
-        ((never,), {"budget": 5}, "budget"),
-        ((never,), {"budget": PollPolicy()}, "budget"),
-        ((never,), {"hooks": [5]}, "a hook"),
-        ((never,), {"hooks": print}, "hooks"),
-        ((never,), {"hooks": [asyncio.sleep]}, "a hook"),
-    ],
+from tests.polled import (
+    ACTIVE,
+    DONE,
+    REF,
+    Polled,
+    clock,
+    every,
+    failures,
+    failures_at_once,
+    in_memory,
+    never,
+    refs,
+    response,
 )
-def test_settings_that_make_no_sense(arguments: Any, settings: Any, name: str) -> None:
+
+
+def test_settings_that_make_no_sense() -> None:
     """A setting that makes no sense is refused by name when the tracker is made."""
-    with pytest.raises(InvalidInputError, match=f"^{name} must be"):
-        JobTracker(*arguments, **settings)
+
+    def check(name: str, **settings: Any) -> None:
+        with pytest.raises(InvalidInputError, match=f"^{name} must be"):
+            JobTracker(**{"get_job": never} | settings)
+
+    check("get_job", get_job=None)
+    check("policy", policy=5)
+    check("budget", budget=5)
+    check("budget", budget=PollPolicy())
+    check("a hook", hooks=[5])
+    check("hooks", hooks=print)
+    check("a hook", hooks=[asyncio.sleep])
 
 
 CALLS: Final[list[Callable[[JobTracker], Any]]] = [
@@ -60,39 +71,47 @@ async def called(call: Callable[[JobTracker], Any], tracker: JobTracker) -> obje
     return await found if asyncio.iscoroutine(found) else found
 
 
-@pytest.mark.parametrize("call", CALLS)
-async def test_closed(call: Callable[[JobTracker], Any]) -> None:
+async def test_closed() -> None:
     """A closed tracker refuses every call, and is closed again without harm."""
+
+    async def check(call: Callable[[JobTracker], Any]) -> None:
+        with pytest.raises(SessionClosedError, match="the tracker is closed"):
+            await called(call, tracker)
+
     tracker = JobTracker(never)
     async with tracker:
         pass
-    with pytest.raises(SessionClosedError, match="the tracker is closed"):
-        await called(call, tracker)
+    assert await failures_at_once(check, *CALLS) == {}
     await tracker.aclose()
 
 
-@pytest.mark.parametrize("call", [*CALLS, JobTracker.aclose])
-def test_another_loop(call: Callable[[JobTracker], Any]) -> None:
+def test_another_loop() -> None:
     """A tracker belongs to the loop of its first use; made it may be without any."""
 
     async def use() -> None:
         assert tracker.stats().jobs == 0
 
+    def check(call: Callable[[JobTracker], Any]) -> None:
+        with pytest.raises(SessionClosedError, match="another event loop"):
+            asyncio.run(called(call, tracker))
+
     tracker = JobTracker(never)
     asyncio.run(use())
-    with pytest.raises(SessionClosedError, match="another event loop"):
-        asyncio.run(called(call, tracker))
+    assert failures(check, *CALLS, JobTracker.aclose) == {}
 
 
-@pytest.mark.parametrize("call", [*CALLS, JobTracker.aclose])
-async def test_another_process(call: Callable[[JobTracker], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forked child can't use its parent's tracker."""
+
+    async def check(call: Callable[[JobTracker], Any]) -> None:
+        with pytest.raises(SessionClosedError, match="forked"):
+            await called(call, tracker)
+
     tracker = JobTracker(never)
     tracker.stats()
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(SessionClosedError, match="forked"):
-            await called(call, tracker)
+        assert await failures_at_once(check, *CALLS, JobTracker.aclose) == {}
     await tracker.aclose()
 
 

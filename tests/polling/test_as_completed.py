@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
@@ -30,6 +30,8 @@ from tests.polled import (
     assert_nothing_left,
     clock,
     every,
+    failures,
+    failures_at_once,
     forbidden,
     in_memory,
     let_go,
@@ -73,52 +75,49 @@ async def as_async_generator(jobs: list[JobRef]) -> AsyncIterator[JobRef]:
 
 
 Source = Callable[[list[JobRef]], Any]
+SOURCES: Final[tuple[Source, ...]] = (as_list, tuple, as_generator, as_async_generator)
 
 
-@pytest.fixture(params=[as_list, tuple, as_generator, as_async_generator])
-def source(request: pytest.FixtureRequest) -> Source:
-    made: Source = request.param
-    return made
-
-
-async def test_in_order_of_completion(source: Source) -> None:
+async def test_in_order_of_completion() -> None:
     """Results come in the order in which the jobs end, whatever the source; then the iteration ends."""
-    get_job = living(job_0=50, job_1=10, job_2=30, job_3=0)
-    async with (
-        JobTracker(get_job, policy=every(1)) as tracker,
-        tracker.as_completed(source(refs(4))) as finished,
-    ):
-        results = [result async for result in finished]
-        assert [result.ref.job_id for result in results] == ["job_3", "job_1", "job_2", "job_0"]
-        assert all(result.job and result.error is None for result in results)
-        assert [result async for result in finished] == []
-        assert_nothing_left(tracker)
+
+    async def check(source: Source) -> None:
+        begun = clock()
+        get_job = living(job_0=begun + 50, job_1=begun + 10, job_2=begun + 30, job_3=begun)
+        async with (
+            JobTracker(get_job, policy=every(1)) as tracker,
+            tracker.as_completed(source(refs(4))) as finished,
+        ):
+            results = [result async for result in finished]
+            assert [result.ref.job_id for result in results] == ["job_3", "job_1", "job_2", "job_0"]
+            assert all(result.job and result.error is None for result in results)
+            assert [result async for result in finished] == []
+            assert tracker.stats().jobs == 0
+            async with tracker.as_completed(source([])) as none:
+                assert [result async for result in none] == []
+
+    assert await failures_at_once(check, *SOURCES) == {}
+    assert_nothing_left_of_loop()
 
 
-async def test_no_jobs(source: Source) -> None:
-    """Without jobs the iteration ends at once."""
-    async with JobTracker(Polled()) as tracker, tracker.as_completed(source([])) as finished:
-        assert [result async for result in finished] == []
-
-
-async def test_failures_are_values(source: Source) -> None:
+async def test_failures_are_values() -> None:
     """A job that fails, in whatever way, disturbs no other: its error is a value."""
     error = LookupError("mine")
     steps: dict[str, Any] = {"job_0": [error], "job_1": [forbidden], "job_2": ["failed"], "job_3": ["active"]}
     steps |= {"job_4": [asyncio.CancelledError()], "job_5": [never]}
-    get_job = Polled("completed", jobs=steps)
-    async with (
-        JobTracker(get_job, policy=every(1)) as tracker,
-        tracker.as_completed(source(refs(7)), timeout=5) as finished,
-    ):
-        results = {result.ref.job_id: result async for result in finished}
-    kinds = [type(results[ref.job_id].error) for ref in refs(7)]
-    assert kinds == [
-        *(LookupError, AuthError, type(None), WaitTimeoutError),
-        *(asyncio.CancelledError, WaitTimeoutError, type(None)),
-    ]
-    assert results["job_0"].error is error
-    assert results["job_2"].result().status is JobStatus.FAILED
+    kinds = [LookupError, AuthError, type(None), WaitTimeoutError, asyncio.CancelledError, WaitTimeoutError, type(None)]
+
+    async def check(source: Source) -> None:
+        async with (
+            JobTracker(Polled("completed", jobs=steps), policy=every(1)) as tracker,
+            tracker.as_completed(source(refs(7)), timeout=5) as finished,
+        ):
+            results = {result.ref.job_id: result async for result in finished}
+        assert [type(results[ref.job_id].error) for ref in refs(7)] == kinds
+        assert results["job_0"].error is error
+        assert results["job_2"].result().status is JobStatus.FAILED
+
+    assert await failures_at_once(check, *SOURCES) == {}
 
 
 async def test_what_is_known_already() -> None:
@@ -137,35 +136,43 @@ async def test_what_is_known_already() -> None:
     assert sum(isinstance(event, WaitEnded) for event in events) == 6
 
 
-@pytest.mark.parametrize("leave", ["break", "raise", "cancel", "unread"])
-async def test_leaving_early(source: Source, leave: str) -> None:
+async def test_leaving_early() -> None:
     """Leaving the block, however, stops its polling at once, and leaves nothing behind."""
-    get_job = living(job_1=3, **{f"job_{number}": 1000 for number in (0, *range(2, 30))})
 
-    async def use(tracker: JobTracker) -> None:
-        async with tracker.as_completed(source(refs(30))) as finished:
-            if leave == "unread":
-                await asyncio.sleep(5)
-                return
-            async for _ in finished:
-                if leave == "break":
-                    break
-                if leave == "raise":
-                    raise ZeroDivisionError
+    async def check(source: Source, leave: str) -> None:
+        get_job = living(job_1=clock() + 3, **{f"job_{number}": 1000 for number in (0, *range(2, 30))})
 
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
-        using = asyncio.ensure_future(use(tracker))
-        await asyncio.sleep(6)
-        using.cancel()
-        await asyncio.wait([using])
-        await let_go()
-        assert_nothing_left(tracker)
-        asked = len(get_job.asked)
-        await asyncio.sleep(60)
-        assert len(get_job.asked) == asked
-    assert using.cancelled() is (leave == "cancel")
-    if leave == "raise":
-        assert isinstance(using.exception(), ZeroDivisionError)
+        async def use(tracker: JobTracker) -> None:
+            async with tracker.as_completed(source(refs(30))) as finished:
+                if leave == "unread":
+                    await asyncio.sleep(5)
+                    return
+                async for _ in finished:
+                    if leave == "break":
+                        break
+                    if leave == "raise":
+                        raise ZeroDivisionError
+
+        async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=2)) as tracker:
+            using = asyncio.ensure_future(use(tracker))
+            await asyncio.sleep(6)
+            using.cancel()
+            await asyncio.wait([using])
+            assert (tracker.stats().jobs, tracker.stats().due, tracker.stats().in_flight) == (0, 0, 0)
+            asked = len(get_job.asked)
+            await asyncio.sleep(60)
+            assert len(get_job.asked) == asked
+        assert using.cancelled() is (leave == "cancel")
+        if leave == "raise":
+            assert isinstance(using.exception(), ZeroDivisionError)
+
+    ways = ("break", "raise", "cancel", "unread")
+    assert await failures_at_once(check, *((source, way) for source in SOURCES for way in ways)) == {}
+    assert_nothing_left_of_loop()
+
+
+def assert_nothing_left_of_loop() -> None:
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_endless_source() -> None:
@@ -244,55 +251,41 @@ async def test_source_that_trickles() -> None:
     assert seen == [(10, "job_0", True), (30, "job_2", True), (35, "job_1", False)]
 
 
-OWN_ERRORS = [ZeroDivisionError("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")]
+async def test_source_that_raises() -> None:
+    """What a source raises comes out of the iteration, once; what it gave before is still waited for."""
 
+    async def check(error: BaseException) -> None:
+        async def broken_later() -> AsyncIterator[JobRef]:
+            yield refs(1)[0]
+            yield REF
+            await asyncio.sleep(5)
+            raise error
 
-@pytest.mark.parametrize("error", OWN_ERRORS)
-async def test_async_source_that_raises(error: BaseException) -> None:
-    """What an async source raises comes out of the iteration, once; what it gave before is still waited for."""
+        def broken() -> Iterator[JobRef]:
+            yield refs(1)[0]
+            yield REF
+            raise error
 
-    async def broken() -> AsyncIterator[JobRef]:
-        yield refs(1)[0]
-        yield REF
-        await asyncio.sleep(5)
-        raise error
+        get_job = Polled("completed", jobs={"job_1": [*["active"] * 9, "completed"]})
+        async with JobTracker(get_job, policy=every(1)) as tracker:
+            for source in (broken_later, broken):
+                async with tracker.as_completed(source()) as finished:
+                    refs_given = [(await anext(finished)).ref] if source is broken_later else []
+                    with pytest.raises(type(error)) as caught:
+                        await anext(finished)
+                    assert caught.value is error
+                    assert [*refs_given, *[result.ref async for result in finished]] == [refs(1)[0], REF]
 
-    async with (
-        JobTracker(living(job_0=2, job_1=9), policy=every(1)) as tracker,
-        tracker.as_completed(broken()) as finished,
-    ):
-        assert (await anext(finished)).ref == refs(1)[0]
-        with pytest.raises(type(error)) as caught:
-            await anext(finished)
-        assert caught.value is error
-        assert [result.ref async for result in finished] == [REF]
+    own = ZeroDivisionError("mine"), asyncio.CancelledError("mine"), GeneratorExit("mine")
+    assert await failures_at_once(check, *own) == {}
     assert_nothing_left_of_loop()
 
 
-def assert_nothing_left_of_loop() -> None:
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@pytest.mark.parametrize("error", OWN_ERRORS)
-async def test_generator_that_raises(error: BaseException) -> None:
-    """What a generator raises comes out of the iteration, once; what it gave before is still waited for."""
-
-    def broken() -> Iterator[JobRef]:
-        yield REF
-        raise error
-
-    async with JobTracker(Polled("completed")) as tracker, tracker.as_completed(broken()) as finished:
-        with pytest.raises(type(error)) as caught:
-            await anext(finished)
-        assert caught.value is error
-        assert [result.ref async for result in finished] == [REF]
-
-
-@pytest.mark.parametrize("bad", ["job_1", None, 5])
-async def test_bad_item(bad: Any) -> None:
+async def test_bad_item() -> None:
     """An item that is no job is refused: in a list before anything begins, in another source when its turn comes."""
     get_job = Polled("completed")
-    async with JobTracker(get_job) as tracker:
+
+    async def check(bad: Any) -> None:
         with pytest.raises(InvalidInputError, match="job must be"):
             tracker.as_completed([REF, bad])
         assert get_job.asked == []
@@ -302,36 +295,38 @@ async def test_bad_item(bad: Any) -> None:
                 with pytest.raises(InvalidInputError, match="job must be"):
                     results += [await anext(finished), await anext(finished)]
                 results += [result async for result in finished]
+
+    async with JobTracker(get_job) as tracker:
+        assert await failures_at_once(check, "job_1", None, 5) == {}
         assert_nothing_left(tracker)
 
 
-@pytest.mark.parametrize("jobs", [None, 5, "job_1", b"job_1", REF])
-async def test_no_source(jobs: Any) -> None:
+async def test_no_source() -> None:
     """What is no iterable of jobs is refused, a lone id among it."""
-    async with JobTracker(Polled()) as tracker:
+
+    def check(jobs: Any) -> None:
         with pytest.raises(InvalidInputError, match="jobs must be an iterable"):
             tracker.as_completed(jobs)
 
-
-@pytest.mark.parametrize("made", [list, as_async_generator])
-async def test_iterated_outside_of_its_block(made: Source) -> None:
-    """To iterate without the block would leak, or hang: it is refused."""
     async with JobTracker(Polled()) as tracker:
-        with pytest.raises(InvalidInputError, match="within the block"):
-            await anext(cast("Any", tracker.as_completed(made([REF]))))
-        with pytest.raises(InvalidInputError, match="within the block"):
-            await anext(cast("Any", tracker.updates(REF)))
+        assert failures(check, None, 5, "job_1", b"job_1", REF) == {}
 
 
-@pytest.mark.parametrize("face", ["as_completed", "updates"])
-async def test_used_twice(face: str) -> None:
-    """A block is entered once: to go through it again, another one is made."""
+async def test_iterated_outside_of_its_block() -> None:
+    """To iterate without the block would leak, or hang: it is refused. A block is entered once."""
     async with JobTracker(Polled("completed")) as tracker:
-        made: Any = tracker.as_completed([REF]) if face == "as_completed" else tracker.updates(REF)
-        async with made as results:
-            assert len([result async for result in results]) == 1
-        with pytest.raises(InvalidInputError, match=f"used already: call {face} again"):
-            await made.__aenter__()
+        for made in (
+            tracker.as_completed([REF]),
+            tracker.as_completed(as_async_generator([REF])),
+            tracker.updates(REF),
+        ):
+            block: Any = made
+            with pytest.raises(InvalidInputError, match="within the block"):
+                await anext(block)
+            async with block as results:
+                assert len([result async for result in results]) == 1
+            with pytest.raises(InvalidInputError, match=r"used already: call (as_completed|updates) again"):
+                await block.__aenter__()
 
 
 async def test_source_that_does_not_leave() -> None:
@@ -394,20 +389,23 @@ async def test_async_iterable_that_is_no_generator() -> None:
         assert_nothing_left(tracker)
 
 
-@pytest.mark.parametrize("made", [list, as_generator, as_async_generator])
-async def test_tracker_closed_in_the_middle(made: Source) -> None:
+async def test_tracker_closed_in_the_middle() -> None:
     """When the tracker is closed meanwhile, each wait's end is a value; a source that goes on gets the error."""
-    tracker = JobTracker(Polled(jobs={"job_0": ["completed"]}))
-    async with tracker.as_completed(made(refs(5))) as finished:
-        assert (await anext(finished)).job
-        await asyncio.sleep(1)
-        await tracker.aclose()
-        results = [result async for result in finished]
-    assert {type(result.error) for result in results} == {SessionClosedError}
-    assert len(results) == 4
-    with pytest.raises(SessionClosedError):
-        async with tracker.as_completed(made(refs(5))):
-            pass
+
+    async def check(made: Source) -> None:
+        tracker = JobTracker(Polled(jobs={"job_0": ["completed"]}))
+        async with tracker.as_completed(made(refs(5))) as finished:
+            assert (await anext(finished)).job
+            await asyncio.sleep(1)
+            await tracker.aclose()
+            results = [result async for result in finished]
+        assert {type(result.error) for result in results} == {SessionClosedError}
+        assert len(results) == 4
+        with pytest.raises(SessionClosedError):
+            async with tracker.as_completed(made(refs(5))):
+                pass
+
+    assert await failures_at_once(check, *SOURCES) == {}
 
 
 async def test_closed_while_a_source_goes_on() -> None:
@@ -432,17 +430,19 @@ async def endless(jobs: list[JobRef]) -> AsyncIterator[JobRef]:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("made", [as_list, iter, endless])
-async def test_reader_when_the_block_is_left(made: Callable[[list[JobRef]], Any]) -> None:
+async def test_reader_when_the_block_is_left() -> None:
     """A reader in another task ends when the block is left, and so does an iteration that begins after it."""
 
     async def read(finished: AsyncIterator[WaitResult]) -> list[WaitResult]:
         return [result async for result in finished]
 
-    async with JobTracker(Polled("active"), policy=every(5)) as tracker:
-        async with tracker.as_completed(made([REF])) as finished:
-            during = asyncio.ensure_future(read(finished))
-            await asyncio.sleep(12)
-        after = asyncio.ensure_future(read(finished))
-        await asyncio.wait([during, after], timeout=60)
-        assert [reader.done() and reader.result() for reader in (during, after)] == [[], []]
+    async def check(made: Source) -> None:
+        async with JobTracker(Polled("active"), policy=every(5)) as tracker:
+            async with tracker.as_completed(made([REF])) as finished:
+                during = asyncio.ensure_future(read(finished))
+                await asyncio.sleep(12)
+            after = asyncio.ensure_future(read(finished))
+            await asyncio.wait([during, after], timeout=60)
+            assert [reader.done() and reader.result() for reader in (during, after)] == [[], []]
+
+    assert await failures_at_once(check, as_list, iter, endless) == {}

@@ -4,6 +4,7 @@ import pytest
 
 from agentjobs_async import JobRef
 from agentjobs_async._polling.pauses import Pauses, RememberedPauses
+from tests.polled import failures
 
 A, B = JobRef("docs", "a"), JobRef("docs", "b")
 ELSEWHERE = JobRef("elsewhere", "a")
@@ -25,17 +26,20 @@ def test_jobs_and_projects() -> None:
     assert (pauses.until("docs", 9.0), pauses.until("elsewhere", 9.0)) == (10.0, NEVER)
 
 
-@pytest.mark.parametrize(("status", "same", "other"), [(503, A, B), (503, A, ELSEWHERE), (429, A, ELSEWHERE)])
-def test_two_make_all(status: int, same: JobRef, other: JobRef) -> None:
+def test_two_make_all() -> None:
     """One source never pauses all polls; two with no good answer between do, and so does each one after them."""
-    pauses = Pauses()
-    assert not any(record(pauses, same, status) for _ in range(3))
-    pauses.answered()
-    assert not record(pauses, other, status)
-    assert record(pauses, same, status)
-    assert record(pauses, same, status)
-    pauses.answered()
-    assert not record(pauses, same, status)
+
+    def check(status: int, other: JobRef) -> None:
+        pauses = Pauses()
+        assert not any(record(pauses, A, status) for _ in range(3))
+        pauses.answered()
+        assert not record(pauses, other, status)
+        assert record(pauses, A, status)
+        assert record(pauses, A, status)
+        pauses.answered()
+        assert not record(pauses, A, status)
+
+    assert failures(check, (503, B), (503, ELSEWHERE), (429, ELSEWHERE)) == {}
 
 
 def test_overlapped_by_a_good_answer() -> None:
@@ -77,32 +81,37 @@ def test_projects_that_are_gone() -> None:
     assert len(pauses.projects) <= 70
 
 
-@pytest.mark.parametrize(
-    ("seconds", "delay", "factor"), [(60.0, 9.0, 1), (6.0, 6.0, 1), (3.0, 9.0, 3), (1.0, 3.0, 3), (2.0, 300.0, 5)]
-)
-def test_spacing(seconds: float, delay: float, factor: float) -> None:
+def test_spacing() -> None:
     """Polls that come due in a pause keep their spacing after it; after a short pause over their usual delay."""
-    pauses = Pauses()
-    record(pauses, A, 429, 100 + seconds, 100.0, delay)
-    for into in (0.2 * seconds, 0.5 * seconds, 0.9 * seconds):
-        released = pauses.release("docs", 100 + into, first=False)
-        assert released == pytest.approx(100 + seconds + factor * into)
+
+    def check(seconds: float, delay: float, factor: float) -> None:
+        pauses = Pauses()
+        record(pauses, A, 429, 100 + seconds, 100.0, delay)
+        for into in (0.2 * seconds, 0.5 * seconds, 0.9 * seconds):
+            released = pauses.release("docs", 100 + into, first=False)
+            assert released == pytest.approx(100 + seconds + factor * into)
+
+    rows = (60.0, 9.0, 1), (6.0, 6.0, 1), (3.0, 9.0, 3), (1.0, 3.0, 3), (2.0, 300.0, 5)
+    assert failures(check, *rows) == {}
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize(("seconds", "over"), [(60.0, 10.0), (4.0, 4.0), (1.0, 3.0)])
-@pytest.mark.parametrize("count", [1, 2, 10, 1000])
-def test_backlog(*, first: bool, seconds: float, over: float, count: int) -> None:
+def test_backlog() -> None:
     """Polls due before a pause, and first polls, are spread evenly over at most 10 s after it."""
-    pauses = Pauses()
-    record(pauses, A, 429, 100 + seconds, 100.0)
-    now = 100 + seconds / 2 if first else 100.1
-    released = sorted(pauses.release("docs", now, first=first) - 100 - seconds for _ in range(count))
-    assert released[0] == 0
-    assert released[-1] < over
-    for start in range(10):
-        within = sum(start <= 10 * at / over < start + 1 for at in released)
-        assert abs(within - count / 10) <= 2
+
+    def check(seconds: float, over: float, count: int) -> None:
+        for first in (True, False):
+            pauses = Pauses()
+            record(pauses, A, 429, 100 + seconds, 100.0)
+            now = 100 + seconds / 2 if first else 100.1
+            released = sorted(pauses.release("docs", now, first=first) - 100 - seconds for _ in range(count))
+            assert released[0] == 0
+            assert released[-1] < over
+            for start in range(10):
+                within = sum(start <= 10 * at / over < start + 1 for at in released)
+                assert abs(within - count / 10) <= 2
+
+    spans = (60.0, 10.0), (4.0, 4.0), (1.0, 3.0)
+    assert failures(check, *((*span, count) for span in spans for count in (1, 2, 10, 1000))) == {}
 
 
 def test_remembered_pause() -> None:
