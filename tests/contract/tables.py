@@ -10,6 +10,7 @@ __all__ = [
     "CUT_AT_THE_DEADLINE",
     "GOOD_CREATES",
     "GOOD_POLLS",
+    "ONE_OF_EACH",
     "UNSURE_CREATES",
     "UNUSABLE",
     "ends_polls",
@@ -92,9 +93,7 @@ UNUSABLE: Final = {
 BAD_ANSWERS: Final = {
     **UNUSABLE,
     "206": "unexpected_status",
-    "document id=job_000002": "wrong_id",
-    "document id=JOB_000001": "wrong_id",
-    'document id="job_000001 "': "wrong_id",
+    "document id=job_0": "wrong_id",
     "document id=.": "wrong_id",
     "101": "unexpected_status",
 }
@@ -156,6 +155,12 @@ GOOD_POLLS: Final = (
     "missing:source",
     "document source=7 model=[] prLink=javascript:x createdAt=yesterday archivedAt=0",
 )
+
+ONE_OF_EACH: Final = frozenset(
+    {"reset", "hang", "short", "body:html", "document id=job_0", "204"}
+    | {"301", "400", "401", "403", "404", "408", "410", "425", "429", "500", "501", "503", "505", "503 retry-after=1"}
+)
+"""Of all faults of a poll one or two of each meaning."""
 
 _TRANSIENT: Final = frozenset({408, 425, 429})
 _HOPELESS: Final = frozenset({501, 505})

@@ -1,6 +1,6 @@
 """Ways to wait: the sweep takes the waiting function as a parameter, and every way keeps the same promises."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
@@ -19,8 +19,9 @@ from agentjobs_async import (
     wait_for_job,
 )
 from agentjobs_async.testing import Emulator, ReceivedRequest
+from tests.contract.tables import ONE_OF_EACH
 
-__all__ = ["WAYS", "Server", "Wait", "Waiting", "every", "gets", "waiting_by"]
+__all__ = ["SESSION", "WAYS", "Server", "Wait", "Waiting", "every", "gets", "met_by", "started", "waiting_by"]
 
 
 class Wait(Protocol):
@@ -73,6 +74,7 @@ async def _tracker(
 
 _OPENERS: Final[dict[str, Waiting]] = {"free": _free, "session": _session, "tracker": _tracker}
 WAYS: Final = tuple(_OPENERS)
+SESSION: Final[Waiting] = _session
 
 
 def waiting_by(way: str) -> Waiting:
@@ -85,6 +87,23 @@ def every(seconds: float, **settings: Any) -> PollPolicy:
     return PollPolicy(wait=tenacity.wait_fixed(seconds), **settings)
 
 
-def gets(emulator: Emulator) -> list[ReceivedRequest]:
-    """Return the reads that arrived."""
-    return [request for request in emulator.requests if request.method == "GET"]
+def gets(emulator: Emulator, job: AgentJob | None = None) -> list[ReceivedRequest]:
+    """Return the reads that arrived: all, or those of one job."""
+    reads = [request for request in emulator.requests if request.method == "GET"]
+    return reads if job is None else [request for request in reads if request.job_id == job.id]
+
+
+def met_by(waiting: Waiting, faults: Iterable[str]) -> list[str]:
+    """Return the faults that a way has to meet: bytes mean the same to every way, so the session alone meets all."""
+    return [fault for fault in faults if waiting is SESSION or fault in ONE_OF_EACH]
+
+
+@asynccontextmanager
+async def started(
+    emulator: Emulator, plan: str, waiting: Waiting = SESSION, **settings: Any
+) -> AsyncIterator[tuple[Wait, AgentJob]]:
+    """Open a way to wait on a session of its own, and give it with a job whose reads meet a plan."""
+    async with waiting(emulator, **settings) as (session, wait):
+        created = await session.create_job("Fix it")
+        await emulator.inject(plan, job_id=created.id)
+        yield wait, created
