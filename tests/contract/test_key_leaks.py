@@ -18,10 +18,11 @@ from agentjobs_async import (
     PollPolicy,
 )
 from agentjobs_async.testing import Emulator
+from tests.contract.rows import failing_in_turn
 from tests.contract.sinks import Log, echoes_of, end_of, forms_of, leaks
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import BAD_ANSWERS, BREAKS, UNSURE_CREATES
-from tests.contract.ways import Waiting, every
+from tests.contract.ways import SESSION, Wait, Waiting, every, met_by
 from tests.scripted import KEY, Reply, Scripted, http
 
 pytestmark = pytest.mark.looptime
@@ -131,66 +132,77 @@ async def _swept(session: AgentJobsSession, calls: list[Call], events: list[obje
         return leaks(KEY, ends, log)
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault[:70]) for fault in FAULTS])
-async def test_creates_and_reads(fault: str) -> None:
+async def test_creates_and_reads() -> None:
     """Neither a create nor a read, however it ends, leaves the key anywhere."""
-    events: list[object] = []
-    async with Emulator(api_key=KEY) as emulator:
+
+    async def check(fault: str) -> None:
+        events: list[object] = []
         session = emulator.session(project_id="docs", timeouts=SOON, hooks=[events.append, LoggingHook()])
-        created = await session.create_job("Fix it")
-        await emulator.inject(f"{fault} {HEADERS} forever")
+        created = await session.create_job(fault)
+        await emulator.inject(f"{fault} {HEADERS} forever", prompt=fault)
         calls: list[Call] = [
-            lambda: session.create_job("Fix it", timeout=3),
+            lambda: session.create_job(fault, timeout=3),
             lambda: session.get_job(created),
         ]
         assert await _swept(session, calls, events) == []
+
+    async with Emulator(api_key=KEY) as emulator:
+        assert await failing_in_turn(check, FAULTS) == {}
     assert emulator.keys_seen == {f"Bearer {KEY}"}
     assert emulator.foreign.connections == 0
 
 
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault[:70]) for fault in FAULTS])
-async def test_waits(fault: str, waiting: Waiting) -> None:
+async def test_waits(waiting: Waiting) -> None:
     """No wait, however it ends, leaves the key anywhere."""
-    events: list[object] = []
-    async with (
-        Emulator(api_key=KEY) as emulator,
-        waiting(emulator, policy=POLICY, timeouts=SOON, hooks=[events.append, LoggingHook()]) as (session, wait),
-    ):
-        created = await session.create_job("Fix it")
-        await emulator.inject(f"{fault} {HEADERS} forever")
-        assert await _swept(session, [lambda: wait(created, timeout=2, on_update=events.append)], events) == []
+
+    async def check(fault: str) -> None:
+        events: list[object] = []
+        async with waiting(emulator, **_watched(events)) as (session, wait):
+            created = await session.create_job("Fix it")
+            await emulator.inject(f"{fault} {HEADERS} forever", job_id=created.id)
+            assert await _swept(session, [lambda: wait(created, timeout=2, on_update=events.append)], events) == []
+
+    async with Emulator(api_key=KEY) as emulator:
+        faults = FAULTS if waiting is SESSION else (*met_by(waiting, FAULTS), *ECHOES[::3])
+        assert await failing_in_turn(check, faults) == {}
     assert emulator.foreign.connections == 0
 
 
-@pytest.mark.parametrize("name", RAW)
-async def test_raw_echoes(name: str, waiting: Waiting) -> None:
+def _watched(events: list[object]) -> dict[str, Any]:
+    """Return the settings of a session that tells all it does."""
+    return {"policy": POLICY, "timeouts": SOON, "hooks": [events.append, LoggingHook()]}
+
+
+def _calls(session: AgentJobsSession, wait: Wait) -> list[Call]:
+    return [
+        lambda: session.create_job("Fix it", timeout=3),
+        lambda: session.get_job("job_1"),
+        lambda: wait(JobRef("docs", "job_1"), timeout=2),
+    ]
+
+
+async def test_raw_echoes() -> None:
     """A server that says the key within HTTP itself gets it into no sink."""
-    events: list[object] = []
-    async with (
-        Scripted(RAW[name]) as server,
-        waiting(server, policy=POLICY, timeouts=SOON, hooks=[events.append, LoggingHook()]) as (session, wait),
-    ):
-        calls: list[Call] = [
-            lambda: session.create_job("Fix it", timeout=3),
-            lambda: session.get_job("job_1"),
-            lambda: wait(JobRef("docs", "job_1"), timeout=2),
-        ]
-        assert await _swept(session, calls, events) == []
+
+    async def check(name: str) -> None:
+        events: list[object] = []
+        async with Scripted(RAW[name]) as server, SESSION(server, **_watched(events)) as (session, wait):
+            assert await _swept(session, _calls(session, wait), events) == []
+
+    assert await failing_in_turn(check, RAW) == {}
 
 
-@pytest.mark.parametrize("open_listener", [full_listener, lambda: silent_listener("https")])
-async def test_connections_never_made(open_listener: Any, waiting: Waiting) -> None:
+async def test_connections_never_made() -> None:
     """A connection that is never made gets the key into no sink."""
-    events: list[object] = []
-    async with Emulator(api_key=KEY) as emulator, open_listener() as base_url:
-        settings: dict[str, Any] = {"base_url": base_url, "timeouts": HttpTimeouts(connect=1)}
-        async with waiting(emulator, hooks=[events.append, LoggingHook()], **settings) as (session, wait):
-            calls: list[Call] = [
-                lambda: session.create_job("Fix it", timeout=3),
-                lambda: session.get_job("job_1"),
-                lambda: wait(JobRef("docs", "job_1"), timeout=2),
-            ]
-            assert await _swept(session, calls, events) == []
+
+    async def check(open_listener: Any) -> None:
+        events: list[object] = []
+        async with open_listener("https") as base_url, Emulator(api_key=KEY) as emulator:
+            settings = {"base_url": base_url, "timeouts": HttpTimeouts(connect=1)}
+            async with SESSION(emulator, **_watched(events) | settings) as (session, wait):
+                assert await _swept(session, _calls(session, wait), events) == []
+
+    assert await failing_in_turn(check, (full_listener, silent_listener)) == {}
 
 
 async def test_refused_services(waiting: Waiting) -> None:
@@ -198,12 +210,7 @@ async def test_refused_services(waiting: Waiting) -> None:
     events: list[object] = []
     async with Emulator(api_key=KEY) as emulator:
         async with waiting(emulator, hooks=[events.append, LoggingHook()]) as (session, wait), emulator.refusing():
-            calls: list[Call] = [
-                lambda: session.create_job("Fix it", timeout=3),
-                lambda: session.get_job("job_1"),
-                lambda: wait(JobRef("docs", "job_1"), timeout=2),
-            ]
-            assert await _swept(session, calls, events) == []
+            assert await _swept(session, _calls(session, wait), events) == []
         for fault in ("hang", "hang:body", "429 retry-after=30"):
             await emulator.inject(fault, prompt=fault)
             assert await _closed_meanwhile(emulator, waiting, fault) == []
@@ -252,16 +259,8 @@ async def test_debug_mode(waiting: Waiting) -> None:
     """Asyncio's debug mode, which logs much more, gets the key into no sink either."""
     events: list[object] = []
     asyncio.get_running_loop().set_debug(True)
-    async with (
-        Scripted(RAW["text"]) as server,
-        waiting(server, policy=POLICY, timeouts=SOON, hooks=[events.append, LoggingHook()]) as (session, wait),
-    ):
-        calls: list[Call] = [
-            lambda: session.create_job("Fix it", timeout=3),
-            lambda: session.get_job("job_1"),
-            lambda: wait(JobRef("docs", "job_1"), timeout=2),
-        ]
-        assert await _swept(session, calls, events) == []
+    async with Scripted(RAW["text"]) as server, waiting(server, **_watched(events)) as (session, wait):
+        assert await _swept(session, _calls(session, wait), events) == []
 
 
 def test_the_sweep_finds_keys() -> None:
