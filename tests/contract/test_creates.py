@@ -1,14 +1,12 @@
 """Creates: one call starts one agent at the most, is sent again only where nothing was started, and never lies."""
 
 import asyncio
-import errno
 import json
 import socket
-import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
 
 import pytest
 
@@ -29,7 +27,7 @@ from agentjobs_async import (
     SessionClosedError,
 )
 from agentjobs_async.testing import Emulator, FaultPlan
-from tests.contract.children import run_child
+from tests.contract.rows import failing
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import GOOD_CREATES, UNSURE_CREATES, is_rejection
 
@@ -85,37 +83,52 @@ async def served(faults: str = "", **settings: Any) -> AsyncIterator[tuple[Emula
     assert emulator.foreign.connections == 0
 
 
-@pytest.mark.parametrize("fault", GOOD_CREATES)
-async def test_created(fault: str) -> None:
+async def claimed(emulator: Emulator, plan: str) -> tuple[CreateOutcome, AgentJob | AgentJobsError, int, int]:
+    """Create with a plan as the prompt; give the claim, the result, and how many agents started and requests came."""
+    claims = Claims()
+    await emulator.inject(plan, prompt=plan)
+    async with emulator.session(project_id="docs", hooks=[claims.events.append]) as session:
+        outcome, result = await claims.made(session, plan)
+    assert claims.hooked() == [outcome]
+    sent = [request.prompt for request in emulator.requests].count(plan)
+    return outcome, result, emulator.agents_started[plan], sent
+
+
+async def test_created() -> None:
     """A good job under a 2xx, whatever its status and however it comes, is a created one."""
-    async with served(fault) as (emulator, session, claims):
-        assert await claims.of(session) is CreateOutcome.CREATED
-    assert (emulator.agents_started, len(emulator.requests)) == ({PROMPT: 1}, 1)
-    assert claims.hooked() == [CreateOutcome.CREATED]
+
+    async def check(fault: str) -> None:
+        outcome, _, started, sent = await claimed(emulator, fault)
+        assert (outcome, started, sent) == (CreateOutcome.CREATED, 1, 1)
+
+    async with Emulator() as emulator:
+        assert await failing(check, GOOD_CREATES) == {}
 
 
-@pytest.mark.parametrize("agent", ["yes", "no"])
-@pytest.mark.parametrize("fault", UNSURE_CREATES)
-async def test_unknown(fault: str, agent: str) -> None:
+async def test_unknown() -> None:
     """What leaves it open whether an agent was started is sent once and ends as unknown, whether one was or not."""
-    async with served(f"{fault} agent={agent}") as (emulator, session, claims):
-        assert await claims.of(session) is CreateOutcome.UNKNOWN
-    assert emulator.agents_started == ({PROMPT: 1} if agent == "yes" else {})
-    assert len(emulator.requests) == 1
-    assert claims.hooked() == [CreateOutcome.UNKNOWN]
+
+    async def check(fault: str) -> None:
+        for agent, number in (("yes", 1), ("no", 0)):
+            outcome, _, started, sent = await claimed(emulator, f"{fault} agent={agent}")
+            assert (outcome, started, sent) == (CreateOutcome.UNKNOWN, number, 1)
+
+    async with Emulator() as emulator:
+        assert await failing(check, UNSURE_CREATES) == {}
+    assert emulator.foreign.connections == 0
 
 
-@pytest.mark.parametrize("fault", ["overlong", "surplus", "surplus:bytes", "surplus after=1", "reset:after"])
-async def test_too_much(fault: str) -> None:
+async def test_too_much() -> None:
     """An answer with more behind it is taken or is unknown, never sent again, never the forged one."""
-    async with served(fault) as (emulator, session, claims):
-        outcome, result = await claims.made(session)
-        await asyncio.sleep(2)
-        assert (await session.create_job("Next")).id == "job_000002"
-    assert outcome in {CreateOutcome.CREATED, CreateOutcome.UNKNOWN}
-    assert not isinstance(result, AgentJob) or result.id == "job_000001"
-    assert emulator.agents_started == {PROMPT: 1, "Next": 1}
-    assert len(emulator.requests) == 2
+    for fault in ("overlong", "surplus", "surplus:bytes", "surplus after=1", "reset:after"):
+        async with served(fault) as (emulator, session, claims):
+            outcome, result = await claims.made(session)
+            await asyncio.sleep(2)
+            assert (await session.create_job("Next")).id == "job_000002"
+        assert outcome in {CreateOutcome.CREATED, CreateOutcome.UNKNOWN}
+        assert not isinstance(result, AgentJob) or result.id == "job_000001"
+        assert emulator.agents_started == {PROMPT: 1, "Next": 1}
+        assert len(emulator.requests) == 2
 
 
 async def test_every_status() -> None:
@@ -144,48 +157,55 @@ def _expected(status: int) -> CreateOutcome:
     return CreateOutcome.CREATED if usable else CreateOutcome.UNKNOWN
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 451])
-@pytest.mark.parametrize("wish", ["", " retry-after=1"])
-async def test_rejected(status: int, wish: str) -> None:
+async def test_rejected() -> None:
     """A refusal is not sent again, with a Retry-After neither, and started nothing."""
-    async with served(f"{status}{wish} forever") as (emulator, session, claims):
-        outcome, error = await claims.made(session)
-    assert (outcome, emulator.agents_started, len(emulator.requests)) == (CreateOutcome.REJECTED, {}, 1)
-    assert claims.hooked() == [CreateOutcome.REJECTED]
-    assert getattr(error, "status", None) == status
+
+    async def check(fault: str) -> None:
+        outcome, error, started, sent = await claimed(emulator, f"{fault} forever")
+        assert (outcome, started, sent) == (CreateOutcome.REJECTED, 0, 1)
+        assert getattr(error, "status", None) == int(fault[:3])
+
+    async with Emulator() as emulator:
+        statuses = (301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 451)
+        faults = [f"{status}{wish}" for status in statuses for wish in ("", " retry-after=1")]
+        assert await failing(check, faults) == {}
 
 
-@pytest.mark.parametrize(
-    ("plan", "outcome", "sent"),
-    [
-        ("429", CreateOutcome.CREATED, 2),
-        ("429 retry-after=2", CreateOutcome.CREATED, 2),
-        ("429 retry-after=60 then 429 retry-after=date+30", CreateOutcome.CREATED, 3),
-        ("429 x5", CreateOutcome.CREATED, 6),
-        ("429 then 500", CreateOutcome.UNKNOWN, 2),
-        ("429 then reset", CreateOutcome.UNKNOWN, 2),
-        ("429 then hang", CreateOutcome.UNKNOWN, 2),
-        ("429 then 503 retry-after=1", CreateOutcome.UNKNOWN, 2),
-        ("429 then 400", CreateOutcome.REJECTED, 2),
-        ("429 then 302", CreateOutcome.REJECTED, 2),
-        ("refuse for=5", CreateOutcome.CREATED, 1),
-        ("refuse for=5 then 429 then refuse for=5", CreateOutcome.CREATED, 2),
-        ("refuse for=5 then close", CreateOutcome.UNKNOWN, 1),
-        ("refuse for=5 then 503", CreateOutcome.UNKNOWN, 1),
-        ("refuse for=200", CreateOutcome.NOT_SENT, 0),
-        ("429 retry-after=61", CreateOutcome.REJECTED, 1),
-        ("429 retry-after=99999999999999999999", CreateOutcome.REJECTED, 1),
-    ],
-)
-async def test_sequences(plan: str, outcome: CreateOutcome, sent: int) -> None:
+SEQUENCES: Final = {
+    "429": (CreateOutcome.CREATED, 2),
+    "429 retry-after=2": (CreateOutcome.CREATED, 2),
+    "429 retry-after=60 then 429 retry-after=date+30": (CreateOutcome.CREATED, 3),
+    "429 x5": (CreateOutcome.CREATED, 6),
+    "429 then 500": (CreateOutcome.UNKNOWN, 2),
+    "429 then reset": (CreateOutcome.UNKNOWN, 2),
+    "429 then hang": (CreateOutcome.UNKNOWN, 2),
+    "429 then 503 retry-after=1": (CreateOutcome.UNKNOWN, 2),
+    "429 then 400": (CreateOutcome.REJECTED, 2),
+    "429 then 302": (CreateOutcome.REJECTED, 2),
+    "refuse for=5": (CreateOutcome.CREATED, 1),
+    "refuse for=5 then 429 then refuse for=5": (CreateOutcome.CREATED, 2),
+    "refuse for=5 then close": (CreateOutcome.UNKNOWN, 1),
+    "refuse for=5 then 503": (CreateOutcome.UNKNOWN, 1),
+    "refuse for=200": (CreateOutcome.NOT_SENT, 0),
+    "429 retry-after=61": (CreateOutcome.REJECTED, 1),
+    "429 retry-after=99999999999999999999": (CreateOutcome.REJECTED, 1),
+}
+
+
+async def test_sequences() -> None:
     """What was not sent and what was put off goes again, until something else happens, which stands."""
-    async with served(plan) as (emulator, session, claims):
-        assert await claims.of(session) is outcome
-    assert len(emulator.requests) == sent
-    assert claims.hooked() == [outcome]
-    started = emulator.agents_started[PROMPT]
-    assert started <= 1
-    assert outcome is CreateOutcome.UNKNOWN or started == (outcome is CreateOutcome.CREATED)
+
+    async def check(plan: str) -> None:
+        outcome, expected_requests = SEQUENCES[plan]
+        async with served(plan) as (emulator, session, claims):
+            assert await claims.of(session) is outcome
+        assert len(emulator.requests) == expected_requests
+        assert claims.hooked() == [outcome]
+        started = emulator.agents_started[PROMPT]
+        assert started <= 1
+        assert outcome is CreateOutcome.UNKNOWN or started == (outcome is CreateOutcome.CREATED)
+
+    assert await failing(check, SEQUENCES) == {}
 
 
 async def test_put_off_for_ever() -> None:
@@ -197,39 +217,19 @@ async def test_put_off_for_ever() -> None:
     assert 45 <= claims.elapsed <= 60
 
 
-async def test_wish_too_long() -> None:
-    """A 429 that wishes more patience than there is comes out at once, with the wish."""
-    for wish, patience in ((61, 120), (31, 30)):
-        async with served(f"429 retry-after={wish} forever") as (emulator, session, claims):
-            outcome, error = await claims.made(session, seconds=patience)
-        assert (outcome, claims.elapsed, len(emulator.requests)) == (CreateOutcome.REJECTED, 0, 1)
-        assert getattr(error, "retry_after", None) == wish
-
-
-NEVER_CONNECTS: dict[str, Callable[[], Any]] = {
-    "a full backlog": lambda: full_listener("http"),
-    "silence before TLS": lambda: silent_listener("https"),
-}
-
-
-@pytest.mark.parametrize("listener", NEVER_CONNECTS)
-@pytest.mark.parametrize("connect", [2.0, 60.0])
-async def test_never_connected(listener: str, connect: float) -> None:
+@pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
+async def test_never_connected(open_listener: Callable[[str], AbstractAsyncContextManager[str]]) -> None:
     """A connection that is never made ends the create in its time, as not sent."""
-    claims = Claims()
-    async with (
-        NEVER_CONNECTS[listener]() as base_url,
-        AgentJobsSession(
-            base_url,
-            "0123456789",
-            project_id="docs",
-            timeouts=HttpTimeouts(connect=connect),
-            hooks=[claims.events.append],
-        ) as session,
-    ):
-        outcome, error = await claims.made(session, seconds=9)
-    assert (outcome, type(error)) == (CreateOutcome.NOT_SENT, NotSentError)
-    assert claims.hooked() == [CreateOutcome.NOT_SENT]
+    for connect in (2.0, 60.0):
+        claims = Claims()
+        settings: dict[str, Any] = {"hooks": [claims.events.append], "timeouts": HttpTimeouts(connect=connect)}
+        async with (
+            open_listener("https") as base_url,
+            AgentJobsSession(base_url, "0123456789", project_id="docs", **settings) as session,
+        ):
+            outcome, error = await claims.made(session, seconds=9)
+        assert (outcome, type(error)) == (CreateOutcome.NOT_SENT, NotSentError)
+        assert claims.hooked() == [CreateOutcome.NOT_SENT]
 
 
 async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,59 +254,6 @@ async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
         outcome, error = await claims.made(session, seconds=30)
     assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "dns")
     assert len(lookups) > 1
-
-
-async def test_bad_certificate(server_tls: ssl.SSLContext) -> None:
-    """A certificate of an unknown authority ends a create at the first try, as not sent."""
-    hellos: list[object] = []
-    server_tls.sni_callback = lambda *hello: hellos.append(hello)
-    claims = Claims()
-    async with (
-        silent_listener("https", server_tls) as base_url,
-        AgentJobsSession(base_url, "0123456789", project_id="docs") as session,
-    ):
-        outcome, error = await claims.made(session)
-    assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "certificate")
-    assert (len(hellos), claims.elapsed) == (1, 0)
-
-
-def test_no_file_descriptor() -> None:
-    """Without a file descriptor a create is not sent, and goes out once when there is one again."""
-    said = run_child(
-        """
-        import asyncio, errno, json, os, resource
-        from agentjobs_async import NotSentError
-        from agentjobs_async.testing import Emulator, FaultPlan
-
-        def fill():
-            taken = []
-            try:
-                while True:
-                    taken.append(os.open(os.devnull, os.O_RDONLY))
-            except OSError as error:
-                assert error.errno == errno.EMFILE
-            return taken
-
-        async def main():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-            async with Emulator() as emulator, emulator.session(project_id="docs") as session:
-                taken = fill()
-                try:
-                    await session.create_job("Lost", timeout=0.3)
-                except NotSentError as error:
-                    outcome = error.outcome
-                late = asyncio.ensure_future(session.create_job("Fix it"))
-                await asyncio.sleep(0.3)
-                for descriptor in taken:
-                    os.close(descriptor)
-                await late
-                print(json.dumps([outcome, dict(emulator.agents_started), len(emulator.requests)]))
-
-        asyncio.run(main())
-        """
-    )
-    assert json.loads(said) == ["not_sent", {"Fix it": 1}, 1]
-    assert errno.EMFILE
 
 
 REFUSED: dict[str, Callable[[AgentJobsSession], Any]] = {
@@ -335,30 +282,6 @@ async def test_input_refused() -> None:
             await session.create_job("x")
         assert closed.value.outcome is CreateOutcome.NOT_SENT
     assert (emulator.requests, emulator.connections) == ((), 0)
-
-
-@pytest.mark.parametrize(
-    ("plan", "outcome"),
-    [
-        ("hang", CreateOutcome.UNKNOWN),
-        ("hang:headers", CreateOutcome.UNKNOWN),
-        ("hang:body", CreateOutcome.UNKNOWN),
-        ("429 retry-after=30", CreateOutcome.REJECTED),
-        ("refuse for=100", CreateOutcome.NOT_SENT),
-    ],
-)
-async def test_closed_meanwhile(plan: str, outcome: CreateOutcome) -> None:
-    """Closing the session ends a create at once as what it is, and nothing goes out any more."""
-    async with served(plan) as (emulator, session, claims):
-        creating = asyncio.ensure_future(claims.of(session))
-        await asyncio.sleep(5)
-        await session.aclose()
-        assert creating.done()
-        assert await creating is outcome
-        sent = len(emulator.requests)
-        await asyncio.sleep(300)
-        assert len(emulator.requests) == sent
-    assert claims.hooked() == [outcome]
 
 
 async def test_redirects_are_not_followed() -> None:
