@@ -1,15 +1,17 @@
 """Retry-After: never earlier than the server wishes, cut at the policy's cap, whatever its clock says."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 from typing import Final
 
 import pytest
 
-from agentjobs_async import CreateOutcome, RateLimitedError, WaitTimeoutError
-from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.ways import Waiting, every, gets
+from agentjobs_async import CreateOutcome, RateLimitedError
+from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
+from tests.contract.rows import failing
+from tests.contract.ways import Waiting, every, gets, started
 
 pytestmark = pytest.mark.looptime
 
@@ -65,46 +67,51 @@ ON: Final = ("429", "503", "500", "408", "404", "body:html", "ok code=600")
 """On errors that pass, and on bad answers alike."""
 
 
-@pytest.mark.parametrize("wish", [pytest.param(wish, id=wish[:60]) for wish in WISHES])
-async def test_polls(wish: str, waiting: Waiting) -> None:
+async def test_polls() -> None:
     """The next poll comes no sooner than wished for, no later than the cap, and never sooner than the policy says."""
-    plan = " then ".join(f"{fault} {wish} on=get" for fault in ON)
-    async with (
-        Emulator(script=JobScript(duration=0), faults=plan) as emulator,
-        waiting(emulator, policy=PATIENT) as (session, wait),
-    ):
-        created = await session.create_job("Fix it")
-        assert (await wait(created.ref)).succeeded
-    gaps = [later.at - earlier.at for earlier, later in pairwise(gets(emulator))]
-    not_before = max(PACE, min(WISHES[wish] or 0, CAP))
-    assert len(gaps) == len(ON)
-    assert not_before - 0.001 <= min(gaps)
-    assert max(gaps) <= not_before + 0.1
+
+    async def check(wish: str) -> None:
+        plan = " then ".join(f"{fault} {wish}" for fault in ON)
+        async with started(emulator, plan, policy=PATIENT) as (wait, created):
+            assert (await wait(created.ref)).succeeded
+        gaps = _gaps(gets(emulator, created))
+        not_before = max(PACE, min(WISHES[wish] or 0, CAP))
+        assert len(gaps) == len(ON)
+        assert not_before - 0.001 <= min(gaps)
+        assert max(gaps) <= not_before + 0.1
+
+    async with Emulator(script=JobScript(duration=0)) as emulator:
+        assert await failing(check, WISHES) == {}
 
 
-async def test_date_without_a_date(waiting: Waiting) -> None:
+def _gaps(requests: Sequence[ReceivedRequest]) -> list[float]:
+    return [later.at - earlier.at for earlier, later in pairwise(requests)]
+
+
+async def test_date_without_a_date() -> None:
     """An HTTP-date beside no Date is measured against the wall clock."""
+    policy = every(PACE, max_retry_after=1000)
     async with (
-        Emulator(script=JobScript(duration=0), faults="503 retry-after=date+900 date=none on=get") as emulator,
-        waiting(emulator, policy=every(PACE, max_retry_after=1000)) as (session, wait),
+        Emulator(script=JobScript(duration=0)) as emulator,
+        started(emulator, "503 retry-after=date+900 date=none", policy=policy) as (wait, created),
     ):
-        created = await session.create_job("Fix it")
         await wait(created.ref)
-    first, second = gets(emulator)
-    assert 850 <= second.at - first.at <= 901
+    (gap,) = _gaps(gets(emulator))
+    assert 850 <= gap <= 901
 
 
-@pytest.mark.parametrize(("wish", "gap"), [("7", 7), ("1", PACE), ("86400", CAP), ("soon", PACE)])
-async def test_polls_of_an_active_job(wish: str, gap: float) -> None:
+async def test_polls_of_an_active_job() -> None:
     """A wish beside a good answer counts as well, as a lower bound. The session only: a bare job bears no wish."""
-    async with (
-        Emulator(script=JobScript(duration=100), faults=f"ok retry-after={wish} forever on=get") as emulator,
-        emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session,
-    ):
-        created = await session.create_job("Fix it")
-        await session.wait_for_job(created.ref)
-    gaps = [later.at - earlier.at for earlier, later in pairwise(gets(emulator))]
-    assert gaps == pytest.approx([gap] * len(gaps), abs=0.1)
+
+    async def check(row: tuple[str, float]) -> None:
+        (wish, expected), policy = row, every(PACE, max_retry_after=CAP)
+        async with started(emulator, f"ok retry-after={wish} forever", policy=policy) as (wait, created):
+            await wait(created.ref)
+        gaps = _gaps(gets(emulator, created))
+        assert gaps == pytest.approx([expected] * len(gaps), abs=0.1)
+
+    async with Emulator(script=JobScript(duration=100)) as emulator:
+        assert await failing(check, [("7", 7), ("1", PACE), ("86400", CAP), ("soon", PACE)]) == {}
 
 
 async def test_wishes_of_many(waiting: Waiting) -> None:
@@ -119,48 +126,34 @@ async def test_wishes_of_many(waiting: Waiting) -> None:
             await emulator.inject(f"404 retry-after={wish} x3 on=get", prompt=str(wish))
         await asyncio.gather(*map(wait, refs))
     for wish in wishes:
-        at = [request.at for request in gets(emulator) if request.prompt == str(wish)]
-        gaps = [later - earlier for earlier, later in pairwise(at)]
+        gaps = _gaps([request for request in gets(emulator) if request.prompt == str(wish)])
         assert len(gaps) == 3
         assert wish <= min(gaps)
         assert max(gaps) <= CAP + 0.1
 
 
-async def test_no_wish_is_broken_for_the_last_poll(waiting: Waiting) -> None:
-    """What the server does not wish before the deadline is not asked before it, by no last poll either."""
-    async with (
-        Emulator(faults="503 retry-after=30 forever on=get") as emulator,
-        waiting(emulator, policy=every(PACE)) as (session, wait),
-    ):
-        created = await session.create_job("Fix it")
-        with pytest.raises(WaitTimeoutError):
-            await wait(created.ref, timeout=40)
-        await asyncio.sleep(100)
-    first, second = gets(emulator)
-    assert second.at - first.at >= 30
-
-
-@pytest.mark.parametrize("wish", [pytest.param(wish, id=wish[:60]) for wish in WISHES])
-async def test_creates(wish: str) -> None:
+async def test_creates() -> None:
     """A create that was put off goes again no sooner than wished for; a wish beyond the cap is raised at once."""
-    async with (
-        Emulator(faults=f"429 {wish} x2") as emulator,
-        emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session,
-    ):
-        asked = WISHES[wish] or 0
-        if asked > CAP:
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(RateLimitedError) as caught:
-                await session.create_job("Fix it")
-            assert asyncio.get_running_loop().time() == began
-            assert caught.value.outcome is CreateOutcome.REJECTED
-            assert (caught.value.retry_after or 0) > CAP
-        else:
-            await session.create_job("Fix it")
-    assert emulator.agents_started["Fix it"] == (asked <= CAP)
-    gaps = [later.at - earlier.at for earlier, later in pairwise(emulator.requests)]
-    assert len(gaps) == (0 if asked > CAP else 2)
-    assert all(asked - 0.001 <= gap <= max(asked, 0.5) for gap in gaps)
+
+    async def check(wish: str) -> None:
+        asked, began = WISHES[wish] or 0, asyncio.get_running_loop().time()
+        await emulator.inject(f"429 {wish} x2", prompt=wish)
+        async with emulator.session(project_id="docs", policy=every(PACE, max_retry_after=CAP)) as session:
+            if asked > CAP:
+                with pytest.raises(RateLimitedError) as caught:
+                    await session.create_job(wish)
+                assert asyncio.get_running_loop().time() - began <= 1
+                assert caught.value.outcome is CreateOutcome.REJECTED
+                assert (caught.value.retry_after or 0) > CAP
+            else:
+                await session.create_job(wish)
+        assert emulator.agents_started[wish] == (asked <= CAP)
+        gaps = _gaps([request for request in emulator.requests if request.prompt == wish])
+        assert len(gaps) == (0 if asked > CAP else 2)
+        assert all(asked - 0.001 <= gap <= max(asked, 0.5) for gap in gaps)
+
+    async with Emulator() as emulator:
+        assert await failing(check, WISHES) == {}
 
 
 async def test_rate_limited_service() -> None:
