@@ -157,10 +157,10 @@ GOOD_POLLS: Final = (
 )
 
 ONE_OF_EACH: Final = frozenset(
-    {"reset", "hang", "short", "body:html", "document id=job_0", "204"}
+    {"ok", "reset", "hang", "short", "body:html", "document id=job_0", "204"}
     | {"301", "400", "401", "403", "404", "408", "410", "425", "429", "500", "501", "503", "505", "503 retry-after=1"}
 )
-"""Of all faults of a poll one or two of each meaning."""
+"""Of all that a poll may meet one or two of each meaning."""
 
 _TRANSIENT: Final = frozenset({408, 425, 429})
 _HOPELESS: Final = frozenset({501, 505})

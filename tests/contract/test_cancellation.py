@@ -3,8 +3,9 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
@@ -28,14 +29,17 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
+from tests.contract.rows import failing_in_turn
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
-from tests.contract.ways import Waiting, every, gets
+from tests.contract.ways import Waiting, every, gets, met_by
 from tests.scripted import KEY
 
 pytestmark = pytest.mark.looptime
 
 PROMPT: Final = "Fix it"
+ENDED: Final = JobScript(duration=0)
 ENDLESS: Final = JobScript(duration=float("inf"))
+SMALL, LARGE = 10, 50_000_000
 Call = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -104,80 +108,85 @@ CREATE_STEPS: Final = {
 }
 
 
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("fault", CREATE_STEPS)
-async def test_create(fault: str, times: int) -> None:
+async def test_create() -> None:
     """A create is cancelled in the middle of whatever it does, and the hook is told what may have become of it."""
-    events: list[Event] = []
-    async with tasks_kept(), Emulator(faults=fault) as emulator:
-        async with emulator.session(project_id="docs", hooks=[events.append]) as session, tasks_kept():
-            sockets = connections()
-            assert await cancelled(lambda: session.create_job(PROMPT), turns_into(5), times)
-            await asyncio.sleep(0)
-            await quiet(emulator, len(emulator.requests), sockets)
-        assert [type(event) for event in events if not isinstance(event, CreateRetried)] == [CreateFailed]
-        assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CREATE_STEPS[fault]]
-        assert CREATE_STEPS[fault] is CreateOutcome.UNKNOWN or emulator.agents_started == {}
 
-
-@pytest.mark.parametrize("open_listener", [full_listener, lambda: silent_listener("https")])
-@pytest.mark.parametrize("name", ["create", "read", "wait"])
-async def test_connecting(open_listener: Any, name: str, waiting: Waiting) -> None:
-    """What is cancelled while it connects was not sent, and its socket is closed."""
-    events: list[Event] = []
-    async with open_listener() as base_url, Emulator() as emulator:
-        settings: dict[str, Any] = {"base_url": base_url, "timeouts": HttpTimeouts(connect=60)}
-        async with waiting(emulator, hooks=[events.append], **settings) as (session, wait):
-            job = AgentJob("job_1", "docs", "active")
-            calls: dict[str, Call] = {
-                "create": lambda: session.create_job(PROMPT),
-                "read": lambda: session.get_job(job),
-                "wait": lambda: wait(job),
-            }
-            sockets = connections()
-            async with tasks_kept():
-                assert await cancelled(calls[name], turns_into(5))
-                for _ in range(5):
-                    await asyncio.sleep(0)
-            await quiet(emulator, 0, sockets)
-    outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
-    assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
-
-
-@pytest.mark.parametrize("how", ["cancelled", "timed out", "closed"])
-@pytest.mark.parametrize("tls", [True, False])
-@pytest.mark.parametrize("size", [10, 50_000_000])
-async def test_silent_server(
-    how: str, size: int, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext, *, tls: bool
-) -> None:
-    """What ends against a server that never says a word has no socket any more, and the rest is never sent."""
-    async with Mute(server_tls if tls else None) as server:
-        timeouts = HttpTimeouts(request=3)
-        session = AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client_tls, timeouts=timeouts)
-        async with tasks_kept(), session:
-            tasks = [
-                asyncio.ensure_future(session.create_job("x" * size, timeout=3)),
-                asyncio.ensure_future(session.get_job("job_1")),
-            ]
-            await asyncio.sleep(2)
-            assert (server.taken, server.clients()) == (2, 2)
-            if how == "cancelled":
-                for task in tasks:
-                    task.cancel()
-            elif how == "timed out":
-                await asyncio.sleep(2)
-            else:
-                await session.aclose()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            for _ in range(5):
+    async def check(row: tuple[str, int]) -> None:
+        fault, times = row
+        events: list[Event] = []
+        async with tasks_kept(), Emulator(faults=fault) as emulator:
+            async with emulator.session(project_id="docs", hooks=[events.append]) as session, tasks_kept():
+                sockets = connections()
+                assert await cancelled(lambda: session.create_job(PROMPT), turns_into(5), times)
                 await asyncio.sleep(0)
-            assert server.clients() == 0
-        assert {
-            "cancelled": ["CancelledError", "CancelledError"],
-            "timed out": ["CreateOutcomeUnknownError", "TransportError"],
-            "closed": ["CreateOutcomeUnknownError", "SessionClosedError"],
-        }[how] == [type(end).__name__ for end in ends]
-        assert size == 10 or len(await server.read_on()) < size
+                await quiet(emulator, len(emulator.requests), sockets)
+            assert [type(event) for event in events if not isinstance(event, CreateRetried)] == [CreateFailed]
+            assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CREATE_STEPS[fault]]
+            assert CREATE_STEPS[fault] is CreateOutcome.UNKNOWN or emulator.agents_started == {}
+
+    assert await failing_in_turn(check, product(CREATE_STEPS, (1, 3))) == {}
+
+
+@pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
+async def test_connecting(open_listener: Callable[[str], AbstractAsyncContextManager[str]]) -> None:
+    """What is cancelled while it connects was not sent, and its socket is closed."""
+
+    async def check(name: str) -> None:
+        events: list[Event] = []
+        async with open_listener("https") as base_url, Emulator() as emulator:
+            settings = {"base_url": base_url, "timeouts": HttpTimeouts(connect=60), "hooks": [events.append]}
+            async with emulator.session(project_id="docs", **settings) as session:
+                calls: dict[str, Call] = {
+                    "create": lambda: session.create_job(PROMPT),
+                    "read": lambda: session.get_job("job_1"),
+                    "wait": lambda: session.wait_for_job(AgentJob("job_1", "docs", "active")),
+                }
+                sockets = connections()
+                async with tasks_kept():
+                    assert await cancelled(calls[name], turns_into(5))
+                    await _turn(5)
+                await quiet(emulator, 0, sockets)
+        outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
+        assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
+
+    assert await failing_in_turn(check, ("create", "read", "wait")) == {}
+
+
+async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
+    """What ends against a server that never says a word has no socket any more, and the rest is never sent."""
+
+    async def check(row: tuple[str, bool, int]) -> None:
+        how, tls, size = row
+        settings: dict[str, Any] = {"project_id": "docs", "ssl": client_tls, "timeouts": HttpTimeouts(request=3)}
+        async with Mute(server_tls if tls else None) as server:
+            session = AgentJobsSession(server.base_url, KEY, **settings)
+            async with tasks_kept(), session:
+                tasks = [
+                    asyncio.ensure_future(session.create_job("x" * size, timeout=3)),
+                    asyncio.ensure_future(session.get_job("job_1")),
+                ]
+                await asyncio.sleep(2)
+                assert (server.taken, server.clients()) == (2, 2)
+                if how == "cancelled":
+                    for task in tasks:
+                        task.cancel()
+                elif how == "timed out":
+                    await asyncio.sleep(2)
+                else:
+                    await session.aclose()
+                ends = await asyncio.gather(*tasks, return_exceptions=True)
+                await _turn(5)
+                assert server.clients() == 0
+            assert [type(end).__name__ for end in ends] == ends_of[how]
+            assert size == SMALL or len(await server.read_on()) < size
+
+    ends_of = {
+        "cancelled": ["CancelledError", "CancelledError"],
+        "timed out": ["CreateOutcomeUnknownError", "TransportError"],
+        "closed": ["CreateOutcomeUnknownError", "SessionClosedError"],
+    }
+    rows = [*product(ends_of, (True, False), (SMALL,)), *product(ends_of, (True,), (LARGE,)), ("closed", False, LARGE)]
+    assert await failing_in_turn(check, rows) == {}
 
 
 @pytest.mark.parametrize("name", ["create", "read"])
@@ -192,16 +201,19 @@ async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext
                     "read": partial(session.get_job, "job_1"),
                 }
                 assert await cancelled(calls[name], partial(_turn, turns))
-                for _ in range(5):
-                    await asyncio.sleep(0)
+                await _turn(5)
                 assert server.clients() == 0, turns
             turns += 1
     assert turns > 25
 
 
-@pytest.mark.parametrize("plan", ["ok", "500", "429", "close", "429 then ok", "short"])
-async def test_create_at_every_turn(plan: str) -> None:
+async def test_create_at_every_turn() -> None:
     """At whatever turn of the loop a create is cancelled, it is out at once, and what the hook is told is true."""
+    plans = ("ok", "500", "429", "close", "429 then ok", "short")
+    assert await failing_in_turn(_check_create_at_every_turn, plans) == {}
+
+
+async def _check_create_at_every_turn(plan: str) -> None:
     turns, under_way = 0, True
     while under_way and turns < 60:
         events: list[Event] = []
@@ -210,7 +222,9 @@ async def test_create_at_every_turn(plan: str) -> None:
             tasks_kept(),
             emulator.session(project_id="docs", hooks=[events.append]) as session,
         ):
-            under_way = await cancelled(partial(_swallowed, session), partial(_turn, turns))
+            under_way = await cancelled(
+                partial(_ended, lambda: session.create_job(PROMPT, timeout=1)), partial(_turn, turns)
+            )
             await asyncio.sleep(300)
         ends = [event for event in events if not isinstance(event, CreateRetried)]
         assert len(ends) == 1 or turns == 0
@@ -224,9 +238,9 @@ async def test_create_at_every_turn(plan: str) -> None:
     assert turns > 8
 
 
-async def _swallowed(session: AgentJobsSession) -> None:
+async def _ended(call: Call) -> None:
     with suppress(AgentJobsError):  # how it ends by itself is not the question here
-        await session.create_job(PROMPT, timeout=1)
+        await call()
 
 
 async def _turn(turns: int) -> None:
@@ -250,76 +264,79 @@ WAIT_STEPS: Final = (
 )
 
 
-@pytest.mark.parametrize("fault", WAIT_STEPS)
-async def test_wait(fault: str, waiting: Waiting) -> None:
+async def test_wait(waiting: Waiting) -> None:
     """A wait is cancelled in the middle of a poll or between two; a connection in use is closed, nobody polls on."""
-    events: list[Event] = []
-    async with (
-        tasks_kept(),
-        Emulator(script=ENDLESS) as emulator,
-        waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait),
-    ):
-        created = await session.create_job(PROMPT)
-        await session.get_job(created)
-        await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
-        sockets = connections()
-        async with tasks_kept():
-            assert await cancelled(lambda: wait(created.ref), turns_into(25))
-            for _ in range(5):
-                await asyncio.sleep(0)
-        await quiet(emulator, len(emulator.requests), sockets)
-    ended = [event for event in events if isinstance(event, WaitEnded)]
-    assert all(isinstance(event.error, asyncio.CancelledError) for event in ended)
-    polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
-    if ended:
-        assert len(ended) == 1
-        assert len(polled) == ended[0].polls
 
-
-@pytest.mark.parametrize("fault", WAIT_STEPS)
-async def test_read(fault: str) -> None:
-    """A read is cancelled in the middle of whatever it does."""
-    async with tasks_kept(), Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
-        created = await session.create_job(PROMPT)
-        await session.get_job(created)
-        await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
-        sockets = connections()
-        async with tasks_kept():
-            under_way = await cancelled(partial(_read, session, created), turns_into(0.7))
-            for _ in range(5):
-                await asyncio.sleep(0)
-        asked = len(emulator.requests)
-        await quiet(emulator, asked, sockets)
-    assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over before the cancellation
-    assert asked == 3 - ("refuse" in fault)  # the create, the first read, and this one
-
-
-async def _read(session: AgentJobsSession, created: AgentJob) -> None:
-    with suppress(AgentJobsError):  # how it ends by itself is not the question here
-        await session.get_job(created)
-
-
-@pytest.mark.parametrize("plan", ["ok", "500 on=get", "close on=get", "body:html on=get", "short on=get"])
-async def test_wait_at_every_turn(plan: str, waiting: Waiting) -> None:
-    """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
-    turns, under_way = 0, True
-    async with (
-        Emulator(script=JobScript(duration=0)) as emulator,
-        waiting(emulator, policy=every(1)) as (session, wait),
-    ):
-        created = await session.create_job(PROMPT)
-        while under_way and turns < 60:
-            await emulator.inject(plan)
+    async def check(fault: str) -> None:
+        events: list[Event] = []
+        async with (
+            tasks_kept(),
+            Emulator(script=ENDLESS) as emulator,
+            waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait),
+        ):
+            created = await _read_once(session, emulator, fault)
+            sockets = connections()
             async with tasks_kept():
-                under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
-                for _ in range(5):
-                    await asyncio.sleep(0)
-            sent = len(emulator.requests)
-            await asyncio.sleep(50)
-            assert len(emulator.requests) == sent
-            emulator._plans = Plans()
-            turns += 3
-    assert turns > 8
+                assert await cancelled(lambda: wait(created.ref), turns_into(25))
+                await _turn(5)
+            await quiet(emulator, len(emulator.requests), sockets)
+        ended = [event for event in events if isinstance(event, WaitEnded)]
+        assert all(isinstance(event.error, asyncio.CancelledError) for event in ended)
+        polled = [event for event in events if isinstance(event, JobPolled | PollFailed)]
+        if ended:
+            assert len(ended) == 1
+            assert len(polled) == ended[0].polls
+
+    assert await failing_in_turn(check, met_by(waiting, WAIT_STEPS)) == {}
+
+
+async def _read_once(session: AgentJobsSession, emulator: Emulator, fault: str) -> AgentJob:
+    """Create a job, and read it on a connection that is kept; further reads meet the fault."""
+    created = await session.create_job(PROMPT)
+    await session.get_job(created)
+    await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
+    return created
+
+
+async def test_read() -> None:
+    """A read is cancelled in the middle of whatever it does."""
+
+    async def check(fault: str) -> None:
+        async with tasks_kept(), Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
+            created = await _read_once(session, emulator, fault)
+            sockets = connections()
+            async with tasks_kept():
+                under_way = await cancelled(partial(_ended, lambda: session.get_job(created)), turns_into(0.7))
+                await _turn(5)
+            asked = len(emulator.requests)
+            await quiet(emulator, asked, sockets)
+        assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over by then
+        assert asked == 3 - ("refuse" in fault)  # the create, the first read, and this one
+
+    assert await failing_in_turn(check, WAIT_STEPS) == {}
+
+
+async def test_wait_at_every_turn(waiting: Waiting) -> None:
+    """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
+
+    async def check(plan: str) -> None:
+        turns, under_way = 0, True
+        async with Emulator(script=ENDED) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
+            created = await session.create_job(PROMPT)
+            while under_way and turns < 60:
+                await emulator.inject(plan)
+                async with tasks_kept():
+                    under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
+                    await _turn(5)
+                sent = len(emulator.requests)
+                await asyncio.sleep(50)
+                assert len(emulator.requests) == sent
+                emulator._plans = Plans()
+                turns += 3
+        assert turns > 8
+
+    plans = ("ok", "500 on=get", "close on=get", "body:html on=get", "short on=get")
+    assert await failing_in_turn(check, plans) == {}
 
 
 async def test_waiting_for_a_place(waiting: Waiting) -> None:
@@ -344,15 +361,6 @@ async def test_cancelling_never_ends_the_remote_job(waiting: Waiting) -> None:
         assert await cancelled(lambda: wait(created), turns_into(10))
         assert (await wait(created.ref)).succeeded
     assert {request.method for request in emulator.requests} == {"POST", "GET"}
-
-
-async def test_one_of_many_waits(waiting: Waiting) -> None:
-    """Cancelling one wait for a job leaves the others to it."""
-    async with Emulator(script=JobScript(duration=60)) as emulator, waiting(emulator) as (session, wait):
-        created = await session.create_job(PROMPT)
-        others = [asyncio.ensure_future(wait(created.ref)) for _ in range(5)]
-        assert await cancelled(lambda: wait(created.ref), turns_into(10))
-        assert all(job.succeeded for job in await asyncio.gather(*others))
 
 
 async def test_group_that_fails(waiting: Waiting) -> None:
