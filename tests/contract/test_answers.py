@@ -2,7 +2,7 @@
 
 import logging
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import pytest
@@ -11,12 +11,12 @@ from agentjobs_async import (
     AgentJob,
     AgentJobsError,
     AgentJobsSession,
-    JobFailedError,
     JobSource,
     LoggingHook,
     ProtocolError,
 )
 from agentjobs_async.testing import Emulator, JobScript
+from tests.contract.rows import failing
 from tests.contract.ways import Waiting, every
 
 MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
@@ -129,69 +129,61 @@ async def test_unknown_fields() -> None:
         assert created == attrs.evolve(created, raw={})
 
 
-@pytest.mark.looptime
-@pytest.mark.parametrize("outcome", ["completed", "archived", "failed"])
-async def test_ends(outcome: Any, waiting: Waiting) -> None:
-    """`failed` is a result, not an exception; only `raise_for_status` makes it one."""
-    script = JobScript(duration=3, outcome=outcome)
-    async with Emulator(script=script) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
-        job = await wait(await session.create_job("Fix it"))
-    assert (job.status, job.is_terminal, job.succeeded) == (outcome, True, outcome == "completed")
-    assert (job.pr_link is not None) == (outcome == "completed")
-    assert (job.archived_at is not None) == (outcome == "archived")
-    if outcome == "failed":
-        with pytest.raises(JobFailedError):
-            job.raise_for_status()
-    else:
-        assert job.raise_for_status() is job
-
-
 NASTY: Final = "a\\u001b[2J\\u001b]0;x\\u0007\\r\\nb\\u0000\\u009b1m\\u202e\\u2028\\u0085\\ud83d\\ude80"
 
 
-@pytest.mark.looptime
-@pytest.mark.parametrize(
-    "fault",
-    [
-        f'400 error="{NASTY}"',
-        f'503 error="{NASTY}"',
-        f'404 error="{NASTY * 400}"',
-        f'document id="{NASTY}"',
-        f'document status="{NASTY}"',
-        'document status="{long}"'.replace("{long}", "x" * 10_000),
-        "400 header.X-Request-Id=\u009b31mred",
-        "307 location=https://\u009b31m.example/",
-        "body:text code=500",
-        "body:html code=502",
-        "body:utf-16 code=400",
-    ],
-    ids=lambda fault: fault[:40],
+SAID: Final = (
+    f'400 error="{NASTY}"',
+    f'503 error="{NASTY}"',
+    f'404 error="{NASTY * 400}"',
+    f'document id="{NASTY}"',
+    f'document status="{NASTY}"',
+    f'document status="{"x" * 10_000}"',
+    "400 header.X-Request-Id=\u009b31mred",
+    "307 location=https://\u009b31m.example/",
+    "body:text code=500",
+    "body:html code=502",
+    "body:utf-16 code=400",
 )
-async def test_text_is_cleaned(fault: str, waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
+
+
+@pytest.mark.looptime
+async def test_text_is_cleaned(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
     """What a server says is shown on one line of bounded length, without anything that a terminal would obey."""
     caplog.set_level(logging.DEBUG, "agentjobs_async")
     policy = every(1, max_bad_answers=1, not_found_grace=0)
-    async with (
-        Emulator(faults=f"ok on=create then {fault} forever") as emulator,
-        waiting(emulator, policy=policy, hooks=[LoggingHook()]) as (session, wait),
-    ):
-        created = await session.create_job("Fix it")
+
+    async def check(fault: str) -> None:
         said: list[str] = []
-        for call in (session.get_job(created), wait(created, timeout=3), session.create_job("Fix it")):
-            try:
-                said.append((await call).shown_status)
-            except AgentJobsError as error:
-                said += [str(error), getattr(error, "excerpt", ""), getattr(error, "request_id", None) or ""]
-    said += [record.getMessage() for record in caplog.records if record.name.startswith("agentjobs_async")]
-    assert len(said) > 5
-    assert [text for text in said if not text.isprintable()] == []
-    assert max(len(text.encode()) for text in said) <= 2048 + 512
+        async with waiting(emulator, policy=policy, hooks=[LoggingHook()]) as (session, wait):
+            created = await session.create_job("Fix it")
+            await emulator.inject(fault, prompt=fault)
+            await emulator.inject(f"{fault} forever", job_id=created.id)
+            for call in (session.get_job(created), wait(created, timeout=3), session.create_job(fault)):
+                try:
+                    said.append((await call).shown_status)
+                except AgentJobsError as error:
+                    said += [str(error), getattr(error, "excerpt", ""), getattr(error, "request_id", None) or ""]
+        assert len(said) > 2
+        _check_shown(said)
+
+    async with Emulator() as emulator:
+        assert await failing(check, SAID) == {}
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("agentjobs_async")]
+    assert len(logged) > len(SAID)
+    _check_shown(logged)
+
+
+def _check_shown(texts: list[str]) -> None:
+    assert [text for text in texts if not text.isprintable()] == []
+    assert max(len(text.encode()) for text in texts) <= 2048 + 512
 
 
 @pytest.mark.looptime
 async def test_job_of_another_project_or_id(waiting: Waiting) -> None:
     """The answer about another job is never taken for this one's, however far that has come."""
-    faults = " then ".join(f"document id={other} status=completed on=get" for other in ("job_000002", "job_1", "x"))
+    others = ("job_000002", "JOB_000001", '"job_000001 "', "job_1")
+    faults = " then ".join(f"document id={other} status=completed on=get" for other in others)
     async with (
         Emulator(script=JobScript(duration=60), faults=faults) as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
