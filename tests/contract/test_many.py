@@ -19,8 +19,9 @@ from agentjobs_async import (
     PollBudget,
 )
 from agentjobs_async.testing import Emulator, JobScript
+from tests.contract.rows import failing_in_turn
 from tests.contract.tables import BAD_ANSWERS, BREAKS
-from tests.contract.ways import Waiting, every, gets, waiting_by
+from tests.contract.ways import SESSION, Waiting, every, gets, waiting_by
 
 pytestmark = pytest.mark.looptime
 
@@ -88,19 +89,6 @@ async def test_places(waiting: Waiting) -> None:
     assert most == 7
 
 
-@pytest.mark.parametrize("way", ["session", "tracker"])
-async def test_pace(way: str) -> None:
-    """No more polls start in a second than the budget allows."""
-    async with (
-        Emulator(script=JobScript(duration=0)) as emulator,
-        waiting_by(way)(emulator, budget=PollBudget(per_second=5)) as (session, wait),
-    ):
-        refs = [(await session.create_job(str(number))).ref for number in range(20)]
-        await asyncio.gather(*map(wait, refs))
-    at = [request.at for request in gets(emulator)]
-    assert all(later - earlier >= 0.2 - 0.011 for earlier, later in itertools.pairwise(at))
-
-
 async def test_many_creates() -> None:
     """Two hundred creates at once, a third of which breaks, start each agent at most once, and none is misjudged."""
     faults = ("ok", "reset", "500", "429", "close:body", "body:html", "ok", "400", "hang", "ok agent=no code=503")
@@ -136,45 +124,57 @@ async def _claimed(session: AgentJobsSession, prompt: str) -> CreateOutcome:
 
 async def test_poisoned_jobs(waiting: Waiting) -> None:
     """Of a thousand jobs a tenth is broken in every way; the others end, in time, each with its own result."""
+    count = 1000 if waiting is SESSION else 200
     async with (
         Emulator(script=lambda _, prompt: JobScript(duration=1 + int(prompt) % 4)) as emulator,
         waiting(emulator, policy=every(2), timeouts=HttpTimeouts(request=3)) as (session, wait),
     ):
         for index, fault in enumerate(POISON):
             await emulator.inject(f"{fault} forever on=get", project_id=f"poison-{index}")
-        projects = ["docs" if number % 10 != 5 else f"poison-{number // 10 % len(POISON)}" for number in range(1000)]
+        projects = ["docs" if number % 10 != 5 else f"poison-{number // 10 % len(POISON)}" for number in range(count)]
         jobs = [await session.create_job(str(number), project_id=name) for number, name in enumerate(projects)]
         began = asyncio.get_running_loop().time()
         times = await asyncio.gather(*(_seconds_until_end(wait(job.ref, timeout=15), job, began) for job in jobs))
     healthy = [seconds for seconds, name in zip(times, projects, strict=True) if name == "docs"]
     assert None not in healthy
     assert max(filter(None, healthy)) <= 12
-    assert len(healthy) == 900
+    assert len(healthy) == count * 9 / 10
     requests = Counter(request.job_id for request in gets(emulator))
     assert max(requests[job.id] for job in jobs if job.project_id == "docs") <= 5
     assert emulator.foreign.connections == 0
 
 
-@pytest.mark.parametrize("fault", ["503 retry-after=60", "429 retry-after=60", "401", "403", "410", "hang"])
-@pytest.mark.parametrize(("places", "latency"), [(4, 0.02), (6, 0.035), (100, 0.02)])
-async def test_tenth_of_one_kind(fault: str, places: int, latency: float) -> None:
+@pytest.mark.parametrize(
+    ("places", "latency", "faults"),
+    [
+        (4, 0.04, ["503 retry-after=60", "429 retry-after=60", "401", "403", "410", "hang"]),
+        (6, 0.07, ["503 retry-after=60", "401", "hang"]),
+        (100, 0.04, ["429 retry-after=60", "hang"]),
+    ],
+    ids=["4", "6", "100"],
+)
+async def test_tenth_of_one_kind(places: int, latency: float, faults: list[str]) -> None:
     """A tenth of the jobs, each in a project of its own, all broken alike once they were seen: the others go on."""
-    async with (
-        Emulator(script=JobScript(duration=30), latency=latency) as emulator,
-        waiting_by("session")(emulator, policy=every(5), budget=PollBudget(in_flight=places)) as (session, wait),
-    ):
-        projects = [f"poison-{number}" if number % 10 == 5 else "docs" for number in range(300)]
-        jobs = [await session.create_job(str(number), project_id=name) for number, name in enumerate(projects)]
-        began = asyncio.get_running_loop().time()
-        waits = [asyncio.ensure_future(_seconds_until_end(wait(job.ref, timeout=55), job, began)) for job in jobs]
-        await asyncio.sleep(8)
-        for name in set(projects) - {"docs"}:
-            await emulator.inject(f"{fault} forever on=get", project_id=name)
-        times = await asyncio.gather(*waits)
-    healthy = [seconds for seconds, name in zip(times, projects, strict=True) if name == "docs"]
-    assert None not in healthy
-    assert max(filter(None, healthy)) <= 30 + 5 + 10
-    assert {seconds for seconds, name in zip(times, projects, strict=True) if name != "docs"} == {None}
+
+    async def check(fault: str) -> None:
+        async with (
+            Emulator(script=JobScript(duration=30), latency=latency) as emulator,
+            SESSION(emulator, policy=every(5), budget=PollBudget(in_flight=places)) as (session, wait),
+        ):
+            projects = [f"poison-{number}" if number % 10 == 5 else "docs" for number in range(150)]
+            jobs = [await session.create_job(str(number), project_id=name) for number, name in enumerate(projects)]
+            began = asyncio.get_running_loop().time()
+            waits = [asyncio.ensure_future(_seconds_until_end(wait(job.ref, timeout=55), job, began)) for job in jobs]
+            await asyncio.sleep(8)
+            for name in set(projects) - {"docs"}:
+                await emulator.inject(f"{fault} forever on=get", project_id=name)
+            times = await asyncio.gather(*waits)
+        healthy = [seconds for seconds, name in zip(times, projects, strict=True) if name == "docs"]
+        assert None not in healthy
+        assert max(filter(None, healthy)) <= 30 + 5 + 10
+        assert {seconds for seconds, name in zip(times, projects, strict=True) if name != "docs"} == {None}
+
+    assert await failing_in_turn(check, faults) == {}
 
 
 async def _seconds_until_end(waited: Any, job: AgentJob, began: float) -> float | None:
@@ -187,14 +187,14 @@ async def _seconds_until_end(waited: Any, job: AgentJob, began: float) -> float 
     return asyncio.get_running_loop().time() - began
 
 
-async def test_chaos(waiting: Waiting) -> None:
+async def test_chaos() -> None:
     """Under faults drawn at random for every request, each wait ends with its own job, though it takes longer."""
     draw = random.Random(7)  # noqa: S311 - a script, not a secret
     faults = [*BREAKS, *BAD_ANSWERS, "500", "503 retry-after=1", "429", "408", "404"]
     plan = " then ".join(f"{draw.choice(faults)} on=get then ok x{draw.randint(1, 4)} on=get" for _ in range(150))
     async with (
         Emulator(script=lambda _, prompt: JobScript(duration=int(prompt)), faults=plan) as emulator,
-        waiting(emulator, policy=every(1, max_bad_answers=50), timeouts=HttpTimeouts(request=2)) as (session, wait),
+        SESSION(emulator, policy=every(1, max_bad_answers=50), timeouts=HttpTimeouts(request=2)) as (session, wait),
     ):
         jobs = [await session.create_job(str(number)) for number in range(60)]
         ends = await asyncio.gather(*(wait(job.ref, timeout=600) for job in jobs))
