@@ -11,7 +11,7 @@ from tenacity import wait_exponential, wait_random
 from agentjobs_async import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
-from tests.contract.ways import Waiting, gets, waiting_by
+from tests.contract.ways import SESSION, Waiting, gets, waiting_by
 
 pytestmark = pytest.mark.looptime
 
@@ -57,9 +57,10 @@ def _busiest(asked: list[float], start: float = 0.0) -> int:
     return max(Counter(map(int, _within(asked, start, CALM + SPAN + AFTER))).values())
 
 
-@pytest.mark.parametrize("count", [1, 12])
-async def test_outages(count: int, waiting: Waiting) -> None:
+@pytest.mark.parametrize(("way", "count"), [("free", 1), ("tracker", 1), ("session", 12)])
+async def test_outages(way: str, count: int) -> None:
     """No outage makes more requests than health does over the same time, and no second after it stands out."""
+    waiting = waiting_by(way)
     healthy = await _asked(waiting, count, "ok")
     allowed = 1.1 * len(_within(healthy, CALM, CALM + SPAN)) + 1
     outages = {fault: await _asked(waiting, count, fault) for fault in OUTAGES}
@@ -69,10 +70,9 @@ async def test_outages(count: int, waiting: Waiting) -> None:
     assert {fault: peak for fault, peak in peaks.items() if not 0 < peak <= 1.5 * _busiest(healthy, CALM) + 2} == {}
 
 
-@pytest.mark.parametrize("waiting", [*map(waiting_by, ("session", "tracker"))])
-async def test_more_waits_than_places(waiting: Waiting) -> None:
+async def test_more_waits_than_places() -> None:
     """When more polls hang than there are places, those that wait for one are not all let go in one second."""
-    healthy = await _asked(waiting, 30, "ok", places=5, policy=SLOWER)
-    asked = await _asked(waiting, 30, "hang", places=5, policy=SLOWER)
+    healthy = await _asked(SESSION, 30, "ok", places=5, policy=SLOWER)
+    asked = await _asked(SESSION, 30, "hang", places=5, policy=SLOWER)
     assert len(_within(asked, CALM, CALM + SPAN)) <= 1.1 * len(_within(healthy, CALM, CALM + SPAN))
     assert _busiest(asked, CALM + SPAN) <= 1.5 * _busiest(healthy, CALM) + 1
