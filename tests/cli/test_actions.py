@@ -10,61 +10,37 @@ Captured = pytest.CaptureFixture[str]
 
 
 def test_create_prints_the_token(service: EmulatorThread, capsys: Captured) -> None:
-    """`create` prints the token alone, so that a script can keep it."""
+    """`create` prints the token alone, so that a script can keep it; `--project` wins, and becomes one segment."""
     assert main(["create", "Tidy up"]) == 0
     assert capsys.readouterr() == ("docs/job_000001\n", "")
-    assert service.emulator.agents_started == {"Tidy up": 1}
-
-
-def test_create_in_another_project(service: EmulatorThread, capsys: Captured) -> None:
-    """`--project` wins over the environment; an id becomes one segment."""
     assert main(["create", "--project", "a/b c", "Tidy up"]) == 0
-    assert capsys.readouterr().out == "a%2Fb%20c/job_000001\n"
-    assert service.emulator.requests[0].project_id == "a/b c"
+    assert capsys.readouterr() == ("a%2Fb%20c/job_000002\n", "")
+    assert [request.project_id for request in service.emulator.requests] == ["docs", "a/b c"]
+    assert service.emulator.agents_started == {"Tidy up": 2}
 
 
-@pytest.mark.parametrize("arguments", [["create", "Tidy up"], ["run", "Tidy up"]])
-def test_no_project(
-    arguments: list[str], service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    """Creating without a project is refused before anything is sent."""
-    monkeypatch.delenv("AGENTJOBS_PROJECT_ID")
-    assert main(arguments) == 2
-    assert "give --project ID or set AGENTJOBS_PROJECT_ID" in capsys.readouterr().err
-    assert service.emulator.requests == ()
+FAILURES = {
+    "400 error=nonsense": (1, "HTTP 400: nonsense"),
+    "401": (3, "check the API key"),
+    "403": (3, "check the API key"),
+    "429 retry-after=3600": (1, "nothing was done"),
+    "500": (4, "an agent may have been started"),
+    "reset": (4, "an agent may have been started"),
+    r'400 error="\u001b[31mred [bold]"': (1, r"\x1b[31mred [bold]"),
+}
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "words"),
-    [
-        ("400 error=nonsense", 1, "HTTP 400: nonsense"),
-        ("401", 3, "check the API key"),
-        ("403", 3, "check the API key"),
-        ("429 retry-after=3600", 1, "nothing was done"),
-        ("500", 4, "an agent may have been started"),
-        ("reset", 4, "an agent may have been started"),
-        (r'400 error="\u001b[31mred [bold]"', 1, r"\x1b[31mred [bold]"),
-    ],
-)
-def test_create_that_fails(fault: str, code: int, words: str, service: EmulatorThread, capsys: Captured) -> None:
+def test_create_that_fails(service: EmulatorThread, capsys: Captured) -> None:
     """A create that fails is told on one line, and its outcome gives the exit code."""
-    service.inject(fault)
-    assert main(["create", "Tidy up"]) == code
-    written = capsys.readouterr()
-    assert written.out == ""
-    assert written.err.startswith("Error: ")
-    assert words in written.err
-    assert written.err.count("\n") == 1
-    assert written.err[:-1].isprintable()
-
-
-def test_create_as_json(service: EmulatorThread, capsys: Captured) -> None:
-    """`create --json` prints the job as one JSON object."""
-    del service
-    assert main(["create", "--json", "Tidy up"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["job"] == "docs/job_000001"
-    assert document["status"] == "active"
+    failed = {}
+    for fault, (code, words) in FAILURES.items():
+        service.inject(fault)
+        found, written = main(["create", "Tidy up"]), capsys.readouterr()
+        line = written.err.removesuffix("\n")
+        is_told = line.startswith("Error: ") and words in line and line.isprintable()
+        if (found, is_told, written.out) != (code, True, ""):
+            failed[fault] = (found, written)
+    assert failed == {}
 
 
 def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
@@ -82,20 +58,19 @@ def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
     assert lines[-1] == "archived      -"
 
 
-def test_get_as_json(service: EmulatorThread, capsys: Captured) -> None:
-    """`get --json` prints the job's document under its token, missing fields as null; `from_dict` takes it back."""
+def test_a_job_as_json(service: EmulatorThread, capsys: Captured) -> None:
+    """With `--json` the job's document stands under its token, missing fields as null; `from_dict` takes it back."""
     service.live("archived")
-    assert main(["create", "Tidy up"]) == 0
+    assert main(["create", "--json", "Tidy up"]) == 0
+    created = json.loads(capsys.readouterr().out)
+    assert (created["job"], created["status"]) == ("docs/job_000001", "active")
     service.inject("document source=null model=null on=get")
-    capsys.readouterr()
     assert main(["get", "--json", "docs/job_000001"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == "archived"
     assert document["archived_at"].endswith("+00:00")
-    assert document["source"] is None
-    assert document["pr_link"] is None
-    job = AgentJob.from_dict(document)
-    assert document == {"job": "docs/job_000001"} | job.to_dict()
+    assert (document["source"], document["pr_link"]) == (None, None)
+    assert document == {"job": "docs/job_000001"} | AgentJob.from_dict(document).to_dict()
 
 
 def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:
@@ -111,51 +86,32 @@ def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:
     assert r"ref           a\nb" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["get", "job_typo"], 4, "HTTP 404: no such job"),
-        (["get", "a/b/c"], 2, "a token looks like project/job, as agentjobs create prints it"),
-        (["get", "docs/.."], 2, "not a job token"),
-        (["wait", "job_1", "a/b/c"], 2, "not a job token"),
-    ],
-)
-def test_wrong_job(arguments: list[str], code: int, words: str, service: EmulatorThread, capsys: Captured) -> None:
-    """A mistyped job is told on one line."""
-    del service
-    assert main(arguments) == code
-    written = capsys.readouterr()
-    assert words in written.err
-    assert written.err.count("\n") == 1
-
-
-def test_get_gives_up(service: EmulatorThread, capsys: Captured) -> None:
-    """`get --timeout` bounds the one read."""
+def test_get_that_fails(service: EmulatorThread, capsys: Captured) -> None:
+    """A mistyped job is told on one line, and `get --timeout` bounds the one read."""
+    assert main(["get", "job_typo"]) == 4
+    error = capsys.readouterr().err
+    assert "HTTP 404: no such job" in error
+    assert error.count("\n") == 1
     service.inject("hang")
     assert main(["get", "--timeout", "0.05", "job_1"]) == 4
     assert "no whole answer within 0.05 s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code", "end"),
-    [
-        ("completed", 0, "completed: https://code.example/acme/docs/pull/job_000001"),
-        ("failed", 1, "failed"),
-        ("archived", 1, "archived"),
-    ],
-)
-def test_wait_exit_code(outcome: str, code: int, end: str, service: EmulatorThread, capsys: Captured) -> None:
+def test_wait_exit_code(service: EmulatorThread, capsys: Captured) -> None:
     """`wait` ends with 0 when the job completed, with 1 when it ended otherwise, and says which."""
-    service.live(outcome)
-    assert main(["create", "Tidy up"]) == 0
-    assert main(["wait", "job_000001"]) == code
-    assert f"docs/job_000001 {end}" in capsys.readouterr().out.splitlines()
+    ends = {"completed": (0, "completed: https://code.example/acme/docs/pull/completed")}
+    for outcome in ("completed", "failed", "archived"):
+        code, end = ends.get(outcome, (1, outcome))
+        service.live(outcome, job_id=outcome)
+        assert main(["create", "Tidy up"]) == 0
+        assert main(["wait", outcome]) == code
+        assert f"docs/{outcome} {end}" in capsys.readouterr().out.splitlines()
 
 
 def test_wait_for_the_same_twice(service: EmulatorThread, capsys: Captured) -> None:
-    """A job named twice, as token and as id, is waited for once."""
+    """A job named twice, as token and as id, is waited for once, with `--timeout none` for as long as it takes."""
     assert main(["create", "Tidy up"]) == 0
-    assert main(["wait", "job_000001", "docs/job_000001"]) == 0
+    assert main(["wait", "--timeout", "none", "job_000001", "docs/job_000001"]) == 0
     assert len(service.emulator.requests) == 2
     assert "\n1 completed\n" in capsys.readouterr().out
 
@@ -240,10 +196,3 @@ def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.Mo
     assert "3 not sent" in written.out
     assert " resume " in written.err
     assert "wrong-key" not in written.out + written.err
-
-
-def test_wait_for_ever(service: EmulatorThread) -> None:
-    """`--timeout none` waits for as long as it takes."""
-    assert main(["create", "Tidy up"]) == 0
-    assert main(["wait", "--timeout", "none", "job_000001"]) == 0
-    assert len(service.emulator.requests) == 2

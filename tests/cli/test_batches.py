@@ -470,30 +470,6 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     assert service.emulator.agents_started.total() == 4 + 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["resume"], "give the journal: agentjobs resume FILE"),
-        (["run", "x", "--journal", "a.db", "--create-rate", "soon"], "--create-rate: soon is neither"),
-        (["resume", "--journal", "none.db"], "there is no journal none.db"),
-        (["status", "--journal", "none.db"], "there is no journal none.db"),
-        (["resolve", "k", "--journal", "none.db"], "give either --job ID or --send-again"),
-    ],
-)
-def test_wrong_usage(
-    arguments: list[str],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Wrong usage ends with 2 before anything is made."""
-    monkeypatch.chdir(tmp_path)
-    Path("tasks.jsonl").write_text('{"prompt": "x"}\n')
-    assert main(arguments) == 2
-    assert words in capsys.readouterr().err
-
-
 def test_resolving_what_is_sure(
     service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

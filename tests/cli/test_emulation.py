@@ -1,10 +1,8 @@
 import re
 import signal
-import socket
 
 import pytest
 
-from agentjobs_async.__main__ import main
 from tests.cli.stage import LASTING_EMULATOR, Child
 
 pytestmark = pytest.mark.slow
@@ -90,26 +88,3 @@ def test_quota_of_polls() -> None:
             assert child.ended() == 130
     assert re.search("GET .* 429", emulator.stderr)
     assert not re.search("POST .* 429", emulator.stderr)
-
-
-@pytest.mark.parametrize("share", ["5", "101%", "-1%", "nan%", "many%"])
-def test_no_share(share: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A share that is no percentage is wrong usage."""
-    assert main(["emulator", "--fail", share]) == 2
-    assert "'--fail'" in capsys.readouterr().err
-
-
-def test_port_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that is taken is told, with what to do."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert main(["emulator", "--port", str(port)]) == 2
-    assert capsys.readouterr().err == (
-        f"Error: --port {port}: Address already in use; give another one, 0 takes any that is free\n"
-    )
-
-
-def test_no_such_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    """A fault that doesn't exist is wrong usage."""
-    assert main(["emulator", "--fault", "tsunami"]) == 2
-    assert "--fault: no such fault: tsunami" in capsys.readouterr().err

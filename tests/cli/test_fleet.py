@@ -203,31 +203,6 @@ def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, t
     assert len(out.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["submit", "x", "--journal", "run.db"], "a file serves one machine"),
-        (["worker", "--journal", "run.db"], "a file serves one machine"),
-        (["submit", "x"], "Missing option '--journal'"),
-        (["submit", "x", "--journal", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
-        (["status", "--journal", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
-        (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "0"], "--max-active: 0 is neither"),
-        (["submit", "x", "--journal", "postgresql://h/d", "--max-active", "many"], "--max-active: many is neither"),
-        (["submit", "x", "--journal", "postgresql://h/d", "--polls-per-second", "0"], "--polls-per-second: 0 is"),
-        (["submit", "x", "--journal", "postgresql://h/d", "--create-rate", "soon"], "--create-rate: soon is neither"),
-    ],
-)
-def test_wrong_usage(
-    service: EmulatorThread, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Wrong usage ends with 2 before anything is made, and shows no password."""
-    assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert SECRET not in told
-    assert service.emulator.requests == ()
-
-
 def test_a_server_that_is_not_there(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A server that can't be reached is an error of one line, without the password."""
     address = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"

@@ -38,28 +38,3 @@ def test_journal_named_otherwise(db: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AGENTJOBS_JOURNAL", db)
     assert main(["retry", "2"]) == 0
     assert main(["status"]) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["retry"], "give the journal: agentjobs retry FILE"),
-        (["resolve", "--abandon"], "give the journal: agentjobs resolve FILE KEY"),
-        (["resolve", "run.db", "--abandon"], "give the journal and the KEY of one item"),
-        (["retry", "none.db", "key"], "there is no journal none.db"),
-        (["worker"], "give the journal: agentjobs worker "),
-        (["serve"], "give the journal: agentjobs serve FILE"),
-        (["report"], "give the journal: agentjobs report FILE"),
-    ],
-)
-def test_no_journal(
-    arguments: list[str],
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A command without a journal says how to give it; a key alone is taken for a journal, which is not there."""
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert words in capsys.readouterr().err

@@ -37,27 +37,3 @@ def test_moving(
     assert SECRET not in told
     assert main(["resume", "--journal", url]) == 0
     assert service.emulator.agents_started == {"one": 1, "two words": 1, "three": 1}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["move", "--to", "x.db"], "Missing option '--from'"),
-        (["move", "--from", "none.db", "--to", "x.db"], "there is no journal"),
-        (["move", "--from", "x.db", "--to", f"mysql://user:{SECRET}@host/work"], "neither the path of a file nor like"),
-    ],
-)
-def test_wrong_usage(
-    arguments: list[str],
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What can not move is refused with a reason, without a password."""
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert SECRET not in told
-    assert list(tmp_path.iterdir()) == []

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.tasks import Input, tasks_of
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -54,29 +52,3 @@ def test_forgotten_quotes_at_a_terminal(
         assert child.ended() == code
     os.close(leader)
     assert service.emulator.agents_started == agents
-
-
-def test_no_prompt(tmp_path: Path) -> None:
-    """No prompt at all is wrong usage."""
-    (tmp_path / "empty").touch()
-    for file in (None, str(tmp_path / "empty")):
-        with pytest.raises(InvalidInputError, match="there is no prompt"):
-            tasks_of([], Input(file))
-
-
-def test_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """A file that can't be read, or is no text, is named with what is wrong with it."""
-    with pytest.raises(InvalidInputError, match=r"--file: .*missing can't be read: No such file"):
-        tasks_of([], Input(str(tmp_path / "missing")))
-    (tmp_path / "binary").write_bytes(b"ab\xff")
-    with pytest.raises(InvalidInputError, match=r"--file: .*binary is not UTF-8 \(byte 2\)"):
-        tasks_of([], Input(str(tmp_path / "binary")))
-
-
-@pytest.mark.parametrize("prompt", ["", "  \n", "half \udcff"])
-def test_prompt_that_cannot_be_sent(prompt: str, service: EmulatorThread) -> None:
-    """One prompt that can't be sent is refused before any other is."""
-    with pytest.raises(InvalidInputError, match=r"^prompt 2 is"):
-        tasks_of(["fine", prompt], Input())
-    assert main(["run", "fine", prompt]) == 2
-    assert service.emulator.requests == ()

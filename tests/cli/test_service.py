@@ -10,22 +10,6 @@ from tests.cli.stage import EmulatorThread
 Captured = pytest.CaptureFixture[str]
 
 
-def test_missing_address(capsys: Captured) -> None:
-    """Without an address the message names the option, the variable and the emulator."""
-    for arguments in (["run", "a"], ["create", "a"], ["get", "a/b"], ["wait", "a/b"]):
-        assert main(arguments) == 2
-        shown = capsys.readouterr().err
-        assert all(way in shown for way in ("--base-url URL", "AGENTJOBS_BASE_URL", "agentjobs run --emulator"))
-
-
-def test_missing_key(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    """Without a key, or with an empty one, the message names the variable and the option."""
-    monkeypatch.setenv("AGENTJOBS_API_KEY", "")
-    assert main(["get", "job_1"]) == 2
-    assert "set AGENTJOBS_API_KEY or give --key-file FILE" in capsys.readouterr().err
-    assert service.emulator.requests == ()
-
-
 def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured) -> None:
     """A key file wins over the environment; the white space around the key doesn't count."""
     monkeypatch.setenv("AGENTJOBS_API_KEY", "another-key")
@@ -70,21 +54,6 @@ def test_bad_key_file(
     assert words in shown
     assert "secret" not in shown
     assert service.emulator.requests == ()
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("http://api.example.com", "use https, or pass --allow-insecure"),
-        ("ftp://127.0.0.1", "--base-url must be an address"),
-        ("http://user:pass@127.0.0.1", "--base-url must hold no user name or password"),
-    ],
-)
-def test_bad_address(url: str, words: str, service: EmulatorThread, capsys: Captured) -> None:
-    """A bad address is refused in words of the command line."""
-    del service
-    assert main(["get", "--base-url", url, "job_1"]) == 2
-    assert words in capsys.readouterr().err
 
 
 def test_insecure_when_asked_for(service: EmulatorThread) -> None:

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli.tasks import Input, Refusal, Tasks, tasks_of
@@ -138,26 +137,6 @@ def test_the_same_prompt_twice(tmp_path: Path) -> None:
     lines = ['{"prompt": "a"}', '{"prompt": "a", "project": "web"}', '{"prompt": "b"}', '{"prompt": "a"}']
     blank = ['{"prompt": " "}'] * 2  # refused, each by itself
     assert read([], written(tmp_path, "\n".join(lines + blank))).repeats == ("4",)
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (Input(key="id", template="{a}"), "need --file"),
-        (Input("a.csv", key="id"), "--key needs --prompt"),
-        (Input("a.csv", template="{titel}"), "no column or field 'titel'; it has id, title"),
-        (Input("a.csv", key="nr", template="{title}"), "no column or field 'nr'"),
-        (Input("a.csv", form="lines", template="{title}"), "need columns or fields"),
-    ],
-)
-def test_options_that_do_not_fit_the_file(
-    source: Input, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A template without fields, or a field that no record has, is wrong usage."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.csv").write_text("id,title\n1,a\n")
-    with pytest.raises(InvalidInputError, match=words):
-        tasks_of([], source)
 
 
 def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

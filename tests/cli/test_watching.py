@@ -60,10 +60,3 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
         watch.until("1 of 2 ended (50 %), 1 failed, 1 planned; ")
         assert "no process" not in watch.stdout
     owner.release()
-
-
-@pytest.mark.parametrize("arguments", [["--watch"], ["--watch", "run.db", "--format", "jsonl"]])
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """It watches one journal, for people."""
-    assert main(["status", *arguments]) == 2
-    assert "--watch shows one journal to people" in capsys.readouterr().err

@@ -1,0 +1,154 @@
+"""Wrong usage: what the command line refuses before it sends or makes anything."""
+
+import shlex
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from tests.cli.stage import EmulatorThread
+
+Captured = pytest.CaptureFixture[str]
+
+SECRET = "a-very-secret-key"
+MYSQL = f"mysql://user:{SECRET}@host/work"
+WRONG = {
+    "": "Usage: agentjobs [OPTIONS] COMMAND",
+    "gte job_1": "No such command 'gte'",
+    "'\x1b[31mred\x1b[0m\r'": "No such command",
+    "run --help-me": "No such option",
+    f"run --api-key {SECRET} x": "No such option",
+    "wait": "Missing argument 'JOB...'",
+    # prompts
+    "run": "there is no prompt",
+    "run --file empty": "there is no prompt",
+    "run --file missing": "missing can't be read: No such file",
+    "run --file binary": "binary is not UTF-8 (byte 2)",
+    "run -": "- is no prompt: for prompts from standard input say --file -",
+    "create ' \n'": "the prompt is blank",
+    "run --emulator ''": "the prompt is blank",
+    "run fine ''": "prompt 2 is blank",
+    "run fine '  \n'": "prompt 2 is blank",
+    "run fine 'half \udcff'": "prompt 2 is",
+    "run --file pages.csv": "is a table: give --prompt",
+    "run x --key id --prompt {title}": "need --file",
+    "run --file pages.csv --key id": "--key needs --prompt",
+    "run --file pages.csv --prompt {titel}": "no column or field 'titel'; it has id, title",
+    "run --file pages.csv --key nr --prompt {title}": "no column or field 'nr'",
+    "run --file pages.csv --input-format lines --prompt {title}": "need columns or fields",
+    # numbers and times
+    "run --max-active 0 x": "0 is not in the range",
+    f"run --limit {10**20} x": "--limit must be at most 1,000,000,000",
+    f"run --max-failures {10**20} x": "--max-failures must be at most 1,000,000,000",
+    "run --timeout soon x": "--timeout: soon is not a finite number of seconds above 0, or none",
+    "run --timeout nan x": "--timeout: nan is not",
+    "wait --timeout inf x": "--timeout: inf is not",
+    "create --timeout none x": "--timeout: none is not a finite number of seconds above 0\n",
+    "get --timeout -1 x": "--timeout: -1 is not",
+    "run --for soon x": "--for",
+    "run --create-rate soon x": "--create-rate: soon is neither",
+    "run --journal x.db --create-rate '' x": "'--create-rate': it is empty; is a variable unset?",
+    "submit x --journal postgresql://h/d --max-active 0": "--max-active: 0 is neither",
+    "submit x --journal postgresql://h/d --max-active many": "--max-active: many is neither",
+    "submit x --journal postgresql://h/d --polls-per-second 0": "--polls-per-second: 0 is",
+    "submit x --journal postgresql://h/d --create-rate soon": "--create-rate: soon is neither",
+    "emulator --speed nan": "'--speed': nan is no finite number.",
+    "emulator --speed inf": "'--speed': inf is no finite number.",
+    **{f"emulator --fail {share}": "'--fail'" for share in ("5", "101%", "-1%", "nan%", "many%")},
+    "emulator --fault tsunami": "--fault: no such fault: tsunami",
+    # the service
+    "run --project '' x": "'--project': it is empty; is a variable unset?",
+    "run --emulator --base-url http://127.0.0.1:1 x": "--emulator brings its own address and key",
+    "get --base-url http://api.example.com job_1": "use https, or pass --allow-insecure",
+    "get --base-url ftp://127.0.0.1 job_1": "--base-url must be an address",
+    "get --base-url http://user:pass@127.0.0.1 job_1": "--base-url must hold no user name or password",
+    "run --key-file missing x": "missing can't be read: No such file or directory",
+    # jobs
+    "get a/b/c": "a token looks like project/job, as agentjobs create prints it",
+    "get docs/..": "not a job token",
+    "wait job_1 a/b/c": "not a job token",
+    # journals
+    "resume": "give the journal: agentjobs resume FILE",
+    "retry": "give the journal: agentjobs retry FILE",
+    "serve": "give the journal: agentjobs serve FILE",
+    "report": "give the journal: agentjobs report FILE",
+    "worker": "give the journal: agentjobs worker ",
+    "resolve --abandon": "give the journal: agentjobs resolve FILE KEY",
+    "resolve run.db --abandon": "give the journal and the KEY of one item",
+    "resolve key --journal none.db": "give either --job ID or --send-again",
+    "resume --journal none.db": "there is no journal none.db",
+    "status --journal none.db": "there is no journal none.db",
+    "serve none.db": "there is no journal none.db",
+    "retry none.db key": "there is no journal none.db",
+    "move --from none.db --to x.db": "there is no journal",
+    "move --to x.db": "Missing option '--from'",
+    f"move --from x.db --to {MYSQL}": "neither the path of a file nor like",
+    f"submit x --journal {MYSQL}": "neither the path of a file nor like",
+    f"status --journal {MYSQL}": "neither the path of a file nor like",
+    "submit x": "Missing option '--journal'",
+    "submit x --journal run.db": "a file serves one machine",
+    "worker --journal run.db": "a file serves one machine",
+    "status --watch": "--watch shows one journal to people",
+    "status --watch run.db --format jsonl": "--watch shows one journal to people",
+    # results
+    "run --out /nowhere/results x": "--out: /nowhere/results can't be opened: No such file or directory",
+}
+"""Words of the error by the command."""
+
+
+def refusals(commands: Iterable[str], capsys: Captured) -> dict[str, str]:
+    """Return what is told of each command that does not end as wrong usage."""
+    told = {}
+    for command in commands:
+        code, written = main(shlex.split(command)), capsys.readouterr()
+        ended_well = code == 2 and written.out == "" and written.err.replace("\n", "").isprintable()
+        told[command] = written.err if ended_well else f"{code}: {written}"
+    return told
+
+
+def test_wrong_usage(
+    service: EmulatorThread,
+    tmp_path: Path,
+    state_directory: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong usage ends with 2 and is told on standard error, printable and without a key; nothing is sent or made."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty").touch()
+    Path("binary").write_bytes(b"ab\xff")
+    Path("pages.csv").write_text("id,title\n1,a\n")
+    told = refusals(WRONG, capsys)
+    assert {command: error for command, error in told.items() if WRONG[command] not in error} == {}
+    assert [error for error in told.values() if SECRET in error] == []
+    assert service.emulator.requests == ()
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "binary", "pages.csv"}
+    assert not state_directory.exists()
+
+
+def test_without_a_setting(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """Without a project, a key or an address the message names the ways to give it, in one line."""
+    for variable, commands, words in (
+        ("PROJECT_ID", ("create x", "run x"), "give --project ID or set AGENTJOBS_PROJECT_ID"),
+        ("PROJECT_ID", ("get job_1",), "write project/job, give --project, or set AGENTJOBS_PROJECT_ID"),
+        ("API_KEY", ("get job_1", "run x"), "set AGENTJOBS_API_KEY or give --key-file FILE"),
+        ("BASE_URL", ("run x", "create x", "get a/b", "wait a/b"), "give --base-url URL or set AGENTJOBS_BASE_URL"),
+        ("BASE_URL", ("run x", "create x", "get a/b", "wait a/b"), "agentjobs run --emulator"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"AGENTJOBS_{variable}", "")
+            for command, error in refusals(commands, capsys).items():
+                assert (words in error, error.count("\n")) == (True, 1), (variable, command, error)
+    assert service.emulator.requests == ()
+
+
+def test_port_is_taken(capsys: Captured) -> None:
+    """A port that is taken is told, with what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["emulator", "--port", str(port)]) == 2
+    assert capsys.readouterr().err == (
+        f"Error: --port {port}: Address already in use; give another one, 0 takes any that is free\n"
+    )
