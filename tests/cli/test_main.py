@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 
@@ -7,49 +8,52 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.cli import commands
 from tests.cli.stage import Child
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.parametrize("module", ["click", "rich", "platformdirs"])
-def test_without_the_extra(module: str) -> None:
-    """Without one module of the extra the program says on one line what to install, and ends with 2."""
-    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
-    with Child("run", "Tidy up", command=("-c", code)) as child:
-        assert child.ended() == 2
-    assert child.stderr == "agentjobs needs the extra cli: pip install 'agentjobs-async[cli]'\n"
+WITHOUT = """
+import contextlib, importlib, io, json, sys
 
+def taken(package):
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if f"{name}.".startswith(f"{package}.")}
 
-def test_without_the_batch_extra() -> None:
-    """Without SQLAlchemy only what needs a journal says what to install."""
-    code = "import sys; sys.modules['sqlalchemy'] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
-    with Child("run", "--project", "x", "--base-url", "http://127.0.0.1:1", "Tidy up", command=("-c", code)) as child:
-        assert child.ended() == 2
-    assert child.stderr == "agentjobs needs the extra batch: pip install 'agentjobs-async[batch]'\n"
-
-
-@pytest.mark.parametrize("module", ["jinja2", "aiohttp_sse"])
-def test_without_the_report_extra(module: str, tmp_path: Path) -> None:
-    """Without a library of the live page, `serve` says what to install before it opens the journal."""
-    journal = tmp_path / "run.db"
-    journal.write_bytes(b"")
-    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
-    with Child("serve", str(journal), command=("-c", code)) as child:
-        assert child.ended() == 2
-    assert child.stderr == "agentjobs needs the extra report: pip install 'agentjobs-async[report]'\n"
+found = []
+for missing, arguments, *_ in json.loads(sys.argv[1]):
+    taken("agentjobs_async")
+    kept = taken(missing)
+    sys.modules[missing] = None
+    with contextlib.redirect_stderr(io.StringIO()) as told, contextlib.redirect_stdout(io.StringIO()):
+        code = importlib.import_module("agentjobs_async.__main__").main(arguments)
+    del sys.modules[missing]
+    sys.modules |= kept
+    found.append([code, told.getvalue()])
+print(json.dumps(found))
+"""
+"""A program that calls the command line without one module after the other, and prints how that ends."""
 
 
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        ("sqlalchemy", ["--help"]),
-        ("sqlalchemy", ["create", "--project", "x", "--base-url", "http://127.0.0.1:1", "--timeout", "0.1", "Tidy up"]),
-        ("sqlalchemy.dialects.postgresql", ["run", "--emulator", "Tidy up"]),
-    ],
-)
-def test_imports_only_what_it_needs(module: str, arguments: list[str]) -> None:
-    """A command that needs no journal loads no SQLAlchemy; a journal in a file needs nothing of PostgreSQL."""
-    code = f"import sys; sys.modules[{module!r}] = None; from agentjobs_async.__main__ import main; sys.exit(main())"
-    with Child(*arguments, command=("-c", code), env={"AGENTJOBS_API_KEY": "secret"}) as child:
-        child.ended()
-    assert "needs the extra" not in child.stderr
+def needs(extra: str) -> str:
+    return f"agentjobs needs the extra {extra}: pip install 'agentjobs-async[{extra}]'\n"
+
+
+def test_missing_libraries(tmp_path: Path) -> None:
+    """A command says on one line what to install for what it needs, before it does anything, and needs no more."""
+    (journal := tmp_path / "run.db").touch()
+    service = ["--project", "x", "--base-url", "http://127.0.0.1:1"]
+    rows: list[tuple[str, list[str], int, str]] = [
+        ("sqlalchemy", ["--help"], 0, ""),
+        ("sqlalchemy", ["create", *service, "--timeout", "0.1", "x"], 4, "Error: nothing was sent"),
+        ("sqlalchemy", ["run", *service, "x"], 2, needs("batch")),
+        ("sqlalchemy.dialects.postgresql", ["run", *service, "--for", "0.1s", "x"], 4, "The time is up"),
+        *((module, ["run", "x"], 2, needs("cli")) for module in ("click", "rich", "platformdirs")),
+        *((module, ["serve", str(journal)], 2, needs("report")) for module in ("jinja2", "aiohttp_sse")),
+    ]
+    command = ("-W", "error", "-c", WITHOUT, json.dumps(rows))
+    with Child(command=command, env={"AGENTJOBS_API_KEY": "secret"}, fresh=True) as child:
+        assert child.ended() == 0, child.stderr
+    for (missing, arguments, code, words), (ended, told) in zip(rows, json.loads(child.stdout), strict=True):
+        assert ended == code, (missing, arguments, told)
+        assert told.startswith(words), (missing, arguments)
+        assert told == words or code != 2, (missing, arguments)
 
 
 def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +79,3 @@ def test_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(sys, "argv", ["agentjobs", "--version"])
     assert main() == 0
     assert capsys.readouterr().out.startswith("agentjobs ")
-
-
-def test_library_does_not_load_it() -> None:
-    """Importing the package loads neither the command line nor what it needs."""
-    code = (
-        "import sys, agentjobs_async;"
-        " print([name for name in sys.modules if name.startswith(('click', 'rich', 'agentjobs_async.cli'))])"
-    )
-    with Child(command=("-c", code)) as child:
-        assert child.ended() == 0
-    assert child.stdout == "[]\n"
