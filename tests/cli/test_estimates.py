@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from agentjobs_async.batch import BatchItem, Rate
 from agentjobs_async.cli.estimates import (
@@ -11,67 +12,61 @@ from agentjobs_async.cli.estimates import (
     seconds_to_last_create,
     time_left,
 )
+from tests.cli.rows import unexpected
 
 ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for number in range(250)]
 
 
-@pytest.mark.parametrize(
-    ("rate", "max_active", "job_seconds", "expected"),
-    [
-        (None, 20, 180, RunEstimate(13 * 180, "--max-active 20 decides")),
-        (None, 20, 0, RunEstimate(0, "--max-active 20 decides")),
-        (Rate(100, per=3600), 1000, 180, RunEstimate(3600 + 180, "the rate of 100/h/burst decides")),
-        (Rate(100, per=3600, scope="all"), 1000, 180, RunEstimate(7200 + 180, "the rate of 100/h/all/burst decides")),
-        (Rate(100, per=3600, spread=True), 1000, 180, RunEstimate(199 * 36 + 180, "the rate of 100/h decides")),
-        (Rate(100, per=3600), 2, 180, RunEstimate(125 * 180, "--max-active 2 decides")),
-        (Rate(100, per=3600), 20, 0, RunEstimate(3600, "the rate of 100/h/burst decides")),
-    ],
-)
-def test_estimate(rate: Rate | None, max_active: int, job_seconds: float, expected: RunEstimate) -> None:
+def test_estimate() -> None:
     """A run lasts as long as its slots or the rate of its largest project make it, whichever is longer."""
-    assert estimate(ITEMS, max_active=max_active, create_rate=rate, job_seconds=job_seconds) == expected
+    rate, of_all = Rate(100, per=3600), Rate(100, per=3600, scope="all")
+    expected = {
+        (None, 20, 180): RunEstimate(13 * 180, "--max-active 20 decides"),
+        (None, 20, 0): RunEstimate(0, "--max-active 20 decides"),
+        (rate, 1000, 180): RunEstimate(3600 + 180, "the rate of 100/h/burst decides"),
+        (of_all, 1000, 180): RunEstimate(7200 + 180, "the rate of 100/h/all/burst decides"),
+        (evolve(rate, spread=True), 1000, 180): RunEstimate(199 * 36 + 180, "the rate of 100/h decides"),
+        (rate, 2, 180): RunEstimate(125 * 180, "--max-active 2 decides"),
+        (rate, 20, 0): RunEstimate(3600, "the rate of 100/h/burst decides"),
+    }
 
+    def found(row: tuple[Rate | None, int, int]) -> RunEstimate:
+        return estimate(ITEMS, create_rate=row[0], max_active=row[1], job_seconds=row[2])
 
-def test_nothing_to_send() -> None:
-    """A run of nothing takes no time."""
+    assert unexpected(expected, found) == {}
     assert estimate([], max_active=1, create_rate=Rate(1, per=60), job_seconds=60).seconds == 0
 
 
-@pytest.mark.parametrize(
-    ("rate", "queue", "next_create", "seconds"),
-    [
-        (None, 9, 0.0, 0.0),
-        (None, 9, 5.0, 5.0),
-        (Rate(100, per=3600), 0, 1384.0, 0.0),
-        (Rate(100, per=3600), 100, 1384.0, 1384.0),
-        (Rate(100, per=3600), 101, 1384.0, 1384.0 + 3600),
-        (Rate(100, per=3600, spread=True), 101, 10.0, 10.0 + 3600),
-    ],
-)
-def test_last_create(rate: Rate | None, queue: int, next_create: float, seconds: float) -> None:
+def test_last_create() -> None:
     """The last create goes no earlier than the rate allows it, and never before the next one."""
-    assert seconds_to_last_create(queue, rate, next_create) == seconds
+    rate = Rate(100, per=3600)
+    expected = {
+        (9, None, 0.0): 0.0,
+        (9, None, 5.0): 5.0,
+        (0, rate, 1384.0): 0.0,
+        (100, rate, 1384.0): 1384.0,
+        (101, rate, 1384.0): 1384.0 + 3600,
+        (101, evolve(rate, spread=True), 10.0): 10.0 + 3600,
+    }
+    assert unexpected(expected, lambda row: seconds_to_last_create(*row)) == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"job_seconds": None}, RunEstimate(1000 + 3600, "100/h/burst decides", is_least=True)),
-        ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
-        ({"job_seconds": 60.0}, RunEstimate(1000 + 3600 + 60, "100/h/burst decides")),
-        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, RunEstimate((900 + 150 * 600) / 4, "--max-active 4 decides")),
-        (
-            {"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]},
-            RunEstimate(40.0, "--max-active 4 decides"),
-        ),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, RunEstimate(6.0, "--max-active 4 decides")),
-        ({"to_create": 1, "job_seconds": 60.0}, RunEstimate(1060.0, "100/h/burst decides")),
-    ],
-)
-def test_time_left(settings: dict[str, Any], expected: RunEstimate | None) -> None:
+def test_time_left() -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
-    given = {"to_create": 150, "queue": 150, "ages": [], "max_active": 4, "next_create": 1000.0, **settings}
-    assert time_left(**{"create_rate": Rate(100, per=3600), **given}) == expected
+    by_slots, by_rate = "--max-active 4 decides", "100/h/burst decides"
+    rows: list[tuple[dict[str, Any], RunEstimate | None]] = [
+        ({"job_seconds": None}, RunEstimate(1000 + 3600, by_rate, is_least=True)),
+        ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
+        ({"job_seconds": 60.0}, RunEstimate(1000 + 3600 + 60, by_rate)),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, RunEstimate((900 + 150 * 600) / 4, by_slots)),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, RunEstimate(40.0, by_slots)),
+        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, RunEstimate(6.0, by_slots)),
+        ({"to_create": 1, "job_seconds": 60.0}, RunEstimate(1060.0, by_rate)),
+    ]
+    given: dict[str, Any] = {"to_create": 150, "queue": 150, "ages": [], "max_active": 4, "next_create": 1000.0}
+    given["create_rate"] = Rate(100, per=3600)
+    for settings, expected in rows:
+        assert time_left(**given | settings) == expected, settings
 
 
 def test_an_end_that_moves_slowly() -> None:
@@ -92,21 +87,19 @@ def test_an_end_of_a_short_run() -> None:
     assert shown == pytest.approx(25.0, abs=5.0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "seconds"),
-    [
+def test_earliest_end() -> None:
+    """No end is shown before the usual time of the last job, nor at once while a job takes longer than usual."""
+    rows: list[tuple[dict[str, Any], float]] = [
         ({}, 0.0),
         ({"last_create": 50.0}, 50.0),
         ({"last_create": 50.0, "job_seconds": None}, 50.0),
         ({"last_create": 50.0, "to_create": 2}, 110.0),
         ({"ages": [20.0, 90.0]}, 40.0),
         ({"ages": [90.0]}, 6.0),
-    ],
-)
-def test_earliest_end(settings: dict[str, Any], seconds: float) -> None:
-    """No end is shown before the usual time of the last job, nor at once while a job takes longer than usual."""
+    ]
     usual: dict[str, Any] = {"to_create": 0, "ages": [], "last_create": 0.0, "job_seconds": 60.0}
-    assert earliest_end(**usual | settings) == seconds
+    for settings, seconds in rows:
+        assert earliest_end(**usual | settings) == seconds, settings
 
 
 def test_jobs_that_take_longer_than_usual() -> None:

@@ -1,7 +1,5 @@
-import pytest
-
-from agentjobs_async import InvalidInputError
 from agentjobs_async.cli.records import Record, records_of, table_format
+from tests.cli.rows import taken, unexpected
 
 
 def test_lines() -> None:
@@ -20,56 +18,44 @@ def test_a_row_is_named_by_its_first_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "has_template", "form"),
-    [
-        ("a.txt", "one\n", False, "lines"),
-        ("-", '{"prompt": "x"}\n', False, "jsonl"),
-        ("a.json", '{"prompt": "x"}\n', False, "jsonl"),
-        ("a.json", ' [{"prompt": "x"}]\n', False, "json"),
-        ("-", '[{"prompt": "x"}]\n', True, "json"),
-        ("a.TSV", "a\tb\n", True, "tsv"),
-        ("a", "one, two, three, four\n", False, "lines"),
-        ("a", "one, two, three, four\nfive, six\n", False, "lines"),
-    ],
-)
-def test_format(name: str, text: str, has_template: bool, form: str) -> None:  # noqa: FBT001 - a case of the parameter list
+def test_format() -> None:
     """The suffix decides, then the beginning of the text."""
-    assert table_format(name, text, None, has_template=has_template) == form
+    forms = {
+        ("a.txt", "one\n", False): "lines",
+        ("-", '{"prompt": "x"}\n', False): "jsonl",
+        ("a.json", '{"prompt": "x"}\n', False): "jsonl",
+        ("a.json", ' [{"prompt": "x"}]\n', False): "json",
+        ("-", '[{"prompt": "x"}]\n', True): "json",
+        ("a.TSV", "a\tb\n", True): "tsv",
+        ("a", "one, two, three, four\n", False): "lines",
+        ("a", "one, two, three, four\nfive, six\n", False): "lines",
+        ("-", "a\tb\n", False): "lines",
+    }
+    assert unexpected(forms, lambda row: table_format(*row[:2], None, has_template=row[2])) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("a.csv", "title\none\n", "a.csv is a table: give --prompt"),
-        ("-", "a\tb\n", None),
-        ("-", '[{"prompt": "x"},\n', "--input-format json"),
-        ("a.txt", '[ {"prompt": "x"}]', "--input-format json"),
-        ("a.txt", "id,title,body,owner\n1,a,b,c\n2,d,e,f\n", "--input-format csv"),
-    ],
-)
-def test_tables_are_not_prompts(name: str, text: str, words: str | None) -> None:
+def test_tables_are_not_prompts() -> None:
     """What looks like a table or an array is refused, unless its lines are said to be prompts."""
-    assert table_format(name, text, "lines", has_template=False) == "lines"
-    if words is not None:
-        with pytest.raises(InvalidInputError, match=words):
-            table_format(name, text, None, has_template=False)
+    tables = {
+        ("a.csv", "title\none\n"): "a.csv is a table: give --prompt",
+        ("-", '[{"prompt": "x"},\n'): "--input-format json",
+        ("a.txt", '[ {"prompt": "x"}]'): "--input-format json",
+        ("a.txt", "id,title,body,owner\n1,a,b,c\n2,d,e,f\n"): "--input-format csv",
+    }
+    assert taken(tables, lambda table: table_format(*table, None, has_template=False)) == {}
+    assert {table_format(*table, "lines", has_template=False) for table in tables} == {"lines"}
 
 
-@pytest.mark.parametrize(
-    ("form", "text", "words"),
-    [
-        ("csv", 'a,b\n"1"2,3\n', "a, line 2: "),
-        ("csv", "a,a\n1,2\n", "two columns 'a'"),
-        ("json", '[{"a": 1}', "a: it is no JSON"),
-        ("json", '[{"a": 1, "a": 2}]', "it has 'a' twice"),
-        ("json", "[" * 100_000, "nested too deeply"),
-    ],
-)
-def test_broken_files(form: str, text: str, words: str) -> None:
+def test_broken_files() -> None:
     """A file that is not in its format is refused as a whole."""
-    with pytest.raises(InvalidInputError, match=words):
-        records_of("a", text, form)
+    broken = {
+        ('a,b\n"1"2,3\n', "csv"): "a, line 2: ",
+        ("a,a\n1,2\n", "csv"): "two columns 'a'",
+        ('[{"a": 1}', "json"): "a: it is no JSON",
+        ('[{"a": 1, "a": 2}]', "json"): "it has 'a' twice",
+        ("[" * 100_000, "json"): "nested too deeply",
+    }
+    assert taken(broken, lambda file: records_of("a", *file)) == {}
 
 
 def test_a_cell_of_any_length() -> None:

@@ -1,26 +1,18 @@
 import io
 
-import pytest
-
 from agentjobs_async.cli.wrapping import fitted, wrapped
+from tests.cli.rows import unexpected
 
 
-@pytest.mark.parametrize(
-    ("line", "lines"),
-    [
-        ("short", ["short"]),
-        ("four words that wrap here", ["four words that wrap", "here"]),
-        ("  130  stopped by Ctrl-C; 143 by it", ["  130  stopped by", "      Ctrl-C; 143 by", "      it"]),
-        ("a https://example.com/a-long-link b", ["a", "https://example.com/a-long-link", "b"]),
-    ],
-)
-def test_wrapped(line: str, lines: list[str]) -> None:
+def test_wrapped() -> None:
     """A line is broken between words, further lines stand below its last cell, and no word is cut."""
-    assert wrapped(line, 20).split("\n") == lines
-
-
-def test_indented() -> None:
-    """An indentation holds for every line."""
+    lines = {
+        "short": ["short"],
+        "four words that wrap here": ["four words that wrap", "here"],
+        "  130  stopped by Ctrl-C; 143 by it": ["  130  stopped by", "      Ctrl-C; 143 by", "      it"],
+        "a https://example.com/a-long-link b": ["a", "https://example.com/a-long-link", "b"],
+    }
+    assert unexpected(lines, lambda line: wrapped(line, 20).split("\n")) == {}
     assert wrapped("four words that wrap", 15, indent=4) == "    four words\n    that wrap"
 
 

@@ -1,0 +1,24 @@
+"""Tables whose rows one test checks: it names those that fail."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from agentjobs_async import InvalidInputError
+
+K = TypeVar("K")
+
+
+def unexpected(expected: Mapping[K, object], found_of: Callable[[K], object]) -> dict[K, object]:
+    """Return what is found of each row where that is not what is expected."""
+    return {given: found for given, wanted in expected.items() if (found := found_of(given)) != wanted}
+
+
+def taken(refusals: Mapping[K, str], call: Callable[[K], object]) -> dict[K, str]:
+    """Return the rows that the call does not refuse in the words of the row, with what it tells of each."""
+    told = dict.fromkeys(refusals, "not refused")
+    for row in told:
+        try:
+            call(row)
+        except InvalidInputError as error:
+            told[row] = str(error)
+    return {row: error for row, error in told.items() if refusals[row] not in error}
