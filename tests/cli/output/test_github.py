@@ -49,17 +49,15 @@ def test_a_short_summary() -> None:
     assert len(lines) == 8
 
 
-@pytest.mark.parametrize("room", [MIB, 10_000, 500, 150, 10, 0, -5])
-def test_a_summary_that_is_cut(room: int) -> None:
+def test_a_summary_that_is_cut() -> None:
     """A summary has no more bytes than there is room for, ends with a whole row, and says how many it left out."""
-    text = step_summary(rows(10_000), 200_000, "200000 failed", room)
-    assert len(text.encode()) <= max(room, 0)
-    shown = sum(line.startswith("| k") and "| key" not in line for line in text.splitlines())
-    if room >= 150:
+    for room in (MIB, 10_000, 500, 150):
+        text = step_summary(rows(10_000), 200_000, "200000 failed", room)
+        assert len(text.encode()) <= room
+        shown = sum(line.startswith("| k") and "| key" not in line for line in text.splitlines())
         assert text.endswith(f"\n{shown} of 200000 items are shown: a step's summary has at most 1 MiB.\n")
         assert (shown > 0) == (room > 500)
-    else:
-        assert text == ""
+    assert {step_summary(rows(10_000), 200_000, "200000 failed", room) for room in (10, 0, -5)} == {""}
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """The display of a run."""
 
 from pathlib import Path
-from typing import Literal
 
 import pytest
+from attrs import evolve
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker, FleetLimits, Journal, Rate, State
@@ -12,18 +12,18 @@ from agentjobs_async.cli._output.reports import ItemLines
 from agentjobs_async.cli._output.screen import Screen
 
 
-@pytest.mark.parametrize(("scope", "queue"), [("project", 3), ("all", 5)])
-async def test_queue_of_the_rate(tmp_path: Path, scope: Literal["project", "all"], queue: int) -> None:
+async def test_queue_of_the_rate(tmp_path: Path) -> None:
     """A rate per project is held against the project with the most planned items, another against all of them."""
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
-        rate = Rate(1, per=3600, scope=scope)
-        screen = Screen(lambda _: None)
-        display = RunDisplay(screen, ItemLines(screen), None)
-        await journal.set_limits(FleetLimits(create_rate=rate))
-        await display._count(journal)
-        assert display._queue == queue
+        rate = Rate(1, per=3600)
+        for create_rate, queue in ((rate, 3), (evolve(rate, scope="all"), 5)):
+            screen = Screen(lambda _: None)
+            display = RunDisplay(screen, ItemLines(screen), None)
+            await journal.set_limits(FleetLimits(create_rate=create_rate))
+            await display._count(journal)
+            assert display._queue == queue
 
 
 async def test_a_log_that_is_silent(
@@ -44,25 +44,21 @@ async def test_a_log_that_is_silent(
     assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
 
 
-@pytest.mark.parametrize(
-    ("state", "paused_by", "notices"),
-    [
+def test_silence_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """No answer is missed while nothing was asked: as long as unknown items keep all slots, nothing is sent."""
+    for state, paused_by, notices in (
         (State.PLANNED, None, 0),
         (State.PLANNED, AgentJobsError("unknown items keep all slots"), 0),
         (State.PLANNED, NotSentError("nothing was sent", "refused"), 1),
         (State.SENDING, None, 1),
         (State.CREATED, None, 1),
-    ],
-)
-def test_silence_of_the_server(
-    state: State, paused_by: Exception | None, notices: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No answer is missed while nothing was asked: as long as unknown items keep all slots, nothing is sent."""
-    screen = Screen(lambda _: None)
-    display = RunDisplay(screen, ItemLines(screen), None)
-    display._run = OneItem(state, paused_by)
-    display.show_silence("http://127.0.0.1:9")
-    assert capsys.readouterr().err.count("No answer from http://127.0.0.1:9 so far") == notices
+    ):
+        screen = Screen(lambda _: None)
+        display = RunDisplay(screen, ItemLines(screen), None)
+        display._run = OneItem(state, paused_by)
+        display.show_silence("http://127.0.0.1:9")
+        told = capsys.readouterr().err
+        assert told.count("No answer from http://127.0.0.1:9 so far") == notices, (state, paused_by)
 
 
 class OneItem:
