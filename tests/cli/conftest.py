@@ -3,7 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.stage import EmulatorThread
+from agentjobs_async import policy
+from tests.cli.stage import POLL_SECONDS, EmulatorThread
+
+
+@pytest.fixture(autouse=True)
+def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for strategy, delay in POLL_SECONDS.items():
+        monkeypatch.setitem(policy._BY_AGE, strategy, delay)
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from agentjobs_async import policy
+from agentjobs_async.policy import DEFAULT_WAIT
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
 
@@ -59,16 +61,20 @@ sys.exit(main(sys.argv[1:]))
 """,
 )
 """The command line as a command, where the jobs of `--emulator` do not end before the test is done."""
-
-
+POLL_SECONDS = {type(DEFAULT_WAIT): lambda _wait, _age: 0.1}
+"""Between two polls, in place of the usual three seconds: what tests are about is not when a job is polled."""
+CAPABILITIES_VERSION = 0x20080522
 CAP_DAC_OVERRIDE = 1
-DROP_FROM_BOUNDING_SET = 24
-_PRCTL = ctypes.CDLL(None).prctl  # found here: a child between fork and exec must not wait for the lock of the loader
 
 
 def without_power() -> None:
-    """Take the right to write where permissions forbid it, which root has, from a child before it becomes Python."""
-    _PRCTL(DROP_FROM_BOUNDING_SET, CAP_DAC_OVERRIDE)
+    """Take the right to write where permissions forbid it, which root has, from this process."""
+    libc, of_this_process = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION, 0)
+    capabilities = (ctypes.c_uint32 * 6)()
+    assert libc.capget(of_this_process, capabilities) == 0
+    for kind in (0, 1):  # effective, permitted
+        capabilities[kind] &= ~(1 << CAP_DAC_OVERRIDE)
+    assert libc.capset(of_this_process, capabilities) == 0
 
 
 class EmulatorThread:
@@ -129,13 +135,20 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if value or name != "TERM"}
 
 
+def _work(before: Callable[[], object] | None, work: Callable[..., object], *arguments: str) -> None:
+    policy._BY_AGE.update(POLL_SECONDS)
+    if before is not None:
+        before()
+    work(*arguments)
+
+
 class Child:
     """`python -W error -m agentjobs_async ARGUMENTS` with pipes, or with `terminal`, whose output is all on stdout.
 
     Args:
         command: Another command of Python. If it begins with `-W error`, the child is forked from a process that has
             imported what it needs.
-        before: What the child does before it becomes Python, such as closing a stream; such a child is not forked.
+        before: What the child does first; if it is `fresh`, before it becomes Python.
         fresh: Whether it is not forked either way: for tests of starting, and of Python's own streams.
     """
 
@@ -164,7 +177,7 @@ class Child:
         nothing = os.open(os.devnull, os.O_RDONLY)
         streams = (nothing if stdin is None else stdin, out, error)
         self.process: Forked | subprocess.Popen[bytes]
-        if fresh or before is not None or tuple(command[:2]) != ("-W", "error"):
+        if fresh or tuple(command[:2]) != ("-W", "error"):
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, *command, *arguments],
                 stdin=streams[0],
@@ -175,7 +188,7 @@ class Child:
             )
         else:
             work = run_module if command[2] == "-m" else run_program
-            self.process = Forked(work, *command[3:], *arguments, env=environment(env), streams=streams)
+            self.process = Forked(_work, before, work, *command[3:], *arguments, env=environment(env), streams=streams)
         for used in (nothing, out, error):
             os.close(used)
         decoder = codecs.getincrementaldecoder("utf-8")

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,7 @@ def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_
 def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
     """A full disk is named with the file, and leaves no torn line; the next run writes what is missing."""
     arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out)]
-
-    def small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
-
+    small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     out.write_text(f"{'x' * 998_999}\n")  # the journal has room
     with Child("run", "--file", str(tasks), *arguments, env=service.environment, before=small) as child:
         assert child.ended() == 4

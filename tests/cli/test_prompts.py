@@ -18,7 +18,7 @@ def test_standard_input(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch
 
 def test_closed_standard_input() -> None:
     """Prompts from a standard input that is closed are wrong usage, in one line."""
-    with Child("run", "--emulator", "--file", "-", before=lambda: os.close(0)) as child:
+    with Child("run", "--emulator", "--file", "-", before=lambda: os.close(0), fresh=True) as child:
         assert child.ended() == 2
     assert child.stderr == "Error: --file: standard input can't be read: it is closed\n"
 
