@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -15,9 +16,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from agentjobs_async import policy
+from agentjobs_async.batch import Journal
+from agentjobs_async.cli import emulation, job_changes
 from agentjobs_async.policy import DEFAULT_WAIT
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
@@ -25,42 +28,6 @@ from tests.forked import Forked, run_module, run_program
 ROOT = Path(__file__).parents[2]
 PATIENCE = 200.0
 """Seconds after which a child that hangs is killed, so that its test fails."""
-ENDLESS_PLANNING = (
-    "-W",
-    "error",
-    "-c",
-    """
-import asyncio, sys
-from agentjobs_async.__main__ import main
-from agentjobs_async.batch import Journal
-
-add, pages = Journal.add, []
-
-async def add_two_pages(journal, items):
-    pages.append(items)
-    if len(pages) > 2:
-        await asyncio.Event().wait()
-    return await add(journal, items)
-
-Journal.add = add_two_pages
-sys.exit(main(sys.argv[1:]))
-""",
-)
-"""The command line as a command whose planning stands still after its second page."""
-LASTING_EMULATOR = (
-    "-W",
-    "error",
-    "-c",
-    """
-import sys
-from agentjobs_async.__main__ import main
-from agentjobs_async.cli import emulation
-
-emulation._SPEED = 1e-6
-sys.exit(main(sys.argv[1:]))
-""",
-)
-"""The command line as a command, where the jobs of `--emulator` do not end before the test is done."""
 POLL_SECONDS = {type(DEFAULT_WAIT): lambda _wait, _age: 0.1}
 """Between two polls, in place of the usual three seconds: what tests are about is not when a job is polled."""
 CAPABILITIES_VERSION = 0x20080522
@@ -75,6 +42,40 @@ def without_power() -> None:
     for kind in (0, 1):  # effective, permitted
         capabilities[kind] &= ~(1 << CAP_DAC_OVERRIDE)
     assert libc.capset(of_this_process, capabilities) == 0
+
+
+def endless_planning() -> None:
+    """Let the planning of a run stand still after its second page."""
+    journal, pages = cast("Any", Journal), []
+    add = journal.add
+
+    async def add_two_pages(*arguments: object) -> object:
+        pages.append(arguments)
+        if len(pages) > 2:
+            await asyncio.Event().wait()
+        return await add(*arguments)
+
+    journal.add = add_two_pages
+
+
+def lasting_emulator() -> None:
+    """Let the jobs of `--emulator` not end before the test is done."""
+    cast("Any", emulation)._SPEED = 1e-6
+
+
+def impatience() -> None:
+    """Let a server that does not answer be told at once."""
+    job_changes._SILENCE_SECONDS = 0.0
+
+
+def hanging_lookup() -> None:
+    """Let every name lookup hang in its thread."""
+
+    def hang(*_arguments: object, **_options: object) -> None:
+        print("looking up", flush=True)  # noqa: T201 - to the test
+        threading.Event().wait()
+
+    cast("Any", socket).getaddrinfo = hang
 
 
 class EmulatorThread:

@@ -3,9 +3,6 @@ import io
 import json
 import re
 import signal
-import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch.journal import entries_of
-from tests.cli.stage import LASTING_EMULATOR, Child, EmulatorThread, without_power
+from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
 
 pytestmark = pytest.mark.slow
 
@@ -35,15 +32,6 @@ def tasks(tmp_path: Path) -> Path:
 def db(tmp_path: Path) -> str:
     """Where the journal is."""
     return str(tmp_path / "run.db")
-
-
-def db_has_jobs(db: str) -> bool:
-    """Look into a journal whose owner may just be making it."""
-    try:
-        with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
-            return bool(connection.execute("SELECT 1 FROM agentjobs_entries WHERE state = 'created'").fetchone())
-    except sqlite3.OperationalError:
-        return False
 
 
 def run(tasks: Path, db: str, *more: str) -> int:
@@ -483,46 +471,12 @@ def test_resolving_what_is_sure(
 
 def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
     """An emulator's jobs end with the command; what goes on runs on an emulator again."""
-    with Child("run", "--emulator", "--file", str(tasks), "--journal", db, command=LASTING_EMULATOR) as child:
-        child.until_error("Emulator at")
-        while not db_has_jobs(db):
-            time.sleep(0.01)
-        child.send(signal.SIGINT)
+    arguments = ("run", "--emulator", "--file", str(tasks), "--journal", db, "--json")
+    with Child(*arguments, before=lasting_emulator) as child:
+        child.until('"created"').send(signal.SIGINT)
         assert child.ended() == 130
     assert "and its jobs with it" in child.stderr
-    assert child.stderr.endswith(" --emulator\n")
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(service: EmulatorThread, tasks: Path, db: str, number: signal.Signals, code: int) -> None:
-    """A signal ends the run with its own code after the command that goes on; nothing is lost, nothing begun."""
-    service.live(duration=3600)
-    arguments = ["run", "--file", str(tasks), "--journal", db, "--max-active", "2"]
-    with Child(*arguments, env=service.environment) as child:
-        service.wait_for_polls(2)
-        child.send(number)
-        assert child.ended() == code
-    assert " resume " in child.stderr
-    assert "Traceback" not in child.stderr
-    assert service.emulator.agents_started.total() == 2
-    service.live(duration=0)
-    for job in service.emulator.jobs.values():
-        assert job.prompt in {"p0", "p1"}
-
-
-def test_second_signal(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """The first signal tells what is waited for; a second one ends the run at once, though a create under way hangs."""
-    service.inject("hang forever")
-    with Child("run", "--file", str(tasks), "--journal", db, env=service.environment) as child:
-        service.wait_for_requests(1)
-        child.send(signal.SIGINT)
-        child.until_error("Stopping: up to 10 s for the answers of creates under way (")
-        while child.process.poll() is None:
-            child.send(signal.SIGINT)
-        assert child.process.returncode == -signal.SIGINT
-    with Child("status", "--journal", db, "--format", "jsonl", env=service.environment) as status:
-        assert status.ended() == 4
-    assert '"state": "sending"' in status.stdout
+    assert child.stderr.endswith(" --emulator --json\n")
 
 
 def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
@@ -532,33 +486,22 @@ def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
         child.until("\x1b[?25l").until("1 active")
         service.wait_for_requests(1)
         while child.process.poll() is None:
-            child.send(signal.SIGINT)
-        assert child.ended() == -signal.SIGINT
+            child.send(signal.SIGTERM)
+        assert child.ended() == -signal.SIGTERM
     assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
     assert child.stdout.endswith("\x1b[2K\x1b[?25h")
 
 
 def test_live_view_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """The live view disappears at the end of the run; the lines of the ended items stay."""
+    """A live view shows the items under way, and disappears at the end of the run; the lines of the ended ones stay."""
     service.live(duration=3600)
     arguments = ["run", "--file", str(tasks), "--journal", db]
     with Child(*arguments, env=service.environment, terminal=True) as child:
-        child.until("3 active")
+        child.until("PULL REQUEST").until("active").until("3 active")
         service.complete()
         assert child.ended() == 0
     assert "k0 " in child.stdout
     assert "3 completed" in child.stdout.splitlines()[-1]
-
-
-def test_live_view_on_a_terminal(service: EmulatorThread, tasks: Path, db: str) -> None:
-    """On a terminal of 80 columns a live view shows the items under way, and disappears when the run is stopped."""
-    service.live(duration=3600)
-    arguments = ["run", "--file", str(tasks), "--journal", db, "--max-active", "2"]
-    with Child(*arguments, env=service.environment, terminal=True) as child:
-        child.until("PULL REQUEST").until("active").until("2 active").send(signal.SIGINT)
-        assert child.ended() == 130
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
-    assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80 or " resume " in plain
 
 
 @pytest.mark.parametrize("crashed", [False, True])

@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.own_journals import left_journals, new_journal
-from tests.cli.stage import ENDLESS_PLANNING, LASTING_EMULATOR, Child, EmulatorThread, without_power
+from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
 
 Captured = pytest.CaptureFixture[str]
 
@@ -29,18 +29,18 @@ def interrupted(service: EmulatorThread, number: signal.Signals) -> Child:
     service.live(duration=3600)
     with Child("run", "a x", "b x", "c x", "--max-active", "2", env=service.environment) as child:
         child.until("job_000001 created").until("job_000002 created").send(number)
-        child.ended()
+        assert child.ended() == {signal.SIGKILL: -number}.get(number, 128 + number)
     return child
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("completed", 0), ("failed", 1)])
-def test_a_run_that_ended_leaves_nothing(
-    outcome: str, code: int, service: EmulatorThread, state_directory: Path
-) -> None:
-    """The journal of a run whose jobs have all ended is removed, with all files beside it."""
-    service.live(outcome)
-    assert main(["run", "a x", "b x"]) == code
+def test_what_leaves_nothing(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
+    """A journal whose jobs have all ended is removed with all files beside it; one that has a name stays."""
+    assert main(["run", "a x", "b x"]) == 0
+    assert main(["run", "a x", "--journal", str(tmp_path / "run.db")]) == 0
+    service.live("failed")
+    assert main(["run", "a x", "b x"]) == 1
     assert left(state_directory) == []
+    assert (tmp_path / "run.db").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -50,7 +50,13 @@ def test_nothing_is_lost(
     """However a run ends, its journal has the rest: resume goes on with it, doubles nothing, and removes it."""
     child = interrupted(service, number)
     journal = the_journal(state_directory)
-    assert (str(journal) in child.stderr) is (number != signal.SIGKILL)
+    if number != signal.SIGKILL:
+        words = "Resume with this; the same run again would create all of them again:\n"
+        options = f"--base-url {service.emulator.base_url} --project docs"
+        assert re.search(rf"{words}  \S.* -m agentjobs_async resume {journal} {options}\n$", child.stderr)
+        assert "1 not sent, 2 unfinished\n" in child.stdout
+    assert stat.S_IMODE(state_directory.stat().st_mode) == 0o700  # prompts are in there
+    assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
     assert main(["status"]) == 4
     shown = capsys.readouterr().out
     assert re.fullmatch(rf"1 planned, 2 created: continue with\n  \S.* resume {journal}\n", shown)
@@ -63,29 +69,18 @@ def test_nothing_is_lost(
     assert left(state_directory) == []
 
 
-def test_only_the_owner_may_read(service: EmulatorThread, state_directory: Path) -> None:
-    """The directory and every file in it are readable by their owner only: prompts are in there."""
-    interrupted(service, signal.SIGKILL)
-    assert stat.S_IMODE(state_directory.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
-
-
-def test_second_signal(service: EmulatorThread, state_directory: Path) -> None:
-    """A second signal ends the run at once, after the command that resumes its journal."""
+def test_second_signal(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+    """The first signal tells what is waited for; a second one ends the run at once, after the command that resumes."""
     service.inject("hang forever")
     with Child("run", "a x", env=service.environment, fresh=True) as child:
         service.wait_for_requests(1)
-        child.send(signal.SIGINT).until_error("Stopping: up to 10 s").send(signal.SIGINT)
+        child.send(signal.SIGINT)
+        child.until_error("Stopping: up to 10 s for the answers of creates under way (").send(signal.SIGINT)
         assert child.ended() == -signal.SIGINT
-    assert f" resume {the_journal(state_directory)} --base-url" in child.stderr.splitlines()[-1]
-
-
-def test_a_named_journal_wins(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
-    """With --journal a run keeps nothing elsewhere, and the file stays."""
-    assert main(["run", "a x", "--journal", str(tmp_path / "run.db")]) == 0
-    assert service.emulator.agents_started == {"a x": 1}
-    assert left(state_directory) == []
-    assert (tmp_path / "run.db").exists()
+    journal = the_journal(state_directory)
+    assert f" resume {journal} --base-url" in child.stderr.splitlines()[-1]
+    assert main(["status", str(journal), "--format", "jsonl"]) == 4
+    assert json.loads(capsys.readouterr().out)["state"] == "sending"
 
 
 def test_unknown_items_are_kept(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
@@ -145,39 +140,23 @@ def test_nothing_is_created_without_a_journal(service: EmulatorThread, state_dir
     assert left(state_directory) == []
 
 
-def test_wrong_usage_leaves_nothing(
+def test_refused_prompts_leave_nothing(
     service: EmulatorThread, state_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run without a key, with a count beyond any journal, or whose prompts are all refused, leaves no journal."""
-    assert main(["run", "--key-file", "missing", "a x"]) == 2
-    for option in ("--limit", "--max-failures"):
-        assert main(["run", option, str(10**20), "a x"]) == 2
-    assert not state_directory.exists()
+    """A run whose prompts are all refused leaves no journal."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"key": "", "prompt": "x"}\n')))
     assert main(["run", "--file", "-"]) == 1
     assert left(state_directory) == []
     assert service.emulator.requests == ()
 
 
-def test_planning_is_stopped(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
-    """A run that is stopped while it plans has sent nothing, and leaves no half of a plan."""
-    tasks = tmp_path / "tasks"
-    tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
-    arguments = ("run", "--file", str(tasks))
-    with Child(*arguments, env=service.environment, terminal=True, command=ENDLESS_PLANNING) as child:
-        child.until(" of 4,000 are planned").send(signal.SIGINT)
-        assert child.ended() == 130
-    assert "Nothing was sent.\r\n" in child.stdout
-    assert service.emulator.requests == ()
-    assert left(state_directory) == []
-
-
 def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
-    """The jobs of an emulator end with it: its run keeps its journal elsewhere, and removes it in any case."""
-    with Child("run", "--emulator", "a x", command=LASTING_EMULATOR) as child:
-        child.until(" created").send(signal.SIGINT)
+    """The jobs of an emulator end with it, in any project: its run offers no wait, and keeps no journal."""
+    with Child("run", "--emulator", "--project", "mine", "a x", before=lasting_emulator) as child:
+        child.until("mine/job_000001 created").send(signal.SIGINT)
         assert child.ended() == 130
-    assert " resume " not in child.stderr
+    assert "The emulator ends with this command, and its jobs with it" in child.stderr
+    assert "agentjobs_async " not in child.stderr
     assert not state_directory.exists()
 
 
@@ -196,10 +175,7 @@ def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
 def test_a_job_whose_time_is_up(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
     """A job whose time was up stands in the table and in the summary as that, and its journal is kept."""
     service.live(duration=3600)
-    with Child("run", "a x", env=service.environment) as child:
-        child.until(" created").send(signal.SIGINT)
-        child.ended()
-    assert main(["resume", str(the_journal(state_directory)), "--timeout", "0.05"]) == 4
+    assert main(["run", "a x", "--timeout", "0.05"]) == 4
     written = capsys.readouterr()
     assert "\n1 timed out\n" in written.out
     assert f" resume {the_journal(state_directory)} --base-url" in written.err

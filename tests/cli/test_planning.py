@@ -8,7 +8,7 @@ import pytest
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.planning import planned
-from tests.cli.stage import ENDLESS_PLANNING, Child, EmulatorThread
+from tests.cli.stage import Child, EmulatorThread, endless_planning
 
 pytestmark = pytest.mark.slow
 
@@ -34,16 +34,20 @@ async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
 
 
-def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path) -> None:
-    """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned and how to go on."""
+def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path, state_directory: Path) -> None:
+    """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned in a journal that stays."""
     tasks = tmp_path / "tasks"
     tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
-    arguments = ("run", "--file", str(tasks), "--journal", str(tmp_path / "run.db"))
-    with Child(*arguments, env=service.environment, terminal=True, command=ENDLESS_PLANNING) as child:
-        child.until(" of 4,000 are planned").send(signal.SIGINT)
-        assert child.ended() == 130
-    words = " ".join(child.stdout.split())
-    assert "Nothing was sent; at least " in words
-    assert "The same command again plans the rest and continues." in words
-    assert "resume" not in words
+    said = []
+    for journal in ([], ["--journal", str(tmp_path / "run.db")]):
+        arguments = ("run", "--file", str(tasks), *journal)
+        with Child(*arguments, env=service.environment, terminal=True, before=endless_planning) as child:
+            child.until(" of 4,000 are planned").send(signal.SIGINT)
+            assert child.ended() == 130
+        said.append(" ".join(child.stdout.split()))
+    assert "Nothing was sent. Stopped." in said[0]
+    assert list(state_directory.iterdir()) == []
+    assert "Nothing was sent; at least " in said[1]
+    assert "The same command again plans the rest and continues." in said[1]
+    assert "resume" not in said[1]
     assert service.emulator.requests == ()
