@@ -36,7 +36,7 @@ def test_first_command() -> None:
 
 
 def test_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """The emulator alone prints the lines that lead other commands to it, until a signal; `--fail` is a share of jobs."""
+    """The emulator alone prints the lines that lead other commands to it, until a signal; `--fail` is a share."""
     for share, outcome in (("0%", "completed"), ("100%", "failed")):
         with emulator("--speed", "1e9", "--fail", share, "--seed", "7") as running:
             assert main(["run", "Tidy up"]) == (outcome == "failed")

@@ -163,10 +163,6 @@ def test_failed_items_are_offered_again(service: EmulatorThread, db: Path, capsy
         assert again.ended() == 0
     assert "failed" not in again.stderr
     assert service.emulator.agents_started == {"a": 1, "b": 2, "c": 1}
-
-
-def test_journal_that_does_not_stay(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run whose own journal is removed at its end offers no command for it."""
     service.live("failed")
     assert main(["run", "a x"]) == 1
-    assert "again with" not in capsys.readouterr().err
+    assert "again with" not in capsys.readouterr().err  # that run's own journal is removed

@@ -38,11 +38,17 @@ def state_of(url: str, key: str) -> Any:
     return execute(url, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'")  # noqa: S608 - the tests' own words
 
 
-def test_submit_and_work(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_and_work(
+    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
-    assert submit(url, tasks, "--max-active", "2", "--create-rate", "100/s") == 0
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)  # so that no password is among the arguments
+    assert main(["submit", "--file", str(tasks), "--max-active", "2", "--create-rate", "100/s"]) == 0
     told = capsys.readouterr().err
     assert told == "3 submitted, 0 refused; at most 2 active over all workers, creates at 100/s.\n"
+    assert main(["status", "--format", "jsonl"]) == 4
+    assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
+    assert service.emulator.requests == ()
     with Child("worker", "--journal", url, env=service.environment) as worker:
         worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)
         assert worker.ended() == 143
@@ -51,17 +57,6 @@ def test_submit_and_work(service: EmulatorThread, tasks: Path, url: str, capsys:
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
     assert main(["status", "--journal", url]) == 0
     assert "3 completed" in capsys.readouterr().out
-
-
-def test_the_address_from_the_environment(
-    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The address is taken from the environment, so that no password is among the arguments."""
-    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
-    assert main(["submit", "--file", str(tasks)]) == 0
-    assert main(["status", "--format", "jsonl"]) == 4
-    assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
-    assert service.emulator.requests == ()
 
 
 def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +93,8 @@ def test_until_done(
 ) -> None:
     """With --until-done a worker ends when every item has ended, by whichever worker, with the exit code of all."""
     service.live("failed", prompt="p1")
+    assert main(["worker", "--until-done", "--journal", url]) == 0
+    assert "The journal holds no items." in capsys.readouterr().err
     assert submit(url, tasks) == 0
     out = tmp_path / "results.jsonl"
     assert main(["worker", "--until-done", "--journal", url, "--out", str(out)]) == 1
@@ -115,16 +112,9 @@ def test_a_worker_for_a_time(
     """A worker stops itself when its time is up, and gives back what has not ended."""
     service.live(duration=3600)
     assert submit(url, tasks) == 0
-    assert main(["worker", "--for", "1s", "--until-done", "--journal", url]) == 4
-    assert main(["worker", "--for", "1s", "--journal", url]) == 0
+    assert main(["worker", "--for", "0.1s", "--until-done", "--journal", url]) == 4
+    assert main(["worker", "--for", "0.1s", "--journal", url]) == 0
     assert capsys.readouterr().err.count("what has not ended was given back") == 2
-
-
-@pytest.mark.usefixtures("service")
-def test_until_done_without_items(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --until-done a worker on an empty journal says so, and ends."""
-    assert main(["worker", "--until-done", "--journal", url]) == 0
-    assert "The journal holds no items." in capsys.readouterr().err
 
 
 def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:

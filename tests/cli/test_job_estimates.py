@@ -53,21 +53,19 @@ def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
 
 def test_of_several(service: EmulatorThread, token: str, db: str) -> None:
     """Of several jobs it tells when one of them ends."""
-    with Child("create", "Another", env=service.environment) as create:
-        assert create.ended() == 0
-    with Child("wait", token, create.stdout.strip(), "--journal", db, env=service.environment, terminal=True) as wait:
+    assert main(["create", "Another"]) == 0
+    with Child("wait", token, "job_000002", "--journal", db, env=service.environment, terminal=True) as wait:
         wait.until(f"an active job ends {WORDS}").send(signal.SIGINT)
         assert wait.ended() == 130
 
 
-@pytest.mark.parametrize("has_journal", [True, False])
-def test_nothing_is_known(has_journal: bool, service: EmulatorThread, token: str, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+def test_nothing_is_known(service: EmulatorThread, token: str, tmp_path: Path) -> None:
     """Without 20 durations nothing is told; a journal that can't be read is named, and the wait goes on."""
-    journal = ["--journal", str(tmp_path / "none.db")] if has_journal else []
-    with Child("wait", token, *journal, env=service.environment) as wait:
-        wait.until(f"{token} active\n").send(signal.SIGINT)
-        assert wait.ended() == 130
-    assert ("Nothing is learned from the journal: " in wait.stderr) is has_journal
+    for journal in ([], ["--journal", str(tmp_path / "none.db")]):
+        with Child("wait", token, *journal, env=service.environment) as wait:
+            wait.until(f"{token} active\n").send(signal.SIGINT)
+            assert wait.ended() == 130
+        assert ("Nothing is learned from the journal: " in wait.stderr) is bool(journal)
 
 
 def test_own_run(service: EmulatorThread) -> None:

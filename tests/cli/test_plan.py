@@ -1,6 +1,4 @@
 import json
-import os
-import pty
 import re
 from pathlib import Path
 
@@ -58,22 +56,6 @@ def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
         "The same prompt as an earlier item (1): 2",
     ]
     assert written.out.splitlines()[-1] == "2 would be sent, 12 refused."
-
-
-@pytest.mark.parametrize(("answer", "code", "agents"), [("n", 2, 0), ("yes", 0, 101)])
-def test_many_creates_at_a_terminal(
-    answer: str, code: int, agents: int, service: EmulatorThread, tmp_path: Path
-) -> None:
-    """A terminal is shown the plan and asked before more than 100 creates."""
-    arguments = ["run", "--file", table(tmp_path, 101), "--prompt", "{title}"]
-    leader, follower = pty.openpty()
-    with Child(*arguments, env=service.environment, terminal=True, stdin=follower) as child:
-        os.close(follower)
-        child.until("101 would be sent, 0 refused.").until("Start them? [y/N] ")
-        os.write(leader, f"{answer}\n".encode())
-        assert child.ended() == code
-    os.close(leader)
-    assert sum(service.emulator.agents_started.values()) == agents
 
 
 def test_prompts_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:

@@ -39,16 +39,25 @@ def test_forgotten_quotes(
     assert service.emulator.agents_started == {"Fix": 1, "it": 1, "Document": 1, "Test": 1, "Fix it": 1, "Tidy": 1}
 
 
-@pytest.mark.parametrize(("answer", "code", "agents"), [("y", 0, {"Fix": 1, "it": 1}), ("", 2, {}), ("no", 2, {})])
-def test_forgotten_quotes_at_a_terminal(
-    answer: str, code: int, agents: dict[str, int], service: EmulatorThread
-) -> None:
-    """A terminal is asked, and only a yes starts the agents."""
-    leader, follower = pty.openpty()
-    with Child("run", "Fix", "it", env=service.environment, terminal=True, stdin=follower) as child:
-        os.close(follower)
-        child.until("Start them? [y/N] ")
-        os.write(leader, f"{answer}\n".encode())
-        assert child.ended() == code
-    os.close(leader)
-    assert service.emulator.agents_started == agents
+def test_questions_at_a_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+    """A terminal is asked about prompts of one word, and before more than 100 creates; only a yes starts the agents."""
+    file = tmp_path / "pages.csv"
+    file.write_text("id,title\n" + "".join(f"k{number},page {number}\n" for number in range(101)))
+    many = ("--file", str(file), "--prompt", "{title}")
+    for arguments, answer, agents in (
+        (("Fix", "it"), "", 0),
+        (("Fix", "it"), "no", 0),
+        (("Fix", "it"), "y", 2),
+        (many, "n", 0),
+        (many, "yes", 101),
+    ):
+        before = service.emulator.agents_started.total()
+        leader, follower = pty.openpty()
+        with Child("run", *arguments, env=service.environment, terminal=True, stdin=follower) as child:
+            os.close(follower)
+            child.until("Start them? [y/N] ")
+            os.write(leader, f"{answer}\n".encode())
+            assert child.ended() == (0 if agents else 2), (arguments, answer)
+        os.close(leader)
+        assert ("101 would be sent, 0 refused." in child.stdout) is (arguments == many)
+        assert service.emulator.agents_started.total() - before == agents, (arguments, answer)

@@ -19,40 +19,31 @@ def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_
     assert capsys.readouterr().out == "docs/job_000001\n"
 
 
-@pytest.mark.parametrize(("mode", "warnings"), [(0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)])
-def test_key_file_of_others(
-    mode: int, warnings: int, service: EmulatorThread, tmp_path: Path, capsys: Captured
-) -> None:
+def test_key_file_of_others(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
     """A key file that others can read is warned about, with what to do."""
     file = tmp_path / "key"
     file.write_text(service.emulator.api_key)
-    file.chmod(mode)
-    assert main(["create", "--key-file", str(file), "a"]) == 0
-    words = f"--key-file: others can read {file} (mode {mode:04o}): use chmod 600 on it\n"
-    assert capsys.readouterr().err == words * warnings
+    for mode, warnings in ((0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)):
+        file.chmod(mode)
+        assert main(["create", "--key-file", str(file), "a"]) == 0
+        words = f"--key-file: others can read {file} (mode {mode:04o}): use chmod 600 on it\n"
+        assert capsys.readouterr().err == words * warnings
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "can't be read: No such file or directory"),
+def test_bad_key_file(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
+    """A key file that is none is refused before any I/O, and what is in it is not quoted."""
+    file = tmp_path / "key"
+    for content, words in (
         (b" \n", "is empty"),
         (b"\xff\xfesecret-key", "is no text file"),
         (b"secret-key two", "the API key must be visible ASCII"),
         (b"Bearer secret-key", "leave out the word Bearer"),
-    ],
-)
-def test_bad_key_file(
-    content: bytes | None, words: str, service: EmulatorThread, tmp_path: Path, capsys: Captured
-) -> None:
-    """A key file that is none is refused before any I/O, and what is in it is not quoted."""
-    file = tmp_path / "key"
-    if content is not None:
+    ):
         file.write_bytes(content)
-    assert main(["get", "--key-file", str(file), "job_1"]) == 2
-    shown = capsys.readouterr().err
-    assert words in shown
-    assert "secret" not in shown
+        assert main(["get", "--key-file", str(file), "job_1"]) == 2
+        shown = capsys.readouterr().err
+        assert words in shown
+        assert "secret" not in shown
     assert service.emulator.requests == ()
 
 

@@ -72,29 +72,23 @@ CSV = 'id,title,body\n7,"The ""v2"" page","one,\ntwo"\n8,Index,x\n'
 DOCUMENT = "Document {title}: {body}"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pages.csv", CSV),
-        ("pages.CSV", f"\ufeff{CSV}".replace("\n", "\r\n").replace(",\r\n", ",\n")),
-        ("pages.tsv", 'id\ttitle\tbody\n7\t"The ""v2"" page"\t"one,\ntwo"\n\n8\tIndex\tx\n'),
-        (
-            "pages.jsonl",
-            '{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}\n{"id": 8, "title": "Index", "body": "x"}',
-        ),
-        (
-            "pages.json",
-            '[{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}, {"id": 8, "title": "Index", "body": "x"}]',
-        ),
-    ],
-)
-def test_key_and_prompt_from_fields(name: str, text: str, tmp_path: Path) -> None:
+OBJECTS = ['{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}', '{"id": 8, "title": "Index", "body": "x"}']
+
+
+def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
     """A table, JSON Lines and a JSON array bring the same items by `--key` and `--prompt`."""
-    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    tasks = tasks_of([], Input(str(tmp_path / name), key="id", template=DOCUMENT))
-    assert tasks == Tasks(
-        (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x")), (), ()
-    )
+    files = {
+        "pages.csv": CSV,
+        "pages.CSV": f"\ufeff{CSV}".replace("\n", "\r\n").replace(",\r\n", ",\n"),
+        "pages.tsv": 'id\ttitle\tbody\n7\t"The ""v2"" page"\t"one,\ntwo"\n\n8\tIndex\tx\n',
+        "pages.jsonl": "\n".join(OBJECTS),
+        "pages.json": f"[{', '.join(OBJECTS)}]",
+    }
+    items = (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x"))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    found = {name: tasks_of([], Input(str(tmp_path / name), key="id", template=DOCUMENT)) for name in files}
+    assert found == dict.fromkeys(files, Tasks(items, (), ()))
 
 
 def test_other_fields_are_the_context(

@@ -12,21 +12,22 @@ from tests.cli.stage import Child, EmulatorThread
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_fleet(service: EmulatorThread, database: str, terminal: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_fleet(service: EmulatorThread, database: str) -> None:
     """It shows the workers and the rate until the last item has ended, and ends with the code of all items."""
     service.live(duration=3600)
     service.live("failed", prompt="first one")
     assert main(["submit", "first one", "second one", "--journal", database]) == 0
+    command = ("status", "--watch", "--journal", database)
     with Child("worker", "--until-done", "--journal", database, env=service.environment) as worker:
         worker.until("1 failed")
-        with Child("status", "--watch", "--journal", database, terminal=terminal) as watch:
-            watch.until("1 of 2 ended (50 %), 1 failed, 1 active").until("ended per hour; end about ")
-            watch.until("LAST HEARTBEAT" if terminal else "1 worker, last heartbeat ")
+        with Child(*command, terminal=True) as shown, Child(*command) as logged:
+            for watch, words in ((shown, "LAST HEARTBEAT"), (logged, "1 worker, last heartbeat ")):
+                watch.until("1 of 2 ended (50 %), 1 failed, 1 active").until("ended per hour; end about ").until(words)
             service.wait_for_polls(2)  # an item without a job is not abandoned
             assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
-            assert watch.ended() == 1
-            assert "2 failed" in watch.stdout
+            for watch in (shown, logged):
+                assert watch.ended() == 1
+                assert "2 failed" in watch.stdout
         assert worker.ended() == 1
 
 

@@ -86,21 +86,19 @@ def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
     assert not COLOUR.search(child.stdout)
 
 
-@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
-def test_dumb_terminal(term: str, service: EmulatorThread) -> None:
-    """A terminal that obeys no escape sequence, or that nobody has named, gets none."""
-    with Child("run", "a", terminal=True, env=service.environment | {"TERM": term}) as child:
-        assert child.ended() == 0
-    assert "\x1b" not in child.stdout
-
-
-@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE"])
-def test_pipe(variable: str, service: EmulatorThread) -> None:
-    """A pipe gets neither a live view nor a colour, whatever the environment forces."""
-    with Child("run", "a", env=service.environment | {variable: "1"}) as child:
-        assert child.ended() == 0
-    assert "\x1b" not in child.stdout + child.stderr
-    assert "active" not in child.stdout
+def test_no_escape_sequences(service: EmulatorThread) -> None:
+    """A terminal that obeys none, or that nobody has named, gets none; nor does a pipe, whatever is forced."""
+    for terminal, name, value in (
+        (True, "TERM", "dumb"),
+        (True, "TERM", "unknown"),
+        (True, "TERM", ""),
+        (False, "FORCE_COLOR", "1"),
+        (False, "TTY_COMPATIBLE", "1"),
+    ):
+        with Child("run", "a", terminal=terminal, env=service.environment | {name: value}) as child:
+            assert child.ended() == 0
+        assert "\x1b" not in child.stdout + child.stderr, (name, value)
+        assert terminal or "active" not in child.stdout
 
 
 def test_notices_above_the_live_view(service: EmulatorThread) -> None:
@@ -121,15 +119,12 @@ def narrow(child: Child, columns: int = 40) -> str:
     return plain
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("--help",), ("run", "--help"), ("resolve", "--help"), ("run",), ("run", "--max-active", "0", "x"), ("get", "x")],
-)
-def test_help_and_errors_on_a_narrow_terminal(arguments: tuple[str, ...]) -> None:
+def test_help_and_errors_on_a_narrow_terminal() -> None:
     """Help pages and errors are wrapped between words on a terminal of 40 columns."""
-    with Child(*arguments, terminal=True, columns=40) as child:
-        child.ended()
-    assert len(narrow(child)) > 40
+    for command in ("--help", "run --help", "resolve --help", "run", "run --max-active 0 x", "get x"):
+        with Child(*command.split(), terminal=True, columns=40) as child:
+            child.ended()
+        assert len(narrow(child)) > 40, command
 
 
 def test_a_run_on_a_narrow_terminal(service: EmulatorThread) -> None:
@@ -171,13 +166,15 @@ def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -
     assert "| key | state | job | pull request | error |" in child.stdout
 
 
-@pytest.mark.parametrize("columns", [10, 40, 60, 500])
-def test_continued(columns: int) -> None:
+def test_continued() -> None:
     """A command is broken so that a shell puts it together; its lines fit where its words do."""
     words = ["agentjobs", "wait", "--base-url", "https://api.example.com", "a 'quoted' word", "b~'", "--", "-docs/x"]
-    lines = continued(f"  {shlex.join(words)}", columns)
-    script = "\n".join(lines).strip()
-    said = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {script}"], capture_output=True, text=True, check=True)  # noqa: S603 - a shell is what takes it
-    assert said.stdout.split("\0")[:-1] == words
-    assert all(len(line) <= columns or line.strip().removesuffix(" \\") in map(shlex.quote, words) for line in lines)
-    assert (len(lines) == 1) is (columns == 500)
+    for columns in (10, 40, 60, 500):
+        lines = continued(f"  {shlex.join(words)}", columns)
+        script = "\n".join(lines).strip()
+        shell = ["/bin/sh", "-c", f"printf '%s\\0' {script}"]
+        said = subprocess.run(shell, capture_output=True, text=True, check=True)  # noqa: S603 - a shell is what takes it
+        assert said.stdout.split("\0")[:-1] == words
+        wide = [line for line in lines if len(line) > columns]
+        assert {line.strip().removesuffix(" \\") for line in wide} <= set(map(shlex.quote, words))
+        assert (len(lines) == 1) is (columns == 500)
