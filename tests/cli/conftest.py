@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,20 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     place = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
     return place / "agentjobs"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """Where a journal may be."""
+    return str(tmp_path / "run.db")
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A file of three tasks."""
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(json.dumps({"key": f"k{n}", "prompt": f"p{n}"}) + "\n" for n in range(3)))
+    return file
 
 
 @pytest.fixture

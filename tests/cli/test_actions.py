@@ -4,9 +4,8 @@ import pytest
 
 from agentjobs_async import AgentJob
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
-
-Captured = pytest.CaptureFixture[str]
 
 
 def test_create_prints_the_token(service: EmulatorThread, capsys: Captured) -> None:

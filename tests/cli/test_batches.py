@@ -13,6 +13,7 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch.journal import entries_of
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
 
 pytestmark = pytest.mark.slow
@@ -20,25 +21,11 @@ pytestmark = pytest.mark.slow
 HOSTILE = "\x1b]0;owned\x07"
 
 
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    """A file of three tasks."""
-    file = tmp_path / "tasks.jsonl"
-    file.write_text("".join(json.dumps({"key": f"k{n}", "prompt": f"p{n}"}) + "\n" for n in range(3)))
-    return file
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> str:
-    """Where the journal is."""
-    return str(tmp_path / "run.db")
-
-
 def run(tasks: Path, db: str, *more: str) -> int:
     return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
 
 
-def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A run sends each task once, tells each end, and running again does nothing."""
     assert run(tasks, db) == 0
     written = capsys.readouterr()
@@ -49,7 +36,7 @@ def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys
     assert set(service.emulator.agents_started.values()) == {1}
 
 
-def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """Tasks that can't be sent are told with the reasons and disturb no other; the exit code tells."""
     with tasks.open("a") as file:
         file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
@@ -60,7 +47,7 @@ def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.
     assert len(service.emulator.agents_started) == 3
 
 
-def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A dry run tells what would be sent and refused, makes no journal and sends nothing."""
     assert run(tasks, db, "--dry-run") == 0
     assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
@@ -78,7 +65,7 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.C
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
-def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A limited run ends as unfinished and prints the command that goes on; resume goes on."""
     assert run(tasks, db, "--limit", "1") == 4
     assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", capsys.readouterr().err)
@@ -86,7 +73,7 @@ def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys:
     assert len(service.emulator.agents_started) == 3
 
 
-def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")
     assert run(tasks, db) == 1
@@ -104,7 +91,7 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     assert service.emulator.agents_started["p1"] == 2
 
 
-def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """With a number, failed items are tried again until they had as many tries; what follows the option is no value."""
     service.live("failed", prompt="p1")
     assert run(tasks, db) == 1
@@ -119,7 +106,7 @@ def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys:
 
 
 def test_a_retried_item_in_the_file(
-    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """The results name an item by its own key, with the number of its tries, and settle it by that key."""
     service.live("failed", prompt="p1")
@@ -139,7 +126,7 @@ def test_a_retried_item_in_the_file(
     assert "\n2 completed, 1 failed\nKEY " in capsys.readouterr().out
 
 
-def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """The numbers come first, then the items that are asked for, with reasons; the same filter tries them again."""
     service.live("failed", prompt="p1")
     service.inject("422", prompt="p2")
@@ -168,7 +155,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
 
 @pytest.mark.parametrize("form", ["txt", "csv", "jsonl"])
 def test_settling_many(
-    form: str, service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    form: str, service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Each line of a file settles its item, or is shown with the reason; the totals come last."""
     service.inject("503 x3 on=create")
@@ -196,9 +183,7 @@ def test_settling_many(
     assert main(["resolve", "--from", str(file), "--journal", db]) == 2
 
 
-def test_tables_of_what_is_settled(
-    db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
 
     async def plan() -> None:
@@ -215,9 +200,7 @@ def test_tables_of_what_is_settled(
     assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
 
 
-def test_results_for_machines(
-    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured) -> None:
     """Each result is a line of JSON, on standard output with --json, and at the end of the file that --out names."""
     service.live("failed", prompt="p1")
     out = tmp_path / "results.jsonl"
@@ -231,9 +214,7 @@ def test_results_for_machines(
     assert results["k0"]["pr_link"].startswith("http")
 
 
-def test_events_for_machines(
-    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured) -> None:
     """With --json a batch speaks the documented lines, of each item in their order; so do refusals, in the file too."""
     out = tmp_path / "results.jsonl"
     with tasks.open("a") as file:
@@ -278,7 +259,7 @@ def test_events_for_machines(
     ]
 
 
-def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """The status is a table, Markdown or JSON Lines; nothing hostile in it reaches a terminal."""
     tasks.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
     service.inject(f'422 error="{HOSTILE}"'.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
@@ -291,7 +272,7 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.Ca
         assert written.out.replace("\n", "").isprintable()
 
 
-def test_status_of_what_was_left(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     """Where nobody works on the items that are open, people get the command that continues; machines get no notice."""
 
     async def plan() -> None:
@@ -311,7 +292,7 @@ def test_status_of_what_was_left(db: str, capsys: pytest.CaptureFixture[str]) ->
     owner.release()
 
 
-def test_status_in_markdown(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_in_markdown(db: str, capsys: Captured) -> None:
     """In Markdown the status has a chart of all items, and stays below the 1 MiB of the summary of a step on GitHub."""
 
     async def plan() -> None:
@@ -333,9 +314,7 @@ def test_status_in_markdown(db: str, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "2500 planned\n"
 
 
-def test_unknown_and_resolved(
-    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """What nobody is sure of is listed, and resolved by its job or by sending it again."""
     service.inject("reset:headers x1", prompt="p0")
     service.inject("500 agent=no x1", prompt="p1")
@@ -361,7 +340,7 @@ async def make_unknown(db: str, count: int) -> None:
             await entries_of(journal).mark_unknown(f"k{number}", OSError("broke"))
 
 
-def test_many_unknown(service: EmulatorThread, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """Of very many that are unknown the first are listed, and how many more there are."""
     asyncio.run(make_unknown(db, 25))
     assert main(["resume", "--journal", db]) == 4
@@ -370,11 +349,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: pytest.CaptureFi
 
 
 def test_ids_that_the_journal_cannot_take(
-    service: EmulatorThread,
-    tasks: Path,
-    db: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    service: EmulatorThread, tasks: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every id that can't be written down is told, not only that of the error which ends the run."""
 
@@ -391,7 +366,7 @@ def test_ids_that_the_journal_cannot_take(
 
 
 @pytest.mark.usefixtures("service")
-def test_the_way_on(tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
     """The command that goes on has the settings of this run but its limits, which the journal keeps."""
     settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9", "--for", "9h"]
     assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
@@ -400,9 +375,7 @@ def test_the_way_on(tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) ->
     assert told.splitlines()[-1].endswith(" --project docs --max-failures 9 --for 9h")
 
 
-def test_limits_in_the_journal(
-    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
     settings = ["--create-rate", "2/d", "--max-active", "7", "--timeout", "none", "--max-sending", "3"]
     with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
@@ -418,9 +391,7 @@ def test_limits_in_the_journal(
     assert "This takes about 1.0 h: --max-active 7 decides." in capsys.readouterr().out
 
 
-def test_a_run_that_stops_itself(
-    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A run whose time is up ends as unfinished, and shows the command that goes on; one that ends before does not."""
     service.live(duration=600, prompt="p1")
     assert run(tasks, db, "--for", "0.2s") == 4
@@ -432,7 +403,7 @@ def test_a_run_that_stops_itself(
     assert main(["run", "x", "--for", "soon"]) == 2
 
 
-def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """An item that nobody can settle is abandoned: it counts as failed, and no resume takes it up."""
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
@@ -458,9 +429,7 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     assert service.emulator.agents_started.total() == 4 + 2
 
 
-def test_resolving_what_is_sure(
-    service: EmulatorThread, tasks: Path, db: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resolving_what_is_sure(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """There is nothing to resolve about an item that is known, or is not there."""
     assert run(tasks, db) == 0
     assert service.emulator.agents_started.total() == 3
@@ -532,7 +501,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
     place.chmod(0o755)
 
 
-def test_status_of_nothing(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_nothing(db: str, capsys: Captured) -> None:
     """The summary of a status is output; of an empty journal it says where the rows of a copy may have stayed."""
 
     async def make() -> None:

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli import commands, tasks
+from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
 
@@ -18,7 +19,7 @@ def test_help_names_commands_and_codes() -> None:
     assert max(map(len, shown.output.splitlines())) <= 80
 
 
-def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_a_command(capsys: Captured) -> None:
     """Every command has a help, on standard output; that of `status` says what each format is for."""
     shown = {}
     for command in commands._agentjobs.commands:
@@ -29,7 +30,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "A table for people, one in Markdown, or a JSON object per row." in " ".join(shown["status"].split())
 
 
-def test_json_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_documented(capsys: Captured) -> None:
     """The help of what writes JSON lines tells the name of each event that the command writes."""
     for command, events in {
         "run": ["created", "status", "trouble", "ended"],
@@ -71,7 +72,7 @@ def test_a_full_disk() -> None:
             assert child.ended() == 2
 
 
-def test_shell_completion(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shell_completion(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A shell may ask how a command goes on."""
     monkeypatch.setenv("_AGENTJOBS_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "agentjobs em")

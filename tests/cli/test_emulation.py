@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ def test_first_command() -> None:
     assert child.stdout.endswith("\n2 completed\n")
 
 
-def test_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone(capsys: Captured) -> None:
     """The emulator alone prints the lines that lead other commands to it, until a signal; `--fail` is a share."""
     for share, outcome in (("0%", "completed"), ("100%", "failed")):
         with emulator("--speed", "1e9", "--fail", share, "--seed", "7") as running:

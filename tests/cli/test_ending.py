@@ -13,6 +13,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import opened_of
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator
 
 pytestmark = pytest.mark.slow
@@ -111,7 +112,7 @@ def test_a_second_signal_tells_ids(service: EmulatorThread, db: Path) -> None:
 
 
 def test_a_journal_that_can_not_be_read(
-    service: EmulatorThread, db: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    service: EmulatorThread, db: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A journal that can't be read at the end is offered for later, and the run's own error is told."""
 
@@ -150,7 +151,7 @@ def test_in_place(db: Path) -> None:
     assert asyncio.run(places()) == [True, True, False, False]
 
 
-def test_failed_items_are_offered_again(service: EmulatorThread, db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_items_are_offered_again(service: EmulatorThread, db: Path, capsys: Captured) -> None:
     """The end of a run offers once the command that tries again what failed, and this command does so."""
     service.live("failed", prompt="b")
     service.inject("400", prompt="c")

@@ -12,7 +12,7 @@ from agentjobs_async.cli.estimates import (
     seconds_to_last_create,
     time_left,
 )
-from tests.cli.rows import unexpected
+from tests.cli.checks import unexpected
 
 ITEMS = [BatchItem(str(number), "x", "docs" if number < 200 else "web") for number in range(250)]
 

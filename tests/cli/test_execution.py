@@ -5,6 +5,7 @@ import pytest
 
 from agentjobs_async.cli import process as execution
 from agentjobs_async.cli.process import Context, run_action
+from tests.cli.checks import Captured
 
 
 def test_exit_code_of_the_action() -> None:
@@ -17,7 +18,7 @@ def test_exit_code_of_the_action() -> None:
     assert run_action(action) == 1
 
 
-def test_bug(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bug(capsys: Captured) -> None:
     """An error that nobody foresaw is one line as well, no traceback."""
 
     async def action(context: Context) -> int:
@@ -42,7 +43,7 @@ def test_interruption_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("code", "words"), [(130, "Stopped.\n"), (141, "")])
 def test_interruption_of_what_makes_no_end_of_itself(
-    code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """A command that does not end by itself is cancelled when it is asked to stop, and has then left its blocks."""
     monkeypatch.setattr(execution, "leave", lambda code: code)  # other tests' threads would end this process

@@ -3,9 +3,8 @@ import io
 import json
 from pathlib import Path
 
-import pytest
-
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 TABLE = """id,title,note
@@ -19,16 +18,16 @@ lines",-5
 """
 
 
-def exported(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, str]]:
+def exported(capsys: Captured, *arguments: str) -> list[dict[str, str]]:
     """Return the records that the command writes as CSV."""
     capsys.readouterr()
     assert main(["export", *arguments]) == 0
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
-def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """Every record of the input has one line with its own columns and one outcome, those that were refused, too."""
-    file, db = tmp_path / "pages.csv", str(tmp_path / "run.db")
+    file = tmp_path / "pages.csv"
     file.write_text(TABLE)
     service.live("failed", prompt="End")
     prompted = ["--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]
@@ -50,9 +49,9 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: pytes
     assert rows[5]["error"] == "the agent failed"
 
 
-def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """Records that differ from what their items were made of are told: outcomes may stand beside the wrong ones."""
-    file, db = tmp_path / "pages.csv", str(tmp_path / "run.db")
+    file = tmp_path / "pages.csv"
     file.write_text("id,title,note\n2,Start,a\n1,End,b\n,None,c\n2,Again,d\n")
     assert main(["run", "--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]) == 1
     told = "2 records differ from what the item of the same key was made of"
@@ -66,9 +65,9 @@ def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.Cap
     assert service.emulator.agents_started.total() == 2
 
 
-def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """The suffix of the file decides the format; keys are places, or those of JSON Lines; no name is taken twice."""
-    tasks, db, out = tmp_path / "tasks.jsonl", str(tmp_path / "run.db"), tmp_path / "out.jsonl"
+    tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out.jsonl"
     tasks.write_text('{"key": "a", "prompt": "one", "project": null}\n{"prompt": "two"}\n')
     assert main(["run", "--file", str(tasks), "--journal", db]) == 0
     assert main(["export", db, "--join", str(tasks), "--out", str(out)]) == 0
@@ -88,9 +87,9 @@ def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: pytes
     assert service.emulator.agents_started.total() == 2
 
 
-def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """A file of results that is CSV has a header, and each end of an item once, after a torn line as well."""
-    out, db = tmp_path / "results.csv", str(tmp_path / "run.db")
+    out = tmp_path / "results.csv"
     given = ["=cmd()", "two\nlines", "three", "--yes", "--journal", db, "--out", str(out)]
     service.live("failed", prompt="three")
     assert main(["run", *given]) == 1

@@ -8,20 +8,13 @@ import pytest
 from sqlalchemy import make_url
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 from tests.postgresql import execute
 
 pytestmark = pytest.mark.slow
 
 SECRET = "hunter2-very-secret"
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    """A file of three tasks."""
-    file = tmp_path / "tasks.jsonl"
-    file.write_text("".join(json.dumps({"key": f"k{n}", "prompt": f"p{n}"}) + "\n" for n in range(3)))
-    return file
 
 
 @pytest.fixture
@@ -39,7 +32,7 @@ def state_of(url: str, key: str) -> Any:
 
 
 def test_submit_and_work(
-    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)  # so that no password is among the arguments
@@ -59,7 +52,7 @@ def test_submit_and_work(
     assert "3 completed" in capsys.readouterr().out
 
 
-def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_and_limits(tasks: Path, url: str, capsys: Captured) -> None:
     """Refused tasks are told, and limits stay as they are until others are given."""
     assert submit(url, tasks, "--max-active", "5") == 0
     tasks.write_text(
@@ -75,7 +68,7 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: pytest.CaptureFixtur
     assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in told
 
 
-def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """What nobody is sure of is settled on the command line, and a running worker takes it up by that."""
     service.inject("500 agent=no x1", prompt="p1")
     assert submit(url, tasks) == 0
@@ -88,9 +81,7 @@ def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys
     assert state_of(url, "k1") == [("completed",)]
 
 
-def test_until_done(
-    service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Captured, tmp_path: Path) -> None:
     """With --until-done a worker ends when every item has ended, by whichever worker, with the exit code of all."""
     service.live("failed", prompt="p1")
     assert main(["worker", "--until-done", "--journal", url]) == 0
@@ -106,9 +97,7 @@ def test_until_done(
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
 
-def test_a_worker_for_a_time(
-    service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_for_a_time(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """A worker stops itself when its time is up, and gives back what has not ended."""
     service.live(duration=3600)
     assert submit(url, tasks) == 0
@@ -117,7 +106,7 @@ def test_a_worker_for_a_time(
     assert capsys.readouterr().err.count("what has not ended was given back") == 2
 
 
-def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
     assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4
     told = capsys.readouterr().err
@@ -193,7 +182,7 @@ def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, t
     assert len(out.read_text().splitlines()) == 4
 
 
-def test_a_server_that_is_not_there(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_not_there(tasks: Path, capsys: Captured) -> None:
     """A server that can't be reached is an error of one line, without the password."""
     address = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
     for arguments in (["submit", "--file", str(tasks)], ["status"], ["resolve", "k0", "--send-again"]):

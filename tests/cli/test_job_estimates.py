@@ -10,6 +10,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.job_estimates import journal_options
 from tests.aged import aged_journal
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ def db(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def token(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> str:
+def token(service: EmulatorThread, capsys: Captured) -> str:
     """A job that has just begun, and takes longer than the test."""
     service.live(duration=3600)
     assert main(["create", "Tidy up"]) == 0
@@ -81,7 +82,7 @@ def test_own_run(service: EmulatorThread) -> None:
         assert wait.ended() == 130
 
 
-def test_status_of_a_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
     """`status` tells people when an active job ends, below the counts, while a process works on the journal."""
     db = tmp_path / "run.db"
     asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))

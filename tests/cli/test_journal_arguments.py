@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def db(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def db(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> str:
     """The journal of two items that failed."""
     service.live("failed")
     path = str(tmp_path / "run.db")
@@ -20,7 +21,7 @@ def db(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[st
     return path
 
 
-def test_journal_comes_first(db: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_journal_comes_first(db: str, capsys: Captured) -> None:
     """`retry` and `resolve` take the journal as their first argument, before keys and without."""
     assert main(["retry", db, "1"]) == 0
     assert main(["retry", db, "--state", "failed"]) == 0

@@ -1,6 +1,6 @@
 from agentjobs_async.batch import Rate
 from agentjobs_async.cli.limits import duration_of, rate_of, rate_text
-from tests.cli.rows import taken, unexpected
+from tests.cli.checks import taken, unexpected
 
 
 def test_rates() -> None:

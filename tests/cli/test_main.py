@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli import commands
+from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def test_interrupted_early(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["run"]) == 130
 
 
-def test_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """Without arguments it takes those of the process."""
     monkeypatch.setattr(sys, "argv", ["agentjobs", "--version"])
     assert main() == 0

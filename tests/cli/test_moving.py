@@ -1,9 +1,8 @@
-from pathlib import Path
-
 import pytest
 from sqlalchemy import make_url
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -12,26 +11,22 @@ SECRET = "hunter2-very-secret"
 
 
 def test_moving(
-    service: EmulatorThread,
-    database: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    service: EmulatorThread, database: str, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A journal moves to a database, where the batch goes on; the old one names the new one, without its password."""
-    file, url = str(tmp_path / "run.db"), make_url(database).set(password=SECRET).render_as_string(hide_password=False)
-    assert main(["run", "one", "two words", "three", "--yes", "--journal", file, "--limit", "1"]) == 4
+    url = make_url(database).set(password=SECRET).render_as_string(hide_password=False)
+    assert main(["run", "one", "two words", "three", "--yes", "--journal", db, "--limit", "1"]) == 4
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
     capsys.readouterr()
-    assert main(["move", "--from", file]) == 0
+    assert main(["move", "--from", db]) == 0
     told = capsys.readouterr().err
     assert "3 items moved to PostgreSQL/test_" in told
     assert "2 planned, 1 completed" in told
     assert " resume 'postgresql+psycopg://postgres@" in told
-    assert main(["resume", file]) == 4
+    assert main(["resume", db]) == 4
     told += capsys.readouterr().err
-    assert f"journal {file}: it was moved to postgresql+psycopg://postgres@" in told
-    assert main(["status", file]) == 4
+    assert f"journal {db}: it was moved to postgresql+psycopg://postgres@" in told
+    assert main(["status", db]) == 4
     told += capsys.readouterr().err
     assert "This journal was moved to postgresql+psycopg://postgres@" in told
     assert SECRET not in told

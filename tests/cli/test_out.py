@@ -12,7 +12,7 @@ import pytest
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.out import Out
-from tests.cli.rows import unexpected
+from tests.cli.checks import Captured, unexpected
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -36,12 +36,12 @@ def keys_of(out: Path) -> Counter[str]:
     return Counter(json.loads(line)["key"] for line in out.read_text().splitlines())
 
 
-def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, db: str) -> None:
     """However often a run is killed or stopped, the next one writes what is missing, and nothing twice."""
     tasks.write_text("".join(f"prompt {number}\n" for number in range(300)))  # more than end before the last kill
     # An unknown item holds its place for ten minutes: four creates at a time leave 24 of them at most.
     places = ["--max-active", "32", "--max-sending", "4"]
-    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out), *places]
+    arguments = ["--journal", db, "--out", str(out), *places]
     command = ["run", "--file", str(tasks)]
     for number, kill in enumerate([signal.SIGKILL, signal.SIGINT] * 3):
         with Child(*command, *arguments, env=service.environment) as child:
@@ -57,11 +57,11 @@ def test_any_end_of_a_run(service: EmulatorThread, tasks: Path, out: Path, tmp_p
     assert keys_of(out) == Counter({str(number): 1 for number in range(1, 301)})
 
 
-def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, db: str) -> None:
     """A file that is named for the first time gets the results of earlier runs, those that failed too."""
     service.live("failed", prompt="prompt 3")
     service.inject("422", prompt="prompt 4")
-    arguments = ["--journal", str(tmp_path / "run.db")]
+    arguments = ["--journal", db]
     assert main(["run", "--file", str(tasks), *arguments]) == 1
     assert main(["resume", *arguments, "--out", str(out)]) == 1
     ends = {end["key"]: end for end in map(json.loads, out.read_text().splitlines())}
@@ -72,9 +72,9 @@ def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, tmp_
     assert (ends["5"]["outcome"], ends["5"]["job"], ends["5"]["error"][:13]) == ("rejected", None, "HTTP 422: Unp")
 
 
-def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, tmp_path: Path) -> None:
+def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, db: str) -> None:
     """A full disk is named with the file, and leaves no torn line; the next run writes what is missing."""
-    arguments = ["--journal", str(tmp_path / "run.db"), "--out", str(out)]
+    arguments = ["--journal", db, "--out", str(out)]
     small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     out.write_text(f"{'x' * 998_999}\n")  # the journal has room
     with Child("run", "--file", str(tasks), *arguments, env=service.environment, before=small) as child:
@@ -87,9 +87,9 @@ def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, tmp_path: 
     assert keys_of(out) == Counter({str(number): 1 for number in range(1, 61)})
 
 
-def test_what_can_not_be_written(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_can_not_be_written(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """A file that can't be written ends the run."""
-    assert main(["run", "x", "--journal", str(tmp_path / "run.db"), "--out", "/dev/full"]) == 4
+    assert main(["run", "x", "--journal", db, "--out", "/dev/full"]) == 4
     words = "Error: --out: /dev/full can't be written: No space left on device"
     assert words in capsys.readouterr().err
     assert len(service.emulator.agents_started) == 1

@@ -10,7 +10,7 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
-from tests.cli.rows import unexpected
+from tests.cli.checks import unexpected
 
 
 def test_exit_code() -> None:

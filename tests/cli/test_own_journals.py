@@ -9,9 +9,8 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.own_journals import left_journals, new_journal
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
-
-Captured = pytest.CaptureFixture[str]
 
 
 def left(state_directory: Path) -> list[Path]:
@@ -33,10 +32,10 @@ def interrupted(service: EmulatorThread, number: signal.Signals) -> Child:
     return child
 
 
-def test_what_leaves_nothing(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
+def test_what_leaves_nothing(service: EmulatorThread, state_directory: Path, tmp_path: Path, db: str) -> None:
     """A journal whose jobs have all ended is removed with all files beside it; one that has a name stays."""
     assert main(["run", "a x", "b x"]) == 0
-    assert main(["run", "a x", "--journal", str(tmp_path / "run.db")]) == 0
+    assert main(["run", "a x", "--journal", db]) == 0
     service.live("failed")
     assert main(["run", "a x", "b x"]) == 1
     assert left(state_directory) == []

@@ -2,12 +2,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
-
-Captured = pytest.CaptureFixture[str]
 
 
 def table(directory: Path, rows: int) -> str:

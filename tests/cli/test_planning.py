@@ -8,6 +8,7 @@ import pytest
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.planning import planned
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, endless_planning
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ def screen() -> Screen:
 
 
 @pytest.mark.looptime
-async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_log_is_told_now_and_then(capsys: Captured) -> None:
     """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
     items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
     journal: Any = SlowJournal()
@@ -34,12 +35,12 @@ async def test_a_log_is_told_now_and_then(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
 
 
-def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path, state_directory: Path) -> None:
+def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path, state_directory: Path, db: str) -> None:
     """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned in a journal that stays."""
     tasks = tmp_path / "tasks"
     tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
     said = []
-    for journal in ([], ["--journal", str(tmp_path / "run.db")]):
+    for journal in ([], ["--journal", db]):
         arguments = ("run", "--file", str(tasks), *journal)
         with Child(*arguments, env=service.environment, terminal=True, before=endless_planning) as child:
             child.until(" of 4,000 are planned").send(signal.SIGINT)

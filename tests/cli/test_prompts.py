@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -24,7 +25,7 @@ def test_closed_standard_input() -> None:
 
 
 def test_forgotten_quotes(
-    service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    service: EmulatorThread, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several prompts of one word each are refused without a terminal, unless they are in a file or --yes is given."""
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))

@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.queue_logs import QueueLogs
+from tests.cli.checks import Captured
 
 POOL = logging.getLogger("psycopg.pool")
 QUEUE = logging.getLogger("procrastinate.worker")
@@ -20,7 +21,7 @@ def fail(error: Exception) -> None:
     QUEUE.error("listener error", exc_info=error)
 
 
-def test_an_outage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_outage(capsys: Captured) -> None:
     """Whatever the libraries log about an outage is one line, which says why and what the worker does."""
     with shown():
         POOL.warning("error connecting in %r: %s", "pool-1", GONE)
@@ -33,7 +34,7 @@ def test_an_outage(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.out == ""
 
 
-def test_another_outage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_outage(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error a minute after the last one is of another outage, which has a line of its own."""
     counts = []
     with shown():
@@ -44,7 +45,7 @@ def test_another_outage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     assert counts == [1, 0, 0, 1]
 
 
-def test_other_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_warnings(capsys: Captured) -> None:
     """Outside of an outage a warning of the queue is one line without a traceback; the pool's are left out."""
     with shown():
         POOL.warning("discarding closed connection: %s", "<a connection>")

@@ -1,5 +1,5 @@
 from agentjobs_async.cli.records import Record, records_of, table_format
-from tests.cli.rows import taken, unexpected
+from tests.cli.checks import taken, unexpected
 
 
 def test_lines() -> None:

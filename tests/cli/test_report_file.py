@@ -7,18 +7,18 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.report.writing import FORMATS
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 
 @pytest.fixture
-def journal(service: EmulatorThread, tmp_path: Path) -> str:
+def journal(service: EmulatorThread, db: str) -> str:
     del service
-    db = str(tmp_path / "run.db")
     assert main(["run", "Document the first page", "Document the second page", "--journal", db]) == 0
     return db
 
 
-def test_report_to_a_file(journal: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_to_a_file(journal: str, tmp_path: Path, capsys: Captured) -> None:
     """The suffix of the file names the format."""
     for name, beginning in {
         "r.html": "<!doctype html>",
@@ -32,7 +32,7 @@ def test_report_to_a_file(journal: str, tmp_path: Path, capsys: pytest.CaptureFi
         assert capsys.readouterr().err == f"The report is in {tmp_path / name}.\n"
 
 
-def test_report_to_standard_output(journal: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_to_standard_output(journal: str, capsys: Captured) -> None:
     """Without a file the report goes to standard output, and can leave out the prompts."""
     for form in FORMATS:
         capsys.readouterr()
@@ -49,9 +49,7 @@ def test_a_page_is_not_for_a_terminal(journal: str) -> None:
     assert "--out report.html" in child.stdout + child.stderr
 
 
-def test_usage(
-    journal: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usage(journal: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can't be written is refused before anything is read."""
     assert main(["report", journal, "--out", str(tmp_path / "missing" / "r.html")]) == 2
     assert "a directory that exists" in capsys.readouterr().err
@@ -63,20 +61,20 @@ def test_usage(
     assert capsys.readouterr().err.splitlines()[-1].endswith("pip install 'agentjobs-async[report]'")
 
 
-def test_report_of_a_run(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_run(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """A run writes its report at its end, though some have failed."""
     service.live("failed")
     report = tmp_path / "report.html"
-    assert main(["run", "Document it", "--journal", str(tmp_path / "run.db"), "--report", str(report)]) == 1
+    assert main(["run", "Document it", "--journal", db, "--report", str(report)]) == 1
     assert "Document it" in report.read_text(encoding="utf-8")
     assert f"The report is in {report}." in capsys.readouterr().err
 
 
-def test_report_of_a_run_that_is_stopped(service: EmulatorThread, tmp_path: Path) -> None:
+def test_report_of_a_run_that_is_stopped(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """A run that a signal stops writes its report, too, and the command that resumes writes it again."""
     service.live(duration=1000)
     report = tmp_path / "report.json"
-    arguments = ("--journal", str(tmp_path / "run.db"), "--report", str(report), "--json")
+    arguments = ("--journal", db, "--report", str(report), "--json")
     with Child("run", "Document it", *arguments, env=service.environment) as child:
         child.until("created").send(signal.SIGINT)
         assert child.ended() == 130
@@ -86,10 +84,8 @@ def test_report_of_a_run_that_is_stopped(service: EmulatorThread, tmp_path: Path
     assert f"--report {report}" in child.stderr
 
 
-def test_report_that_can_not_be_written(
-    service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_that_can_not_be_written(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """A report that can't be written changes nothing about the end of a run."""
     del service
-    assert main(["run", "Document it", "--journal", str(tmp_path / "run.db"), "--report", "/dev/full"]) == 0
+    assert main(["run", "Document it", "--journal", db, "--report", "/dev/full"]) == 0
     assert "The report was not written: /dev/full can't be written" in capsys.readouterr().err

@@ -5,9 +5,8 @@ import pytest
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.service import Service
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
-
-Captured = pytest.CaptureFixture[str]
 
 
 def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured) -> None:

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import ClientSession
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import Child
 from tests.report.served import status_of
 from tests.report.stage import OUTCOMES, run_some
@@ -86,7 +87,7 @@ def test_another_address(run: str) -> None:
     assert "Other machines reach it, unencrypted" in child.stderr
 
 
-def test_refused_arguments(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_arguments(run: str, capsys: Captured) -> None:
     """What can't be served gets one clear line."""
     with Child("serve", run, "--port", "0") as child:
         port = address_of(child)[0].rstrip("/").rpartition(":")[2]

@@ -1,11 +1,10 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli.tasks import Input, Refusal, Tasks, tasks_of
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 
@@ -91,12 +90,10 @@ def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
     assert found == dict.fromkeys(files, Tasks(items, (), ()))
 
 
-def test_other_fields_are_the_context(
-    service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """Fields that are neither key nor part of the prompt come back with the results of this run and of its journal."""
     (tmp_path / "a.csv").write_text("id,title,owner,cost\n7,Index,Ada,\n")
-    out, db = tmp_path / "out.jsonl", str(tmp_path / "run.db")
+    out = tmp_path / "out.jsonl"
     arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
     assert main(["run", *arguments, "--out", str(out)]) == 0
     context = {"owner": "Ada", "cost": ""}
@@ -133,7 +130,7 @@ def test_the_same_prompt_twice(tmp_path: Path) -> None:
     assert read([], written(tmp_path, "\n".join(lines + blank))).repeats == ("4",)
 
 
-def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
     """A table starts one agent for each record, and none without a template."""
     (tmp_path / "pages.csv").write_text(CSV)
     assert main(["run", "--file", str(tmp_path / "pages.csv")]) == 2
@@ -143,7 +140,7 @@ def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: pytest.
     assert service.emulator.agents_started == {"Document one,\ntwo": 1, "Document x": 1}
 
 
-def test_run_tells_of_repeats(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_tells_of_repeats(service: EmulatorThread, capsys: Captured) -> None:
     """A run names the items whose prompt occurred before, and sends them."""
     assert main(["run", "Fix it", "Document it", "Fix it"]) == 0
     assert "The same prompt as an earlier item (1): 3\n" in capsys.readouterr().err

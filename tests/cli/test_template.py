@@ -1,5 +1,5 @@
 from agentjobs_async.cli.template import Template
-from tests.cli.rows import taken
+from tests.cli.checks import taken
 
 
 def test_filled() -> None:

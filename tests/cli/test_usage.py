@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
-
-Captured = pytest.CaptureFixture[str]
 
 SECRET = "a-very-secret-key"
 MYSQL = f"mysql://user:{SECRET}@host/work"
@@ -109,11 +108,7 @@ def refusals(commands: Iterable[str], capsys: Captured) -> dict[str, str]:
 
 
 def test_wrong_usage(
-    service: EmulatorThread,
-    tmp_path: Path,
-    state_directory: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
+    service: EmulatorThread, tmp_path: Path, state_directory: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong usage ends with 2 and is told on standard error, printable and without a key; nothing is sent or made."""
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch.journal import entries_of
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -31,12 +32,11 @@ def test_a_fleet(service: EmulatorThread, database: str) -> None:
         assert worker.ended() == 1
 
 
-def test_a_file_that_has_ended(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_has_ended(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """A journal whose items have all ended is not watched: its sum is shown."""
-    journal = str(tmp_path / "run.db")
-    assert main(["run", "one", "--journal", journal]) == 0
+    assert main(["run", "one", "--journal", db]) == 0
     capsys.readouterr()
-    assert main(["status", "--watch", journal]) == 0
+    assert main(["status", "--watch", db]) == 0
     assert capsys.readouterr().out == "1 completed\n"
     assert service.emulator.agents_started.total() == 1
 

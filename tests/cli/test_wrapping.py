@@ -1,7 +1,7 @@
 import io
 
 from agentjobs_async.cli.wrapping import fitted, wrapped
-from tests.cli.rows import unexpected
+from tests.cli.checks import unexpected
 
 
 def test_wrapped() -> None:

@@ -8,6 +8,7 @@ import pytest
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.cli._output.github import annotations, step_summary
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -70,13 +71,12 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_commands(service: EmulatorThread, summary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(service: EmulatorThread, summary: Path, db: str, capsys: Captured) -> None:
     """On GitHub Actions run, resume and status append a summary each, and annotate what failed."""
     service.live("failed", prompt="two words")
-    journal = str(tmp_path / "run.db")
-    assert main(["run", "one", "two words", "three", "--yes", "--journal", journal, "--limit", "2"]) == 4
-    assert main(["resume", journal]) == 1
-    assert main(["status", journal]) == 1
+    assert main(["run", "one", "two words", "three", "--yes", "--journal", db, "--limit", "2"]) == 4
+    assert main(["resume", db]) == 1
+    assert main(["status", db]) == 1
     printed = capsys.readouterr().out
     assert printed.count("::error::2 failed: ") == 3
     assert printed.count("\n::error::") == printed.count("::error::")
@@ -89,39 +89,38 @@ def test_commands(service: EmulatorThread, summary: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("summary")
-def test_output_for_machines(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_for_machines(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """Standard output that is for machines gets no annotation; standard error does."""
     service.live("failed")
-    journal = str(tmp_path / "run.db")
-    assert main(["run", "one", "--journal", journal, "--json"]) == 1
-    assert main(["status", journal, "--format", "jsonl"]) == 1
+    assert main(["run", "one", "--journal", db, "--json"]) == 1
+    assert main(["status", db, "--format", "jsonl"]) == 1
     printed = capsys.readouterr()
     assert [json.loads(line) for line in printed.out.splitlines()]
     assert printed.err.count("::error::1 failed: ") == 2
 
 
-def test_elsewhere(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """Elsewhere nothing of this is written."""
     service.live("failed")
-    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 1
+    assert main(["run", "one", "--journal", db]) == 1
     printed = capsys.readouterr()
     assert "::error" not in printed.out + printed.err
 
 
 def test_a_summary_that_can_not_be_written(
-    service: EmulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service: EmulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, db: str
 ) -> None:
     """A summary that can't be written is told, and does not change the exit code."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
-    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 0
+    assert main(["run", "one", "--journal", db]) == 0
     assert "GITHUB_STEP_SUMMARY: the summary can't be written: Is a directory" in capsys.readouterr().err
     assert service.emulator.agents_started.total() == 1
 
 
-def test_a_full_summary(service: EmulatorThread, summary: Path, tmp_path: Path) -> None:
+def test_a_full_summary(service: EmulatorThread, summary: Path, db: str) -> None:
     """A file of summaries never grows beyond 1 MiB."""
     summary.write_text("x" * (MIB - 50), encoding="utf-8")
-    assert main(["run", "one", "--journal", str(tmp_path / "run.db")]) == 0
+    assert main(["run", "one", "--journal", db]) == 0
     assert summary.stat().st_size == MIB - 50
     assert service.emulator.agents_started.total() == 1

@@ -1,7 +1,5 @@
 """The display of a run."""
 
-from pathlib import Path
-
 import pytest
 from attrs import evolve
 
@@ -10,11 +8,12 @@ from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
 from agentjobs_async.cli._output.screen import Screen
+from tests.cli.checks import Captured
 
 
-async def test_queue_of_the_rate(tmp_path: Path) -> None:
+async def test_queue_of_the_rate(db: str) -> None:
     """A rate per project is held against the project with the most planned items, another against all of them."""
-    async with Journal.open(tmp_path / "run.db") as journal:
+    async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
         rate = Rate(1, per=3600)
@@ -26,14 +25,12 @@ async def test_queue_of_the_rate(tmp_path: Path) -> None:
             assert display._queue == queue
 
 
-async def test_a_log_that_is_silent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log in which nothing ends gets a line of the whole from time to time."""
     monkeypatch.setattr("agentjobs_async.cli._output.progress._QUIET_SECONDS", 0.0)
     screen = Screen(lambda _: None)
     display = RunDisplay(screen, ItemLines(screen), None, limit=1)
-    async with Journal.open(tmp_path / "run.db") as journal:
+    async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         run = BatchWorker(AgentJobsSession("http://127.0.0.1:9", "key", project_id="docs"), journal)
         async with display.shown(run, journal):
@@ -44,7 +41,7 @@ async def test_a_log_that_is_silent(
     assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
 
 
-def test_silence_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_silence_of_the_server(capsys: Captured) -> None:
     """No answer is missed while nothing was asked: as long as unknown items keep all slots, nothing is sent."""
     for state, paused_by, notices in (
         (State.PLANNED, None, 0),

@@ -1,12 +1,11 @@
 import json
 
-import pytest
-
 from agentjobs_async.__main__ import main
+from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 
 
-def test_status_changes(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_changes(service: EmulatorThread, capsys: Captured) -> None:
     """Each change of the status is a line; an unknown status is shown escaped; the end has its pull request, if any."""
     service.inject('document status="queu\\u001bed" on=get')
     assert main(["run", "Tidy up"]) == 0
@@ -20,7 +19,7 @@ def test_status_changes(service: EmulatorThread, capsys: pytest.CaptureFixture[s
     assert "\ndocs/job_000002 completed, no pull request\n" in capsys.readouterr().out
 
 
-def test_long_prompts(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:
     """A prompt is told by its beginning."""
     del service
     assert main(["run", "word " * 100]) == 0
@@ -29,7 +28,7 @@ def test_long_prompts(service: EmulatorThread, capsys: pytest.CaptureFixture[str
     assert len(line) == 200
 
 
-def test_trouble(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trouble(service: EmulatorThread, capsys: Captured) -> None:
     """A job that can't be read twice in a row is told once; when it can again, its changes are told as ever."""
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up"]) == 0
@@ -44,7 +43,7 @@ def test_trouble(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) ->
     assert trouble["error"].startswith("HTTP 503")
 
 
-def test_json_when_it_fails(service: EmulatorThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_when_it_fails(service: EmulatorThread, capsys: Captured) -> None:
     """An `ended` event without a job has its error and its outcome."""
     service.inject("500")
     assert main(["run", "Tidy up", "--json"]) == 4

@@ -9,6 +9,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli._output.screen import Screen, continued, styled_status
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -17,12 +18,12 @@ COMPLETED = "document status=completed prLink=https://code.example/acme/demo/pul
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 
 
-def screen_of(capsys: pytest.CaptureFixture[str]) -> Screen:
+def screen_of(capsys: Captured) -> Screen:
     del capsys
     return Screen(lambda error: pytest.fail(str(error)))
 
 
-def test_lines_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_printable(capsys: Captured) -> None:
     """Lines hold no control character, and nothing in them is taken for markup, an emoji or a style."""
     screen = screen_of(capsys)
     screen.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
@@ -34,7 +35,7 @@ def test_lines_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_lines_are_not_wrapped_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_not_wrapped_without_a_terminal(capsys: Captured) -> None:
     """In a log or a pipe one line is one line, however long."""
     screen = screen_of(capsys)
     screen.line("word " * 100)
@@ -65,13 +66,13 @@ def test_live_view_and_colour_on_a_terminal(service: EmulatorThread) -> None:
     assert "2 completed" in plain
 
 
-def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """A table has its colours, keeps a long key's end, ends a prompt with a whole word, and escapes what is no text."""
-    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    tasks = tmp_path / "tasks.jsonl"
     key = f"docs/{'x' * 60}/chapter-7"
     tasks.write_text(json.dumps({"key": key, "prompt": "word \x1b[31m " + "word " * 30}), encoding="utf-8")
-    assert main(["run", "--file", str(tasks), "--journal", journal]) == 0
-    with Child("status", journal, terminal=True, env=service.environment) as child:
+    assert main(["run", "--file", str(tasks), "--journal", db]) == 0
+    with Child("status", db, terminal=True, env=service.environment) as child:
         assert child.ended() == 0
     assert re.search(r"docs/x+…x+/chapter-7  \x1b\[32mcompleted ", child.stdout)
     assert "\x1b[31m" not in child.stdout
@@ -142,13 +143,13 @@ def test_a_run_on_a_narrow_terminal(service: EmulatorThread) -> None:
     assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 
-def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """The live view, its end, the resume command and the status are no wider than a terminal of 40 columns."""
     service.live(duration=3600)
     service.inject('422 error="it is all wrong, as far as anybody can tell"', prompt="bad")
     tasks = tmp_path / "tasks"
     tasks.write_text("".join(f'{{"key": "{name * 5}", "prompt": "{name}"}}\n' for name in ("task ", "bad", "c")))
-    arguments = ("--journal", str(tmp_path / "run.db"))
+    arguments = ("--journal", db)
     with Child(
         *("run", "--file", str(tasks), *arguments, "--max-active", "2"),
         env=service.environment | {"AGENTJOBS_PROJECT_ID": "docs"},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.cli._output.streams import guarded, leave
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 FULL = Path("/dev/full")
@@ -75,7 +76,7 @@ def test_failure_without_descriptor() -> None:
     assert len(failures) == 1
 
 
-def test_leave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_leave(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """Leaving writes what is buffered, and ends the process with the code."""
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)

@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli._output.workflow_commands import without_commands, without_commands_in_json
+from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -50,27 +51,26 @@ def test_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_on_github")
-def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path) -> None:
+def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """What is written to a file is data: a command there is none."""
-    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(json.dumps({"key": HOSTILE, "prompt": f"a\n{HOSTILE}"}), encoding="utf-8")
-    main(["run", "--file", str(tasks), "--journal", journal])
+    main(["run", "--file", str(tasks), "--journal", db])
     out = os.open(tmp_path / "out.csv", os.O_WRONLY | os.O_CREAT)
-    with Child("export", journal, stdout=out, env={"GITHUB_ACTIONS": "true"}) as child:
+    with Child("export", db, stdout=out, env={"GITHUB_ACTIONS": "true"}) as child:
         assert child.ended() == 0
-    assert main(["export", journal, "--out", str(tmp_path / "same.csv")]) == 0
+    assert main(["export", db, "--out", str(tmp_path / "same.csv")]) == 0
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "same.csv").read_bytes()
     assert f"\n{HOSTILE}" in (tmp_path / "out.csv").read_text(encoding="utf-8")
     assert service.emulator.agents_started.total() == 1
 
 
 @pytest.mark.usefixtures("_on_github")
-def test_trace_stays_json(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_stays_json(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """A trace in a log gives no command, and is JSON."""
-    journal = str(tmp_path / "run.db")
-    assert main(["run", "--yes", "##[add-mask]b c", "--journal", journal]) == 0
+    assert main(["run", "--yes", "##[add-mask]b c", "--journal", db]) == 0
     capsys.readouterr()
-    assert main(["report", journal, "--format", "trace"]) == 0
+    assert main(["report", db, "--format", "trace"]) == 0
     written = capsys.readouterr().out
     assert "##[" not in written
     assert "##[add-mask]b" in json.dumps(json.loads(written))
@@ -78,7 +78,7 @@ def test_trace_stays_json(service: EmulatorThread, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.usefixtures("_on_github")
-def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """In the log of a step no key, prompt, place or error gives a command; the annotations are all there is."""
     service.live("failed", prompt="two ##[add-mask]b")
     records = [
@@ -86,18 +86,18 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: py
         {"key": f" {HOSTILE}", "prompt": "two ##[add-mask]b"},
         {"key": f"{HOSTILE}\n{HOSTILE}", "prompt": "refused"},
     ]
-    tasks, journal = tmp_path / "tasks.jsonl", str(tmp_path / "run.db")
+    tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     main(["plan", "--file", str(tasks)])
-    main(["run", "--file", str(tasks), "--journal", journal, "--yes"])
+    main(["run", "--file", str(tasks), "--journal", db, "--yes"])
     for form in ("table", "markdown", "jsonl"):
-        main(["status", journal, "--format", form])
+        main(["status", db, "--format", form])
     main(["run", "--file", str(tasks), "--yes", "--json"])
-    main(["retry", "--journal", journal, "--dry-run"])
-    main(["resolve", "--journal", journal, HOSTILE, "--abandon"])
-    main(["export", journal])
+    main(["retry", "--journal", db, "--dry-run"])
+    main(["resolve", "--journal", db, HOSTILE, "--abandon"])
+    main(["export", db])
     for form in ("html", "csv", "joblog", "trace", "junit", "markdown"):
-        main(["report", journal, "--format", form])
+        main(["report", db, "--format", form])
     main(["get", HOSTILE])
     printed = capsys.readouterr()
     lines = [*printed.out.splitlines(), *printed.err.splitlines()]

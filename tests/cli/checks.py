@@ -1,10 +1,13 @@
-"""Tables whose rows one test checks: it names those that fail."""
+"""What tests of the command line check: its output, and tables of which they name the rows that fail."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import pytest
+
 from agentjobs_async import InvalidInputError
 
+Captured = pytest.CaptureFixture[str]
 K = TypeVar("K")
 
 
