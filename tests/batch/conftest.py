@@ -41,9 +41,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> str:
     """Where a journal is: a file, and a database."""
-    if request.param == "file":
-        return str(request.getfixturevalue("path"))
-    return str(request.getfixturevalue("database"))
+    return str(request.getfixturevalue("path" if request.param == "file" else "laid_out"))
 
 
 @pytest.fixture

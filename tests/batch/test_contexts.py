@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import pytest
+
 from agentjobs_async import Event, JobChanged, JobCreated, JobPolled, PollFailed, WaitEnded, WaitStarted
 from agentjobs_async.batch import BatchItem, BatchWorker, Journal, run_batch
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
+
+pytestmark = pytest.mark.looptime
 
 CALLER: ContextVar[Any] = ContextVar("CALLER")
 SOON = JobScript(duration=0.01)
@@ -29,7 +33,7 @@ class Told:
         return {caller for kind in (JobPolled, JobChanged, PollFailed) for caller in self.callers.get(kind, [])}
 
 
-async def test_items_of_a_run(journal: Journal) -> None:
+async def test_items_of_a_run(file_journal: Journal) -> None:
     """An item's events come in the context that entered the run, whatever the source of the items sets meanwhile."""
     told = Told()
 
@@ -42,7 +46,7 @@ async def test_items_of_a_run(journal: Journal) -> None:
 
         async def run() -> None:
             CALLER.set("caller")
-            async with run_batch(session, source(), journal=journal) as results:
+            async with run_batch(session, source(), journal=file_journal) as results:
                 CALLER.set("later")
                 async for _ in results:
                     pass
@@ -53,14 +57,14 @@ async def test_items_of_a_run(journal: Journal) -> None:
     assert told.of_jobs() == {None}
 
 
-async def test_chunks_of_a_worker(journal: Journal) -> None:
+async def test_chunks_of_a_worker(file_journal: Journal) -> None:
     """The events of a worker's chunk come in the context that called `run` with it."""
     told = Told()
-    await journal.add(items(6))
+    await file_journal.add(items(6))
     async with (
         Emulator(script=SOON) as emulator,
         emulator.session(project_id="docs", hooks=[told]) as session,
-        BatchWorker(session, journal) as worker,
+        BatchWorker(session, file_journal) as worker,
     ):
 
         async def chunk(name: str, first: int) -> None:
@@ -83,18 +87,18 @@ def forget_cancelled_timers() -> None:
     loop._scheduled = [timer for timer in sorted(loop._scheduled) if not timer.cancelled()]
 
 
-async def test_chunks_are_let_go(journal: Journal) -> None:
+async def test_chunks_are_let_go(file_journal: Journal) -> None:
     """What the first chunk's context holds is gone with it, while the worker and the journal stay open."""
     async with (
         Emulator(script=SOON) as emulator,
         emulator.session(project_id="docs") as session,
-        BatchWorker(session, journal) as worker,
+        BatchWorker(session, file_journal) as worker,
     ):
 
         async def chunk(first: int) -> "weakref.ref[Held]":
             held = Held()
             CALLER.set(held)
-            await journal.add(items(2, first))
+            await file_journal.add(items(2, first))
             assert await worker.run([f"k{first}", f"k{first + 1}"]) == ()
             return weakref.ref(held)
 

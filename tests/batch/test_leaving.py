@@ -64,9 +64,9 @@ async def failed(asked: list[asyncio.Future[object]]) -> bool:
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_closing(database: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
+async def test_closing(laid_out: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
     """Closing a journal whose database is gone ends in time, and whoever waits for it gets an error."""
-    async with wired(database) as wire:
+    async with wired(laid_out) as wire:
         async with Journal.open(wire.url) as journal:
             await journal.add(items(30))
             await outage(wire)
@@ -79,9 +79,9 @@ async def test_closing(database: str, outage: Callable[[Wire], Awaitable[None]])
 
 @pytest.mark.usefixtures("_no_close_is_quick")
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_a_cancellation(database: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
+async def test_a_cancellation(laid_out: str, outage: Callable[[Wire], Awaitable[None]]) -> None:
     """A cancellation leaves the block of a journal whose database is gone soon, and the closing itself at once."""
-    async with wired(database) as wire:
+    async with wired(laid_out) as wire:
         for closing in (False, True):
             entered = asyncio.Event()
 
@@ -107,9 +107,9 @@ async def test_a_cancellation(database: str, outage: Callable[[Wire], Awaitable[
 
 
 @pytest.mark.usefixtures("_no_close_is_quick")
-async def test_a_cancelled_opening(database: str) -> None:
+async def test_a_cancelled_opening(laid_out: str) -> None:
     """Cancelling the opening of a journal whose database does not answer leaves at once."""
-    async with wired(database) as wire:
+    async with wired(laid_out) as wire:
         wire.silence()
         opening = asyncio.ensure_future(Journal.open(wire.url).__aenter__())
         async with asyncio.timeout(30):
@@ -140,11 +140,11 @@ async def test_a_frozen_server(own_postgresql: Server, own_database: str) -> Non
 
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_a_batch(
-    database: str, outage: Callable[[Wire], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    laid_out: str, outage: Callable[[Wire], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A batch whose database is gone is left in time; the ids that it could not take are logged and raised."""
     session = HeldSession()
-    async with wired(database) as wire:
+    async with wired(laid_out) as wire:
         with pytest.raises(JournalError) as caught:
             async with Journal.open(wire.url) as journal, asyncio.timeout(3 * CLOSING):
                 async with run_batch(session.session, items(5), journal=journal, max_sending=5):
@@ -156,10 +156,10 @@ async def test_a_batch(
 
 
 @pytest.mark.usefixtures("_no_close_is_quick")
-async def test_a_cancelled_batch(database: str) -> None:
+async def test_a_cancelled_batch(laid_out: str) -> None:
     """Cancelling a batch whose database does not answer leaves soon."""
     session = FakeSession(duration=FOREVER)
-    async with wired(database) as wire:
+    async with wired(laid_out) as wire:
 
         async def work() -> None:
             async with Journal.open(wire.url) as journal:
@@ -176,12 +176,12 @@ async def test_a_cancelled_batch(database: str) -> None:
         assert working.done()
 
 
-async def test_every_error_of_a_set_is_retrieved(database: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_error_of_a_set_is_retrieved(laid_out: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of a set whose items all fail, one error comes out, and asyncio has none to complain of."""
     gc.collect()  # of earlier tests
     caplog.clear()
     session = FakeSession()
-    async with wired(database) as wire, Journal.open(wire.url) as journal:
+    async with wired(laid_out) as wire, Journal.open(wire.url) as journal:
         await journal.add(items(10))
         async with BatchWorker(session.session, journal, max_sending=10) as worker:
             await wire.tear()
@@ -189,7 +189,7 @@ async def test_every_error_of_a_set_is_retrieved(database: str, caplog: pytest.L
             journal._opened.database.connector.patience = 0.0
             with pytest.raises(JournalError):
                 await worker.run([item.key for item in items(10)])
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         assert (await journal.counts())[State.PLANNED] == 10
     gc.collect()
     assert "never retrieved" not in caplog.text

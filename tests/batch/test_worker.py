@@ -12,12 +12,12 @@ from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
 
 
-async def test_running_a_set_again(journal: Journal) -> None:
+async def test_running_a_set_again(file_journal: Journal) -> None:
     """A set that has ended does nothing when it is run again; keys that nobody knows are left out."""
     session = FakeSession()
-    await journal.add(items(3))
+    await file_journal.add(items(3))
     keys = ["k0", "k1", "k2", "nobody"]
-    async with BatchWorker(session.session, journal) as worker:
+    async with BatchWorker(session.session, file_journal) as worker:
         assert await worker.run(keys) == ()
         assert {*await asyncio.gather(worker.run(keys), worker.run(keys))} == {()}
         assert worker.stats().outcomes == {"completed": 3}
@@ -43,55 +43,55 @@ async def test_polls_per_second_of_a_worker_that_does_not_begin(
     assert session.polls_per_second is None
 
 
-async def test_a_closed_worker(journal: Journal) -> None:
+async def test_a_closed_worker(file_journal: Journal) -> None:
     """A worker that is not open is told so."""
-    worker = BatchWorker(FakeSession().session, journal)
+    worker = BatchWorker(FakeSession().session, file_journal)
     with pytest.raises(InvalidInputError, match="not open"):
         await worker.run(["k0"])
     assert (worker.active(), worker.stats().active, worker.stats().next_create) == ([], 0, None)
     await worker.aclose()
 
 
-async def test_a_raising_observer(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_raising_observer(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """What on_result raises is logged, and disturbs nothing."""
 
     def observe(result: BatchResult) -> None:
         raise LookupError(result.item.key)
 
-    await journal.add(items(2))
-    async with BatchWorker(FakeSession().session, journal, on_result=observe) as worker:
+    await file_journal.add(items(2))
+    async with BatchWorker(FakeSession().session, file_journal, on_result=observe) as worker:
         assert await worker.run(["k0", "k1"]) == ()
     assert caplog.text.count("on_result raised") == 2
 
 
-async def test_a_journal_that_fails(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
-    real, errors = entries_of(journal).claim, [JournalError("no room", "full")]
+    real, errors = entries_of(file_journal).claim, [JournalError("no room", "full")]
 
     async def claim(key: str, project_id: str | None) -> Any:
         if errors:
             raise errors.pop()
         return await real(key, project_id)
 
-    monkeypatch.setattr(entries_of(journal), "claim", claim)
-    await journal.add(items(3))
-    async with BatchWorker(FakeSession().session, journal, max_sending=1) as worker:
+    monkeypatch.setattr(entries_of(file_journal), "claim", claim)
+    await file_journal.add(items(3))
+    async with BatchWorker(FakeSession().session, file_journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
             await worker.run(["k0", "k1"])
         assert await worker.run(["k0", "k1", "k2"]) == ()
 
 
-async def test_what_would_befall_every_item(journal: Journal) -> None:
+async def test_what_would_befall_every_item(file_journal: Journal) -> None:
     """An error that would befall every item comes out of the set, and lets nothing more be sent in any set."""
     session = FakeSession()
     session.answers = {f"p{number}": [refused_key()] for number in range(40)}
-    await journal.add(items(40))
+    await file_journal.add(items(40))
     keys = [item.key for item in items(40)]
-    async with BatchWorker(session.session, journal, max_sending=1) as worker:
+    async with BatchWorker(session.session, file_journal, max_sending=1) as worker:
         results = await asyncio.gather(worker.run(keys[:20]), worker.run(keys[20:]), return_exceptions=True)
     assert sum(isinstance(result, AuthError) for result in results) == 1
     assert len(session.sent) == 1
-    assert set(states(await journal.rows()).values()) == {"planned"}
+    assert set(states(await file_journal.rows()).values()) == {"planned"}
 
 
 async def test_leaving_a_set(journal: Journal) -> None:
@@ -147,9 +147,9 @@ async def test_no_id_is_dropped_by_closing(
     await worker.aclose()
 
 
-async def test_a_claim_that_is_cut_off(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that is cut off as its worker ends does not touch the row, which another owner is sending."""
-    async with Journal.open(database) as one, Journal.open(database) as two:
+    async with Journal.open(laid_out) as one, Journal.open(laid_out) as two:
         await one.add(items(1))
         asked = asyncio.Event()
 

@@ -106,13 +106,13 @@ async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJo
         assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
+async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
     """Of two processes on one database one follows a job; when it is killed, another one takes over."""
     listener = Listener()
-    process = await child(emulator, database, "never", "long")
+    process = await child(emulator, laid_out, "never", "long")
     assert process.stdout is not None
     assert await process.stdout.readline() == b"submitted\n"
-    async with Journal.open(database, owner_timeout=NEVER) as journal:
+    async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
             entry = await jobs.submit("k", "long")
             assert (entry.state, entry.job) == ("created", None)  # the other one follows it
@@ -121,21 +121,21 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
     await process.communicate()
     await complete(emulator)
     with server_is_up():
-        async with Journal.open(database, owner_timeout=NEVER) as journal:
+        async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end):
                 mine = entries_of(journal).owner
-                execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner <> '{mine}'")  # noqa: S608 - our own name
+                execute(laid_out, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner <> '{mine}'")  # noqa: S608 - our own name
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]
     assert emulator.agents_started == {"long": 1}
 
 
-async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession, database: str) -> None:
+async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
     """A process that leaves hands its jobs to another one, though its journal stays open."""
     first, second = Listener(), Listener()
     async with (
-        Journal.open(database, owner_timeout=NEVER) as one,
-        Journal.open(database, owner_timeout=NEVER) as other,
+        Journal.open(laid_out, owner_timeout=NEVER) as one,
+        Journal.open(laid_out, owner_timeout=NEVER) as other,
     ):
         async with DurableJobs(session, other, on_end=second.on_end) as staying:
             async with DurableJobs(session, one, on_end=first.on_end) as leaving:
@@ -149,10 +149,10 @@ async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession
 
 
 @pytest.mark.parametrize("replicas", [3])
-async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, database: str, replicas: int) -> None:
+async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, laid_out: str, replicas: int) -> None:
     """However many processes get the same messages, each job has one agent and one end is told."""
     listener = Listener()
-    journals = [Journal.open(database, owner_timeout=NEVER) for _ in range(replicas)]
+    journals = [Journal.open(laid_out, owner_timeout=NEVER) for _ in range(replicas)]
     try:
         opened = [await journal.__aenter__() for journal in journals]
         jobs = [await DurableJobs(session, journal, on_end=listener.on_end).__aenter__() for journal in opened]

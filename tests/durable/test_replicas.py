@@ -23,11 +23,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def journals(database: str) -> AsyncIterator[tuple[Journal, Journal]]:
+async def journals(laid_out: str) -> AsyncIterator[tuple[Journal, Journal]]:
     """One database, open twice."""
     async with (
-        Journal.open(database, owner_timeout=NEVER) as one,
-        Journal.open(database, owner_timeout=NEVER) as other,
+        Journal.open(laid_out, owner_timeout=NEVER) as one,
+        Journal.open(laid_out, owner_timeout=NEVER) as other,
     ):
         yield one, other
 

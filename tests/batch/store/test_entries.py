@@ -186,10 +186,10 @@ async def test_planning_whose_answer_is_lost(journal: Journal, monkeypatch: pyte
     assert session.agents == {f"p{n}": 1 for n in range(5)}
 
 
-async def test_owners_that_resolve_at_once(database: str) -> None:
+async def test_owners_that_resolve_at_once(laid_out: str) -> None:
     """Of several owners that have one create sent again at once, one does; the first create counts once."""
     async with AsyncExitStack() as opened:
-        owners = [await opened.enter_async_context(Journal.open(database)) for _ in range(3)]
+        owners = [await opened.enter_async_context(Journal.open(laid_out)) for _ in range(3)]
         for number in range(10):
             key = f"k{number}"
             await owners[0].add(items(1, first=number))
@@ -303,9 +303,9 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
     assert not entries_of(journal)._unanswered
 
 
-async def test_rows_of_another_owner(database: str) -> None:
+async def test_rows_of_another_owner(laid_out: str) -> None:
     """Without its claim, no owner changes a row that another one is sending."""
-    async with Journal.open(database) as one, Journal.open(database) as two:
+    async with Journal.open(laid_out) as one, Journal.open(laid_out) as two:
         await one.add(items(1))
         assert await move(one, "k0", State.SENDING)
         for target in (State.UNKNOWN, State.REJECTED, State.PLANNED):

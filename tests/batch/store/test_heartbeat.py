@@ -48,16 +48,16 @@ async def claimed(journal: Journal, key: str) -> str:
     return claim
 
 
-async def test_many_owners(database: str) -> None:
+async def test_many_owners(laid_out: str) -> None:
     """Many owners claim at once, each row goes to one of them, and nothing of the living becomes unknown."""
-    async with owner(database, beats=1) as one, owner(database, beats=1) as two:
+    async with owner(laid_out, beats=1) as one, owner(laid_out, beats=1) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
             *(entries_of(journal).claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
         for journal in (one, two):  # a long time later
-            record_silence(database, journal)
+            record_silence(laid_out, journal)
         for journal in (one, two):
             await heartbeat_of(journal)._beat()
         for journal in (one, two):
@@ -65,13 +65,13 @@ async def test_many_owners(database: str) -> None:
         assert (await one.counts())[State.SENDING] == 40
 
 
-async def test_a_silent_owner(database: str) -> None:
+async def test_a_silent_owner(laid_out: str) -> None:
     """What a silent owner was sending becomes unknown, and is told to those who are there; nothing else does."""
-    async with owner(database) as silent, owner(database) as living:
+    async with owner(laid_out) as silent, owner(laid_out) as living:
         await living.add(items(3))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        await be_silent(silent, database)
+        await be_silent(silent, laid_out)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         assert [row.key for row in await living.unknown()] == ["k0"]
         assert await state_of(living, "k1") is State.SENDING
@@ -90,12 +90,12 @@ async def _told(journal: Journal) -> bool:
     return opened_of(journal).take_unknown() == ("k0",)
 
 
-async def test_late_answers(database: str) -> None:
+async def test_late_answers(laid_out: str) -> None:
     """Whatever a stalled owner gets to know late is kept, though its rows have become unknown meanwhile."""
-    async with owner(database) as stalled, owner(database) as living:
+    async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(4))
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
-        await be_silent(stalled, database)
+        await be_silent(stalled, laid_out)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
         assert await entries_of(stalled).mark_created("k0", JobRef("docs", "job_1"))
         assert await entries_of(stalled).mark_rejected("k1", WHY, claim=claims["k1"])
@@ -108,12 +108,12 @@ async def test_late_answers(database: str) -> None:
         }
 
 
-async def test_what_somebody_else_has_claimed_since(database: str) -> None:
+async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
     """What a stalled owner gets to know does not touch the claim of another one."""
-    async with owner(database) as stalled, owner(database) as living:
+    async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(1))
         old = await claimed(stalled, "k0")
-        await be_silent(stalled, database)
+        await be_silent(stalled, laid_out)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
@@ -123,11 +123,11 @@ async def test_what_somebody_else_has_claimed_since(database: str) -> None:
         assert await state_of(living, "k0") is State.SENDING
 
 
-async def test_an_end_is_written_once(database: str) -> None:
+async def test_an_end_is_written_once(laid_out: str) -> None:
     """Of all who waited for one job, one writes its end."""
     from agentjobs_async import AgentJob  # noqa: PLC0415 - only here
 
-    async with owner(database) as one, owner(database) as two:
+    async with owner(laid_out) as one, owner(laid_out) as two:
         await one.add(items(1))
         await claimed(one, "k0")
         await entries_of(one).mark_created("k0", JobRef("docs", "job_1"))
@@ -137,30 +137,30 @@ async def test_an_end_is_written_once(database: str) -> None:
         assert await state_of(one, "k0") is State.COMPLETED
 
 
-async def test_an_owner_that_left(database: str) -> None:
+async def test_an_owner_that_left(laid_out: str) -> None:
     """What an owner was sending when it left in good order becomes unknown as soon as somebody looks."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         await journal.add(items(1))
         await claimed(journal, "k0")
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         assert opened_of(journal).take_unknown() == ("k0",)
 
 
-async def test_a_server_that_was_down(database: str) -> None:
+async def test_a_server_that_was_down(laid_out: str) -> None:
     """After a start of the server nobody is taken for dead before he could give a sign of life."""
-    async with Journal.open(database, owner_timeout=NEVER) as journal:
+    async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
         await journal.add(items(1))
         await claimed(journal, "k0")
-        execute(database, "UPDATE agentjobs_owners SET seen_at = 0")
+        execute(laid_out, "UPDATE agentjobs_owners SET seen_at = 0")
         assert await entries_of(journal).mark_unknown_of_dead_owners(1e6) == ()
         assert await entries_of(journal).mark_unknown_of_dead_owners(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    laid_out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A sweep that the database refused is logged; signs of life go on, and so do sweeps."""
-    async with owner(database) as journal, owner(database) as other:
+    async with owner(laid_out) as journal, owner(laid_out) as other:
         await other.add(items(1))
 
         async def broken(patience: float) -> tuple[str, ...]:
@@ -168,17 +168,17 @@ async def test_beating_goes_on(
 
         monkeypatch.setattr(entries_of(journal), "mark_unknown_of_dead_owners", broken)
         await until(lambda: _holds("no answer" in caplog.text))
-        await beats_on(database, journal)
+        await beats_on(laid_out, journal)
         monkeypatch.undo()
         await claimed(other, "k0")
-        await be_silent(other, database)
+        await be_silent(other, laid_out)
         await until(lambda: _told(journal))
         assert await state_of(journal, "k0") is State.UNKNOWN
 
 
-async def test_a_sweep_that_is_cut_before_it_begins(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_that_is_cut_before_it_begins(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner that leaves in the turn of the loop in which a sweep is to begin ends without a warning."""
-    async with owner(database) as journal:
+    async with owner(laid_out) as journal:
         heartbeat = heartbeat_of(journal)
         resting = asyncio.get_running_loop().create_future()
 
@@ -196,10 +196,10 @@ async def test_a_sweep_that_is_cut_before_it_begins(database: str, monkeypatch: 
 
 
 async def test_leaving_a_broken_server(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    laid_out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An owner that can't say good-bye leaves all the same."""
-    async with owner(database, beats=1) as journal:
+    async with owner(laid_out, beats=1) as journal:
 
         async def broken(statement: object) -> None:
             raise JournalError(f"no answer to {type(statement)}", "io")
@@ -215,9 +215,9 @@ def test_wrong_timeouts(timeout: float) -> None:
         Journal.open("run.db", owner_timeout=timeout)
 
 
-async def test_a_stalled_transaction(database: str) -> None:
+async def test_a_stalled_transaction(laid_out: str) -> None:
     """An owner that stalls within a transaction, with the lock of all claims, holds up the others for a while only."""
-    async with owner(database) as stalled, owner(database) as living:
+    async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(1))
         await living.set_limits(FleetLimits(max_active=5))
         async with connected(stalled) as connection:
@@ -254,57 +254,57 @@ async def beats_on(database: str, journal: Journal) -> None:
             await until(lambda since=since: _holds(last_seen(database, journal) > since))  # type: ignore[misc]  # the loop's variable
 
 
-async def test_signs_of_life_wait_for_no_claim(database: str) -> None:
+async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
     """While claims wait for another owner's, signs of life are given, ids are kept, and nobody is taken for dead.
 
     Such a claim is put off within a second or so.
     """
-    async with owner(database) as living, owner(database):
+    async with owner(laid_out) as living, owner(laid_out):
         await living.add(items(3))
         await living.set_limits(FleetLimits(max_active=5))
         await claimed(living, "k0")
         await claimed(living, "k1")
-        async with locked(database, "agentjobs_fleet"):
+        async with locked(laid_out, "agentjobs_fleet"):
             assert await entries_of(living).claim("k2") == NoRoom(1.0)
-            execute(database, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
+            execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(entries_of(living).claim("k2"))
-            await until(lambda: _holds(is_waiting_for_a_lock(database)))
+            await until(lambda: _holds(is_waiting_for_a_lock(laid_out)))
             assert await entries_of(living).mark_created("k1", JobRef("docs", "job_1"))
-            await beats_on(database, living)
+            await beats_on(laid_out, living)
             assert not waiting.done()
         assert isinstance(await waiting, str)
         assert await state_of(living, "k0") is State.SENDING
 
 
-async def test_signs_of_life_wait_for_no_sweep(database: str) -> None:
+async def test_signs_of_life_wait_for_no_sweep(laid_out: str) -> None:
     """While a row of a silent owner is locked, those who would make it unknown go on giving signs of life."""
-    async with owner(database) as silent, owner(database) as living:
+    async with owner(laid_out) as silent, owner(laid_out) as living:
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            await be_silent(silent, database)
-            await until(lambda: _holds(is_waiting_for_a_lock(database)))
-            await beats_on(database, living)
+        async with locked(laid_out, "agentjobs_entries WHERE key = 'k0'"):
+            await be_silent(silent, laid_out)
+            await until(lambda: _holds(is_waiting_for_a_lock(laid_out)))
+            await beats_on(laid_out, living)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         assert await state_of(living, "k1") is State.SENDING
 
 
-async def test_a_sweep_that_had_to_wait(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_that_had_to_wait(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who looked for silent owners, and then had to wait for a row, takes nobody for dead who has lived meanwhile."""
     patience = 5.0  # longer than the machine stands still between a sign of life and the sweep
-    async with owner(database) as silent, owner(database) as living:
+    async with owner(laid_out) as silent, owner(laid_out) as living:
         monkeypatch.setattr(entries_of(living), "mark_unknown_of_dead_owners", _nothing)
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        async with locked(database, "agentjobs_entries WHERE key = 'k0'"):
-            await be_silent(silent, database)
+        async with locked(laid_out, "agentjobs_entries WHERE key = 'k0'"):
+            await be_silent(silent, laid_out)
             sweeping = asyncio.ensure_future(entries_of(silent).mark_unknown_of_dead_owners(patience))
-            await until(lambda: _holds(is_waiting_for_a_lock(database)))
-            begun = time_of(database)
-            await beats_on(database, living)
-            await until(lambda: _holds(time_of(database) > begun + patience))
+            await until(lambda: _holds(is_waiting_for_a_lock(laid_out)))
+            begun = time_of(laid_out)
+            await beats_on(laid_out, living)
+            await until(lambda: _holds(time_of(laid_out) > begun + patience))
         assert await sweeping == ("k0",)
         assert await state_of(living, "k1") is State.SENDING
 
@@ -324,10 +324,10 @@ async def _nothing(_: float) -> tuple[str, ...]:
     return ()
 
 
-async def test_a_claim_whose_answer_came_late(database: str) -> None:
+async def test_a_claim_whose_answer_came_late(laid_out: str) -> None:
     """A claim whose answer comes after its owner was taken for dead is not sent: somebody else may have sent it."""
     session = FakeSession()
-    async with wired(database) as wire, owner(wire.url) as slow, owner(database) as living:
+    async with wired(laid_out) as wire, owner(wire.url) as slow, owner(laid_out) as living:
         await living.add(items(1))
         async with BatchWorker(session.session, slow) as late, BatchWorker(session.session, living) as worker:
             await stop_beating(slow)  # a muted one would keep its row locked
@@ -335,7 +335,7 @@ async def test_a_claim_whose_answer_came_late(database: str) -> None:
             sending = asyncio.ensure_future(late.run(["k0"]))
             await until(lambda: _is(living, "k0", State.SENDING))
             heartbeat_of(slow)._heard = LONG_AGO
-            record_silence(database, slow)
+            record_silence(laid_out, slow)
             await until(lambda: _is(living, "k0", State.UNKNOWN))
             assert session.sent == []
             await living.resolve("k0", send_again=True)
@@ -345,10 +345,10 @@ async def test_a_claim_whose_answer_came_late(database: str) -> None:
     assert session.agents == {"p0": 1}
 
 
-async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> None:
+async def test_a_claim_that_was_taken_away_while_connecting(laid_out: str) -> None:
     """What connects to the service for so long that its owner may be taken for dead is not sent, and claimed anew."""
     session = FakeSession()
-    async with owner(database) as stalled, owner(database) as living:
+    async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(2))
         async with BatchWorker(session.session, stalled) as late, BatchWorker(session.session, living) as worker:
             connecting, connected = asyncio.Event(), asyncio.Event()
@@ -361,7 +361,7 @@ async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> No
             real, session.connect = session.connect, connect  # type: ignore[method-assign]  # it stalls there
             sending = asyncio.ensure_future(late.run(["k0"]))
             await connecting.wait()
-            await be_silent(stalled, database)
+            await be_silent(stalled, laid_out)
             await until(lambda: _is(living, "k0", State.UNKNOWN))
             await living.resolve("k0", send_again=True)
             assert await worker.run(["k0"]) == ()
@@ -371,9 +371,9 @@ async def test_a_claim_that_was_taken_away_while_connecting(database: str) -> No
 
 
 @pytest.mark.parametrize("clock", ["_boot_time", "time.time"])
-async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
+async def test_time_that_the_loop_does_not_know(laid_out: str, monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
     """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
-    async with owner(database) as journal:
+    async with owner(laid_out) as journal:
         lease = entries_of(journal).lease()
         assert lease is not None
         assert lease.holds()
@@ -384,10 +384,10 @@ async def test_time_that_the_loop_does_not_know(database: str, monkeypatch: pyte
 
 
 async def test_an_owner_that_was_taken_for_dead(
-    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    laid_out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
-    async with wired(database) as wire, owner(wire.url) as stalled:
+    async with wired(laid_out) as wire, owner(wire.url) as stalled:
         presence = heartbeat_of(stalled)
         before = entries_of(stalled).lease()
         assert before is not None
@@ -412,7 +412,7 @@ async def test_a_file_needs_no_lease(path: Path) -> None:
         assert entries_of(journal).lease() is None
 
 
-async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal whose first sign of life could not be given is not opened, and leaves nothing behind."""
 
     async def broken(entries: object, patience: float) -> tuple[str, ...]:
@@ -420,4 +420,4 @@ async def test_an_opening_that_fails(database: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Entries, "mark_unknown_of_dead_owners", broken)
     with pytest.raises(JournalError, match="gave no answer"):
-        await Journal.open(database).__aenter__()
+        await Journal.open(laid_out).__aenter__()

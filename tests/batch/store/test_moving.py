@@ -45,9 +45,9 @@ async def begun(place: str | Path) -> list[JournalRow]:
 
 
 @pytest.fixture
-def url(database: str) -> str:
-    """The URL of an empty database, with a password that nobody may see."""
-    return make_url(database).set(password=SECRET).render_as_string(hide_password=False)
+def url(laid_out: str) -> str:
+    """The URL of a database with an empty journal, with a password that nobody may see."""
+    return make_url(laid_out).set(password=SECRET).render_as_string(hide_password=False)
 
 
 async def is_closed(place: str | Path, words: str) -> None:
@@ -159,8 +159,6 @@ async def test_what_can_not_move(path: Path, tmp_path: Path) -> None:
 async def test_a_target_that_fails(path: Path, url: str) -> None:
     """When the rows can't be written, the old journal is open as before, and a later move succeeds."""
     await begun(path)
-    async with Journal.open(url):
-        pass
     execute(url, "ALTER TABLE agentjobs_entries ADD CONSTRAINT too_short CHECK (key <> 'k4')")
     with pytest.raises(JournalError, match="journal PostgreSQL/"):
         await move_journal(path, url)

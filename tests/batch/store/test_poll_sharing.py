@@ -33,9 +33,9 @@ async def polling(stack: AsyncExitStack, journal: Journal) -> FakeSession:
     return session
 
 
-async def test_who_joins_waits(database: str) -> None:
+async def test_who_joins_waits(laid_out: str) -> None:
     """An owner that joins polls nothing until the others have given up its share, each with its next beat."""
-    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two, owner(database) as three:
+    async with AsyncExitStack() as stack, owner(laid_out) as one, owner(laid_out) as two, owner(laid_out) as three:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
         assert first.polls_per_second == pytest.approx(WHOLE)
@@ -51,12 +51,12 @@ async def test_who_joins_waits(database: str) -> None:
         assert second.polls_per_second == third.polls_per_second == pytest.approx(WHOLE / 3)
 
 
-async def test_who_leaves(database: str) -> None:
+async def test_who_leaves(laid_out: str) -> None:
     """The share of an owner that leaves is free for the others at once."""
-    async with AsyncExitStack() as stack, owner(database) as one:
+    async with AsyncExitStack() as stack, owner(laid_out) as one:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
-        async with owner(database) as two, BatchWorker(FakeSession().session, two):
+        async with owner(laid_out) as two, BatchWorker(FakeSession().session, two):
             await beat(one)
             await beat(two)
             assert first.polls_per_second == pytest.approx(WHOLE / 2)
@@ -64,9 +64,9 @@ async def test_who_leaves(database: str) -> None:
         assert first.polls_per_second == pytest.approx(WHOLE)
 
 
-async def test_a_worker_that_ends_before_its_journal(database: str) -> None:
+async def test_a_worker_that_ends_before_its_journal(laid_out: str) -> None:
     """The next beat of an owner that polls no more gives up its share."""
-    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
+    async with AsyncExitStack() as stack, owner(laid_out) as one, owner(laid_out) as two:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
         session = FakeSession()
@@ -82,9 +82,9 @@ async def test_a_worker_that_ends_before_its_journal(database: str) -> None:
         assert first.polls_per_second == pytest.approx(WHOLE)
 
 
-async def test_owners_that_do_not_poll(database: str) -> None:
+async def test_owners_that_do_not_poll(laid_out: str) -> None:
     """Owners that have the journal open to write, and poll nothing, have no share of the polls."""
-    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
+    async with AsyncExitStack() as stack, owner(laid_out) as one, owner(laid_out) as two:
         await two.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
         await beat(two)
@@ -92,9 +92,9 @@ async def test_owners_that_do_not_poll(database: str) -> None:
         assert first.polls_per_second == pytest.approx(WHOLE)
 
 
-async def test_a_changed_limit(database: str) -> None:
+async def test_a_changed_limit(laid_out: str) -> None:
     """The beats after a change of the limit follow it; without a limit any number of polls may start."""
-    async with AsyncExitStack() as stack, owner(database) as one:
+    async with AsyncExitStack() as stack, owner(laid_out) as one:
         first = await polling(stack, one)
         assert first.polls_per_second is None
         for limit in (4.0, 2.0, 8.0):
@@ -106,9 +106,9 @@ async def test_a_changed_limit(database: str) -> None:
         assert first.polls_per_second is None
 
 
-async def test_a_silent_owner(database: str) -> None:
+async def test_a_silent_owner(laid_out: str) -> None:
     """The share of a silent owner is in use until it is taken for dead; before that it stops polling itself."""
-    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two:
+    async with AsyncExitStack() as stack, owner(laid_out) as one, owner(laid_out) as two:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         first = await polling(stack, one)
         second = await polling(stack, two)
@@ -118,7 +118,7 @@ async def test_a_silent_owner(database: str) -> None:
         share = second._clock._share
         assert share is not None
         assert share.may_poll
-        await be_silent(two, database)
+        await be_silent(two, laid_out)
         assert not share.may_poll
         await beat(one)
         assert first.polls_per_second == pytest.approx(WHOLE / 2)
@@ -127,9 +127,9 @@ async def test_a_silent_owner(database: str) -> None:
         assert first.polls_per_second == pytest.approx(WHOLE)
 
 
-async def test_turns_of_all(database: str) -> None:
+async def test_turns_of_all(laid_out: str) -> None:
     """Each polling owner gets a number of its own, from which its turns follow."""
-    async with AsyncExitStack() as stack, owner(database) as one, owner(database) as two, owner(database) as three:
+    async with AsyncExitStack() as stack, owner(laid_out) as one, owner(laid_out) as two, owner(laid_out) as three:
         journals = (one, two, three)
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
         for journal in journals:

@@ -66,7 +66,7 @@ async def test_no_credentials_are_shown(address: str, setting: str, caplog: pyte
     assert opened_of(journal).connect_arguments()[setting] == SECRET
 
 
-async def test_secrets_reach_the_server(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_reach_the_server(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept out of sight is still what every connection is opened with."""
     settings: list[dict[str, Any]] = []
     connect = psycopg.AsyncConnection.connect
@@ -76,7 +76,7 @@ async def test_secrets_reach_the_server(database: str, monkeypatch: pytest.Monke
         return await connect(*arguments, **given)
 
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", seen)
-    async with Journal.open(f"{database}{'&' if '?' in database else '?'}sslpassword={SECRET}") as journal:
+    async with Journal.open(f"{laid_out}{'&' if '?' in laid_out else '?'}sslpassword={SECRET}") as journal:
         await journal.add(items(1))
     assert {given["sslpassword"] for given in settings} == {SECRET}
 
@@ -97,13 +97,11 @@ async def test_looking_into_an_empty_database(database: str) -> None:
     assert execute(database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
 
 
-async def test_another_version(database: str) -> None:
+async def test_another_version(laid_out: str) -> None:
     """A journal of another version is refused, and stays as it is."""
-    async with Journal.open(database):
-        pass
-    execute(database, "UPDATE agentjobs_fleet SET version = 4")
+    execute(laid_out, "UPDATE agentjobs_fleet SET version = 4")
     with pytest.raises(JournalError, match="it has version 4") as caught:
-        await Journal.open(database).__aenter__()
+        await Journal.open(laid_out).__aenter__()
     assert caught.value.reason == "version"
 
 
@@ -117,39 +115,39 @@ async def test_many_begin_at_once(database: str) -> None:
         await journal.aclose()
 
 
-async def test_only_looking(database: str) -> None:
+async def test_only_looking(laid_out: str) -> None:
     """Who only looks can't write, and is no owner."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         await journal.add(items(1))
-    async with Journal.open(database, read_only=True) as journal:
+    async with Journal.open(laid_out, read_only=True) as journal:
         with pytest.raises(JournalError) as caught:
             await journal.add(items(2))
         assert caught.value.reason == "read_only"
-    assert states(await rows_of(database)) == {"k0": "planned"}
-    assert execute(database, "SELECT * FROM agentjobs_owners") == []
+    assert states(await rows_of(laid_out)) == {"k0": "planned"}
+    assert execute(laid_out, "SELECT * FROM agentjobs_owners") == []
 
 
-async def test_any_text(database: str) -> None:
+async def test_any_text(laid_out: str) -> None:
     """A prompt with characters that the server can't store comes back as it was."""
     prompts = ["a\0b", "\x1a", "\x1a0\0\x1a1", "plain"]
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         await journal.add([BatchItem(str(number), prompt) for number, prompt in enumerate(prompts)])
         assert [row.prompt async for row in journal.rows()] == prompts
 
 
-async def test_durability(database: str) -> None:
+async def test_durability(laid_out: str) -> None:
     """A commit is durable, even where the server's own setting is that it need not be."""
-    name = make_url(database).database
-    execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
-    async with Journal.open(database) as journal:
+    name = make_url(laid_out).database
+    execute(laid_out, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    async with Journal.open(laid_out) as journal:
         async with connected(journal) as connection:
             assert (await connection.exec_driver_sql("SHOW synchronous_commit")).scalar() == "on"
 
 
-async def test_no_prompt_in_errors(database: str) -> None:
+async def test_no_prompt_in_errors(laid_out: str) -> None:
     """An error of the server shows nothing of a prompt."""
-    async with Journal.open(database) as journal:
-        execute(database, "ALTER TABLE agentjobs_entries ADD CONSTRAINT short CHECK (length(prompt) < 5)")
+    async with Journal.open(laid_out) as journal:
+        execute(laid_out, "ALTER TABLE agentjobs_entries ADD CONSTRAINT short CHECK (length(prompt) < 5)")
         with pytest.raises(JournalError, match="short") as caught:
             await journal.add([BatchItem("a", "a very private prompt")])
     assert "private" not in str(caught.value)
@@ -169,9 +167,9 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
             await entries_of(journal).mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
-async def test_a_claim_whose_answer_was_lost(database: str) -> None:
+async def test_a_claim_whose_answer_was_lost(laid_out: str) -> None:
     """A claim that was carried out before its connection broke is given when it is told again, and to nobody else."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         await journal.add(items(1))
         write = entries_of(journal)._database.write
         told: list[Any] = []
@@ -188,12 +186,12 @@ async def test_a_claim_whose_answer_was_lost(database: str) -> None:
         assert len(told) == 2
         assert not await entries_of(journal).release_claim("k0", ValueError("not mine"), claim="another")
         assert await entries_of(journal).release_claim("k0", ValueError("mine"), claim=claim) is False
-    assert states(await rows_of(database)) == {"k0": "planned"}
+    assert states(await rows_of(laid_out)) == {"k0": "planned"}
 
 
-async def test_a_server_that_stays_away(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is gone for longer than the patience gives a JournalError."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         entries_of(journal)._database.connector.patience = 0.3
         monkeypatch.setattr(entries_of(journal)._database.backend.engine.sync_engine, "connect", _gone(journal))
         with pytest.raises(JournalError) as caught:

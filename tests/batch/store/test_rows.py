@@ -123,6 +123,7 @@ async def test_context(journal: Journal) -> None:
     assert "title" not in repr(rows[0].item)
 
 
+@pytest.mark.looptime
 async def test_a_run_tells_of_polls_and_context(journal: Journal) -> None:
     """After a run, rows have the number of polls and all times, and results the context of their items."""
     async with Emulator(script=JobScript(duration=0.1)) as emulator, emulator.session(project_id="docs") as session:

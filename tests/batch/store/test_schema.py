@@ -70,21 +70,19 @@ def earlier(path: Path) -> Path:
 
 
 @pytest.fixture
-async def earlier_database(database: str) -> str:
+def earlier_database(laid_out: str) -> str:
     """A database of the earlier layout: made by this version, less what this version has added."""
-    async with Journal.open(database):
-        pass
     for name in ADDED:
-        execute(database, f"ALTER TABLE agentjobs_entries DROP COLUMN {name}")
+        execute(laid_out, f"ALTER TABLE agentjobs_entries DROP COLUMN {name}")
     for name in ("create_spread", "timeout", "max_sending", "polls_per_second"):
-        execute(database, f"ALTER TABLE agentjobs_fleet DROP COLUMN {name}")
+        execute(laid_out, f"ALTER TABLE agentjobs_fleet DROP COLUMN {name}")
     function = shared.functions().replace("claimed_at = moment, ", "")
     assert function != shared.functions()
-    execute(database, function)
-    execute(database, f"UPDATE agentjobs_fleet SET version = {EARLIER}")  # noqa: S608 - a number
-    execute(database, EARLIER_ROWS)
-    execute(database, "SELECT setval(pg_get_serial_sequence('agentjobs_entries', 'number'), 4)")
-    return database
+    execute(laid_out, function)
+    execute(laid_out, f"UPDATE agentjobs_fleet SET version = {EARLIER}")  # noqa: S608 - a number
+    execute(laid_out, EARLIER_ROWS)
+    execute(laid_out, "SELECT setval(pg_get_serial_sequence('agentjobs_entries', 'number'), 4)")
+    return laid_out
 
 
 @pytest.fixture(params=["earlier", pytest.param("earlier_database", marks=pytest.mark.slow)])

@@ -43,9 +43,9 @@ async def claim_all(journals: list[Journal]) -> list[str]:
     return [key for key, claim in pairs if isinstance(claim, str)]
 
 
-async def test_most_active(database: str) -> None:
+async def test_most_active(laid_out: str) -> None:
     """No more items are active than all owners together may have; the end of one makes room for one."""
-    async with owners(database, 3, max_active=7) as journals:
+    async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
         assert await entries_of(journals[1]).claim("k39", "docs") == NoRoom(0.5)
@@ -56,9 +56,9 @@ async def test_most_active(database: str) -> None:
         assert len(await claim_all(journals)) == 1
 
 
-async def test_rate(database: str) -> None:
+async def test_rate(laid_out: str) -> None:
     """No more creates go in a window than all owners together may send, and who is held back is told for how long."""
-    async with owners(database, 3, create_rate=Rate(5, per=1000)) as journals:
+    async with owners(laid_out, 3, create_rate=Rate(5, per=1000)) as journals:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
@@ -66,21 +66,21 @@ async def test_rate(database: str) -> None:
         held = await entries_of(journals[1]).claim("k39", "docs")
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
-        execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
+        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
         assert len(await claim_all(journals)) == 1
 
 
-async def test_creates_under_way_count(database: str) -> None:
+async def test_creates_under_way_count(laid_out: str) -> None:
     """A create under way is within the window, however long ago it was claimed."""
-    async with owners(database, 1, create_rate=Rate(1, per=10)) as journals:
+    async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
-        execute(database, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
+        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
         assert await entries_of(journals[0]).claim("k39", "docs") == NoRoom(0.5, "docs")
 
 
-async def test_a_rate_of_each_project(database: str) -> None:
+async def test_a_rate_of_each_project(laid_out: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
-    async with owners(database, 1, create_rate=Rate(1, per=1000)) as (journal,):
+    async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
         entries = entries_of(journal)
         assert isinstance(await entries.claim("k0", "docs"), str)
         assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
@@ -103,61 +103,59 @@ async def test_a_rate_of_each_project(database: str) -> None:
         assert (await journal.limits()).create_rate == Rate(4, per=1000, scope="all")
 
 
-async def test_pauses(database: str) -> None:
+async def test_pauses(laid_out: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
-    async with owners(database, 2) as (one, two):
+    async with owners(laid_out, 2) as (one, two):
         await entries_of(one).pause(100, "docs")
         held = await entries_of(two).claim("k0", "docs")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 50 < held.wait <= 100
         assert isinstance(await entries_of(two).claim("k0", "web"), str)
-        execute(database, "UPDATE agentjobs_pauses SET until = until - 100")
+        execute(laid_out, "UPDATE agentjobs_pauses SET until = until - 100")
         assert isinstance(await entries_of(two).claim("k1", "docs"), str)
 
 
-async def test_a_wrong_clock(database: str) -> None:
+async def test_a_wrong_clock(laid_out: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
-    async with owners(database, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
+    async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
         await entries_of(journal).pause(100, "docs")
         assert isinstance(await entries_of(journal).claim("k0", "web"), str)
         await entries_of(journal).mark_unknown("k0", ValueError("broke"))
-        execute(database, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
-        execute(database, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
+        execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
+        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
             assert isinstance(await entries_of(journal).claim(key, project), str)
 
 
-async def test_repeatable_read(database: str) -> None:
+async def test_repeatable_read(laid_out: str) -> None:
     """Limits hold where the database's own isolation level would let no claim see those that it waited for."""
-    name = make_url(database).database
-    execute(database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-    async with owners(database, 4, max_active=5, create_rate=Rate(6, per=1000)) as journals:
+    name = make_url(laid_out).database
+    execute(laid_out, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    async with owners(laid_out, 4, max_active=5, create_rate=Rate(6, per=1000)) as journals:
         assert len(await claim_all(journals)) == 5
         async with connected(journals[0]) as connection:
             level = await connection.exec_driver_sql("SHOW transaction_isolation")
             assert level.scalar() == "read committed"
 
 
-async def test_a_claim_of_another_level(database: str) -> None:
+async def test_a_claim_of_another_level(laid_out: str) -> None:
     """A claim that could not see those before it is refused by the database itself."""
-    async with Journal.open(database):
-        pass
     with (
-        psycopg.connect(plain(database), options="-c default_transaction_isolation=serializable") as connection,
+        psycopg.connect(plain(laid_out), options="-c default_transaction_isolation=serializable") as connection,
         pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="read committed"),
     ):
         connection.execute("SELECT agentjobs_claim('k0', 'c', 'o', 'docs', NULL)")
 
 
-async def test_a_claim_that_is_told_again(database: str) -> None:
+async def test_a_claim_that_is_told_again(laid_out: str) -> None:
     """A claim whose answer was lost is given when it is told again, though its row became unknown; no other one is."""
-    async with owners(database, 1, max_active=1) as (journal,):
+    async with owners(laid_out, 1, max_active=1) as (journal,):
         claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', 'docs', NULL)"
-        assert execute(database, claim.format("mine")) == [(1,)]
-        execute(database, "UPDATE agentjobs_entries SET state = 'unknown' WHERE key = 'k0'")
-        assert execute(database, claim.format("another")) == [(0,)]
-        assert execute(database, claim.format("mine")) == [(1,)]
+        assert execute(laid_out, claim.format("mine")) == [(1,)]
+        execute(laid_out, "UPDATE agentjobs_entries SET state = 'unknown' WHERE key = 'k0'")
+        assert execute(laid_out, claim.format("another")) == [(0,)]
+        assert execute(laid_out, claim.format("mine")) == [(1,)]
         assert (await journal.counts())[State.SENDING] == 1
 
 
@@ -186,13 +184,13 @@ def grow(database: str) -> None:
 @pytest.mark.parametrize("scope", ["project", "all"])
 @pytest.mark.parametrize("unknown_for", [None, 600.0])
 async def test_a_claim_reads_what_it_counts(
-    database: str, scope: Literal["project", "all"], unknown_for: float | None
+    laid_out: str, scope: Literal["project", "all"], unknown_for: float | None
 ) -> None:
     """However many rows there are, a claim reads no more of them than its limits say, and never all."""
-    async with Journal.open(database) as journal:
+    async with Journal.open(laid_out) as journal:
         await journal.set_limits(FleetLimits(5, Rate(100, per=3600, scope=scope), unknown_for))
-    grow(database)
-    with psycopg.connect(plain(database)) as connection:
+    grow(laid_out)
+    with psycopg.connect(plain(laid_out)) as connection:
         for number in range(10):  # the database makes its plans for good after the fifth
             claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', 'docs', %s)"
             assert connection.execute(claim, [f"k{number}", f"c{number}", NOW]).fetchone() == (int(number < 3),)
@@ -203,21 +201,21 @@ async def test_a_claim_reads_what_it_counts(
         assert fetched <= 10 * 2 * (100 + 5)  # each looks twice: without the lock, and with it
 
 
-async def test_the_unknown_count(database: str) -> None:
+async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
-    async with owners(database, 1, max_active=1, unknown_for=60.0) as journals:
+    async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
         await entries_of(journals[0]).mark_unknown(key, ValueError("broke"))
         assert await claim_all(journals) == []
-        execute(database, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
+        execute(laid_out, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
         await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=None))
         assert await claim_all(journals) == []
 
 
-async def test_the_unknown_of_another_project(database: str) -> None:
+async def test_the_unknown_of_another_project(laid_out: str) -> None:
     """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
-    async with owners(database, 1, max_active=5) as (journal,):
+    async with owners(laid_out, 1, max_active=5) as (journal,):
         entries = entries_of(journal)
         for number in range(5):
             assert isinstance(await entries.claim(f"k{number}", "bad"), str)
@@ -231,9 +229,9 @@ async def test_the_unknown_of_another_project(database: str) -> None:
         assert isinstance(await entries.claim("k5", "bad"), str)
 
 
-async def test_a_limit_of_one(database: str) -> None:
+async def test_a_limit_of_one(laid_out: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
-    async with owners(database, 1, max_active=1, unknown_for=None) as (journal,):
+    async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
         entries = entries_of(journal)
         assert isinstance(await entries.claim("k0", "bad"), str)
         await entries.mark_unknown("k0", ValueError("broke"))
@@ -241,19 +239,19 @@ async def test_a_limit_of_one(database: str) -> None:
         assert isinstance(await entries.claim("k2", "good"), str)
 
 
-async def test_without_limits(database: str) -> None:
+async def test_without_limits(laid_out: str) -> None:
     """Without limits every item goes; limits are read as they were set."""
     rate = Rate(3, per=2.5)
-    async with owners(database, 2, max_active=4, create_rate=rate, unknown_for=None) as journals:
+    async with owners(laid_out, 2, max_active=4, create_rate=rate, unknown_for=None) as journals:
         assert await journals[1].limits() == FleetLimits(4, rate, None)
         await journals[1].set_limits(FleetLimits())
         assert await journals[0].limits() == FleetLimits()
         assert len(await claim_all(journals)) == 40
 
 
-async def test_a_batch_within_the_limits(database: str) -> None:
+async def test_a_batch_within_the_limits(laid_out: str) -> None:
     """A run that is held back by the limits goes on as soon as there is room."""
-    async with owners(database, 1, max_active=2) as journals:
+    async with owners(laid_out, 1, max_active=2) as journals:
         session = FakeSession(duration=0.05)
         session.answers = {"p3": [unknown()]}
         await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=0.1))
@@ -296,9 +294,9 @@ async def test_a_run_within_kept_limits(place: str) -> None:
     assert session.most_under_way == 2
 
 
-async def test_claims_evenly_spaced(database: str) -> None:
+async def test_claims_evenly_spaced(laid_out: str) -> None:
     """Owners that share a rate that is spread leave its gap between two claims, of each project or of all."""
-    async with owners(database, 2) as journals:
+    async with owners(laid_out, 2) as journals:
         first, second = (entries_of(journal) for journal in journals)
 
         async def rate(scope: Literal["project", "all"]) -> None:
