@@ -1,9 +1,11 @@
 """Moves of a journal, whatever ends them."""
 
 import asyncio
+import itertools
 import os
-import sqlite3
-from contextlib import closing
+import shutil
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, move_journal
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items, rows_of, run, states
-from tests.contract.children import run_child
+from tests.cli.stage import Child
 from tests.postgresql import Server, execute
 
 pytestmark = pytest.mark.slow
@@ -181,96 +183,67 @@ async def test_an_owner_that_was_overlooked(path: Path, url: str) -> None:
     assert states(await rows_of(url)) == {"k0": "planned"}
 
 
-KILLS = """
-import asyncio, os, shutil, signal, sys
-from contextlib import suppress
-from pathlib import Path
+KILLED_MOVE = """
+import asyncio, os, signal, sys
 from sqlalchemy import Connection
-from agentjobs_async import JournalError
-from agentjobs_async.batch import Journal, State, move_journal
+from agentjobs_async.batch import move_journal
 from agentjobs_async.batch._store import moves
-from tests.postgresql import Server, execute
 
-moves._PAGE_ROWS = 2
-template, url, direction, step = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-place = Path(template).with_name("place.db")
+source, target, last, *names = sys.argv[1:]
+moves._PAGE_ROWS, calls = 2, []
 
-def run(work):
-    return asyncio.run(work, debug=False)  # a slow callback, on a busy machine, is no fault
-
-def counted(method, calls):
+def counted(method):
     def call(*rest, **settings):
         calls.append(1)
-        if len(calls) == last:
+        if len(calls) == int(last):
             os.kill(os.getpid(), signal.SIGKILL)
         return method(*rest, **settings)
     return call
 
-def killed_before(call):
-    "Move in a fork that is killed before one of its calls of the databases; return whether it got so far."
-    global last
-    last, calls = call, []
-    if not (child := os.fork()):
-        for name in ("execute", "exec_driver_sql", "_commit_impl"):
-            setattr(Connection, name, counted(getattr(Connection, name), calls))
-        run(move_journal(*direct))
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+for name in names:
+    setattr(Connection, name, counted(getattr(Connection, name)))
+asyncio.run(move_journal(source, target))
+"""
+KILLED_BEFORE = ["_commit_impl", *(["execute", "exec_driver_sql"] if "AGENTJOBS_MOVES" in os.environ else [])]
+"""Between two commits nothing lasts: `AGENTJOBS_MOVES=1` kills before each other call of a database as well."""
 
-async def rows(place):
-    async with Journal.open(place, read_only=True) as journal:
-        return [row.to_dict() for row in await journal.rows(all_tries=True)]
 
-async def sends(place):
-    "Return whether a journal can be opened to send its rows."
+async def killed_before(call: int, source: Path | str, target: Path | str) -> bool:
+    """Move in a process that is killed before one of its calls; return whether it got so far."""
+    with Child(
+        str(source), str(target), str(call), *KILLED_BEFORE, command=("-W", "error", "-c", KILLED_MOVE)
+    ) as child:
+        code = await asyncio.to_thread(child.ended)
+    assert (code in {0, -signal.SIGKILL}, child.stderr) == (True, "")
+    return code != 0
+
+
+async def sends(place: str | Path) -> bool:
+    """Return whether a journal can be opened to send its rows."""
     with suppress(JournalError):
         async with Journal.open(place) as journal:
             return (await journal.counts())[State.PLANNED] > 0
     return False
 
-def set_up():
-    execute(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    for file in place.parent.glob(f"{place.name}*"):
-        file.unlink()
-    if direction == "out":
-        shutil.copyfile(template, place)
-    else:
-        run(move_journal(template, url))
 
-direct = (place, url) if direction == "out" else (url, place)
-wanted = run(rows(template))
-call, is_killed, states = 1, True, set()
-while is_killed:
-    if direction == "back":
-        for file in Path(template).parent.glob("again.db*"):
-            file.unlink()
-        shutil.copyfile(sys.argv[1], template := str(Path(sys.argv[1]).with_name("again.db")))
-    set_up()
-    is_killed = killed_before(call)
-    found = run(sends(direct[0])), run(sends(direct[1]))
-    states.add(found)
-    assert found != (True, True), call
-    assert run(move_journal(*direct)) == len(wanted)
-    assert run(rows(direct[1])) == wanted, call
-    assert (run(sends(direct[0])), run(sends(direct[1]))) == (False, True), call
-    call += step
-print(call, sorted(states))
-"""
-
-
-@pytest.mark.parametrize("direction", ["out", "back"])
-async def test_kills(path: Path, url: str, direction: str) -> None:
-    """After a kill before any call of a database, never both journals can send, and the same move ends with all rows.
-
-    `AGENTJOBS_MOVES=1` kills before each call.
-    """
-    await begun(path)
-    async with Journal.open(path):
-        pass
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    step = os.environ.get("AGENTJOBS_MOVES", "6")
-    printed = await asyncio.to_thread(run_child, KILLS, str(path), url, direction, step)
-    calls, states = printed.split(" ", 1)
-    assert int(calls) > 20
-    assert states.strip() == "[(False, False), (False, True), (True, False)]"
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_kills(path: Path, postgresql: Server, laid_out: str, *, is_back: bool) -> None:
+    """After a kill before any commit, never both journals can send, and the same move ends with all rows."""
+    rows = await begun(laid_out if is_back else path)
+    template = laid_out.rpartition("/")[2].partition("?")[0]
+    found = []
+    for call in itertools.count(1):
+        file = path.with_name(f"{call}.db")
+        with postgresql.database(template) as database:
+            if not is_back:
+                shutil.copyfile(path, file)
+            source, target = (database, file) if is_back else (file, database)
+            is_killed = await killed_before(call, source, target)
+            found.append((await sends(source), await sends(target)))
+            assert await move_journal(source, target) == len(rows)
+            moved = await all_rows(target)
+            assert [row for row in moved if row.key != "k3"] == [row for row in rows if row.key != "k3"], call
+            assert (states(moved)["k3"], await sends(source), await sends(target)) == ("unknown", False, True), call
+        if not is_killed:
+            break
+    assert list(dict.fromkeys(found)) == [(True, False), (False, False), (False, True)]
