@@ -3,14 +3,13 @@
 import asyncio
 import os
 import random
-import sys
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import rows_of, states
-from tests.contract.children import ROOT, environment
+from tests.cli.stage import Child
 
 pytestmark = pytest.mark.slow
 
@@ -38,33 +37,27 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def child(emulator: Emulator, path: Path) -> asyncio.subprocess.Process:
+def started(emulator: Emulator, path: Path) -> Child:
     arguments = [emulator.base_url, emulator.api_key, str(path), str(COUNT), str(GATE)]
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, *arguments, cwd=ROOT, env=environment())
+    return Child(*arguments, command=("-W", "error", "-c", CHILD))
 
 
 async def killed(emulator: Emulator, path: Path, moment: int) -> None:
     """Kill a run with -9 when so many more requests have arrived, or take its end."""
     until = len(emulator.requests) + moment
-    process = await child(emulator, path)
-    try:
-        while len(emulator.requests) < until and process.returncode is None:  # noqa: ASYNC110 - the emulator tells nobody of requests
+    with started(emulator, path) as child:
+        while len(emulator.requests) < until and child.process.poll() is None:  # noqa: ASYNC110 - the emulator tells nobody of requests
             await asyncio.sleep(0.001)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
-@pytest.mark.parametrize("seed", [1])
-async def test_kills(path: Path, seed: int) -> None:
+async def test_kills(path: Path) -> None:
     """However often it is killed: no prompt has two agents, no id is lost, a kill leaves at most the gate unknown."""
-    draw = random.Random(seed)  # noqa: S311 - moments, no secrets
+    draw = random.Random(1)  # noqa: S311 - moments, no secrets
     async with Emulator(script=JobScript(duration=0.05), latency=0.005) as emulator:
         for _ in range(KILLS):
             await killed(emulator, path, draw.randrange(1, 3 * COUNT // KILLS + 2))
-        process = await child(emulator, path)
-        assert await process.wait() == 0
+        with started(emulator, path) as child:
+            assert (await asyncio.to_thread(child.ended), child.stderr) == (0, "")
         rows = await rows_of(path)
         jobs = {job.prompt: job.job_id for job in emulator.jobs.values()}
         assert max(emulator.agents_started.values()) == 1

@@ -1,7 +1,7 @@
 """Real kills of a real process, at the moments that matter: nothing is lost, and no agent is started twice."""
 
 import asyncio
-import sys
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER, server_is_up
-from tests.contract.children import ROOT, environment
+from tests.cli.stage import Child
 from tests.durable.listener import Listener, complete
 from tests.postgresql import execute
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import asyncio, os, signal, sys
-from agentjobs_async import AgentJobsSession
+from agentjobs_async import AgentJobsSession, PollPolicy
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
@@ -47,7 +47,8 @@ async def end(entry, ended):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
-    async with AgentJobsSession(base_url, key, project_id="docs") as session:
+    policy = PollPolicy(wait=lambda _: 0.05)
+    async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(place, owner_timeout=float(owner_timeout)) as journal:
             async with DurableJobs(session, journal, on_end=end) as jobs:
                 await jobs.submit("k", prompt, context={"chat": 1})
@@ -58,20 +59,15 @@ asyncio.run(main())
 """
 
 
-async def child(
-    emulator: Emulator, place: Path | str, moment: str, prompt: str = "Hello"
-) -> asyncio.subprocess.Process:
+def started(emulator: Emulator, place: Path | str, moment: str, prompt: str = "Hello") -> Child:
     arguments = [emulator.base_url, emulator.api_key, str(place), moment, prompt, str(NEVER)]
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", CHILD, *arguments), cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE
-    )
+    return Child(*arguments, command=("-W", "error", "-c", CHILD))
 
 
 async def killed(emulator: Emulator, place: Path, moment: str) -> None:
     """Run a child that kills itself at a moment."""
-    process = await child(emulator, place, moment)
-    await process.communicate()
-    assert process.returncode == -9
+    with started(emulator, place, moment) as child:
+        assert await asyncio.to_thread(child.ended) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("moment", ["claim", "mark_ended", "on_end", "mark_told"])
@@ -109,16 +105,13 @@ async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJo
 async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
     """Of two processes on one database one follows a job; when it is killed, another one takes over."""
     listener = Listener()
-    process = await child(emulator, laid_out, "never", "long")
-    assert process.stdout is not None
-    assert await process.stdout.readline() == b"submitted\n"
-    async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
-        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-            entry = await jobs.submit("k", "long")
-            assert (entry.state, entry.job) == ("created", None)  # the other one follows it
-            assert session.stats().jobs == 0
-    process.kill()
-    await process.communicate()
+    with started(emulator, laid_out, "never", "long") as child:
+        await asyncio.to_thread(child.until, "submitted")
+        async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
+            async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+                entry = await jobs.submit("k", "long")
+                assert (entry.state, entry.job) == ("created", None)  # the other one follows it
+                assert session.stats().jobs == 0
     await complete(emulator)
     with server_is_up():
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
@@ -148,11 +141,10 @@ async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession
     assert emulator.agents_started == {"long": 1}
 
 
-@pytest.mark.parametrize("replicas", [3])
-async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, laid_out: str, replicas: int) -> None:
+async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
     """However many processes get the same messages, each job has one agent and one end is told."""
     listener = Listener()
-    journals = [Journal.open(laid_out, owner_timeout=NEVER) for _ in range(replicas)]
+    journals = [Journal.open(laid_out, owner_timeout=NEVER) for _ in range(3)]
     try:
         opened = [await journal.__aenter__() for journal in journals]
         jobs = [await DurableJobs(session, journal, on_end=listener.on_end).__aenter__() for journal in opened]
