@@ -25,6 +25,7 @@ from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.format import APPLICATION
 from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
+from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
 
 pytestmark = pytest.mark.slow
@@ -251,21 +252,20 @@ async def test_abandon(journal: Journal) -> None:
     assert not await entries_of(journal).mark_created("k1", JobRef("docs", "late"))
 
 
-@pytest.mark.parametrize("key", ["a", "a#2", "a#9", "a#99", "#7", "a#", "a#b", "7", "a#3 4", "ä#1'"])
-async def test_counts_by_item(key: str, journal: Journal) -> None:
+async def test_counts_by_item(journal: Journal) -> None:
     """An item that was planned again counts once, by its newest row; one of another prompt counts by itself."""
-    await journal.add([BatchItem(key, "x")])
-    again = key
+    keys = ["a", "b#2", "c#9", "d#99", "#7", "e#", "f#b", "7", "g#3 4", "ä#1'"]
+    await journal.add([BatchItem(key, "x") for key in keys])
+    again = keys
     for _ in range(2):
-        await sending(journal, again)
-        await entries_of(journal).mark_rejected(again, ValueError("no"))
-        again = await journal.retry(again)
-    assert {state: number for state, number in (await journal.counts()).items() if number} == {"planned": 1}
-    await journal.add([BatchItem("b", "y"), BatchItem("b#2", "z")])
-    await sending(journal, "b")
-    await entries_of(journal).mark_rejected("b", ValueError("no"))
+        await let_refuse(journal, *again)
+        again = [await journal.retry(key) for key in again]
+    assert {state: number for state, number in (await journal.counts()).items() if number} == {"planned": 10}
+    assert {row.item_key: row.tries for row in await journal.rows()} == dict.fromkeys(keys, 3)
+    await journal.add([BatchItem("z", "y"), BatchItem("z#2", "z")])
+    await let_refuse(journal, "z")
     assert {state: number for state, number in (await journal.counts()).items() if number} == {
-        "planned": 2,
+        "planned": 11,
         "rejected": 1,
     }
 
@@ -316,21 +316,21 @@ asyncio.run(main())
 
 
 async def second(path: Path) -> list[str]:
-    """Return what another process prints; without the loop's debug mode, which tells of a busy machine."""
-    command = [sys.executable, "-W", "error", "-c", SECOND, str(path)]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment())
-    printed, complaints = await process.communicate()
-    assert (process.returncode, complaints) == (0, b"")
-    return printed.decode().splitlines()
+    """Return what another process prints."""
+    with Child(str(path), command=("-W", "error", "-c", SECOND)) as child:
+        assert (await asyncio.to_thread(child.ended), child.stderr) == (0, "")
+    return child.stdout.splitlines()
 
 
 async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> None:
-    """Another process is refused as an owner, and can look meanwhile, whatever else this process tried."""
+    """Another process is refused as an owner, and can look meanwhile, whatever else this process did with the files."""
     await file_journal.add(items(2))
     assert (await refused(path)).reason == "locked"
     assert len(await rows_of(path)) == 2
+    copy_directory(path)
     assert await second(path) == ["locked", "['k0', 'k1']"]
+    assert (await refused(path)).reason == "locked"
+    assert await entries_of(file_journal).claim("k0")
     await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
@@ -338,17 +338,6 @@ async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> N
 def copy_directory(path: Path) -> None:
     """Copy a journal's directory in this process, which opens and closes each of its files."""
     shutil.copytree(path.parent, path.parent.with_name(f"{path.parent.name}-copy"))
-
-
-async def test_a_copy_of_the_directory(file_journal: Journal, path: Path) -> None:
-    """A copy of the directory by the owner's own process leaves the journal owned: a second process is refused."""
-    await file_journal.add(items(2))
-    copy_directory(path)
-    assert await second(path) == ["locked", "['k0', 'k1']"]
-    assert (await refused(path)).reason == "locked"
-    assert await entries_of(file_journal).claim("k0")
-    await file_journal.aclose()
-    assert await second(path) == ["owned", "['k0', 'k1']"]
 
 
 async def look_by_other_means(path: Path) -> None:
@@ -373,15 +362,13 @@ async def test_a_log_taken_away(file_journal: Journal, path: Path) -> None:
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
 
 
-@pytest.mark.parametrize(("number", "told"), [(errno.ENOSYS, True), (errno.ENOLCK, True), (errno.EIO, False)])
-async def test_a_file_system_without_locks(
-    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, told: bool
-) -> None:
+async def test_a_file_system_without_locks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where files can't be locked no journal is made, and the error says so."""
-    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
-    error = await refused(path)
-    assert (error.reason, "can't lock files" in str(error)) == ("io", told)
-    assert not path.exists()  # noqa: ASYNC240 - a test's own file
+    for number, told in ((errno.ENOSYS, True), (errno.ENOLCK, True), (errno.EIO, False)):
+        monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
+        error = await refused(path)
+        assert (error.reason, "can't lock files" in str(error)) == ("io", told)
+        assert not path.exists()  # noqa: ASYNC240 - a test's own file
 
 
 async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
@@ -474,35 +461,56 @@ def _newer_in_the_wal(path: Path) -> None:
         path.with_name(name).write_bytes(content)
 
 
-BROKEN: list[tuple[Callable[[Path], object], str]] = [
-    (lambda path: path.write_text("key,prompt\n" * 100), "corrupt"),
-    (lambda path: path.write_bytes(b"x"), "corrupt"),
-    (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(200)), "corrupt"),
-    (_cut, "corrupt"),
-    (_scribbled, "corrupt"),
-    (_foreign, "corrupt"),
-    (_newer, "version"),
-    (_newer_in_the_wal, "version"),
-]
+def _illegible_schema(path: Path) -> None:
+    change(path, lambda data: data.replace(b"UNIQUE (", b"\xb1NIQUE ("))
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-@pytest.mark.parametrize(("apply_fault", "reason"), BROKEN)
-async def test_unusable_files(
-    path: Path, apply_fault: Callable[[Path], object], reason: str, *, read_only: bool
-) -> None:
+def _flipped_bit(path: Path) -> None:
+    """Let an index lose a key, whose prompt would be sent a second time; the row holds it as well, in either order."""
+    change(path, lambda data: data.replace(b"a-key-of-its-own", b"b-key-of-its-own", 1))
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "text": (lambda path: path.write_text("key,prompt\n" * 100), "corrupt"),
+    "one byte": (lambda path: path.write_bytes(b"x"), "corrupt"),
+    "no database": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(200)), "corrupt"),
+    "cut": (_cut, "corrupt"),
+    "scribbled": (_scribbled, "corrupt"),
+    "foreign": (_foreign, "corrupt"),
+    "illegible schema": (_illegible_schema, "corrupt"),
+    "flipped bit in an index": (_flipped_bit, "corrupt"),
+    "newer": (_newer, "version"),
+    "newer in its log": (_newer_in_the_wal, "version"),
+}
+
+
+async def test_unusable_files(path: Path) -> None:
     """Broken, foreign and newer files are refused with their reason, and left byte for byte as they are."""
     async with Journal.open(path) as journal:
-        await journal.add(items(300))
-    apply_fault(path)
-    before = path.read_bytes()  # noqa: ASYNC240 - a test's own file
-    assert (await refused(path, read_only=read_only)).reason == reason
-    assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
-    if not read_only:
-        for file in path.parent.iterdir():
+        await journal.add([*items(300), BatchItem("a-key-of-its-own", "x")])
+    whole = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    found = {}
+    for name, (fault, _) in BROKEN.items():
+        place = path.with_name(name) / "run.db"
+        place.parent.mkdir()
+        place.write_bytes(whole)
+        fault(place)
+        before = place.read_bytes()
+        reasons = {(await refused(place, read_only=read_only)).reason for read_only in (True, False)}
+        found[name] = (reasons, place.read_bytes() == before)
+        for file in place.parent.iterdir():
             file.unlink()
-        async with Journal.open(path) as journal:
+        async with Journal.open(place) as journal:
             assert len(await journal.unknown()) == 0
+    assert found == {name: ({reason}, True) for name, (_, reason) in BROKEN.items()}
+
+
+async def test_a_missing_table(path: Path) -> None:
+    """A journal that lacks its table is broken."""
+    async with Journal.open(path):
+        pass
+    apply_fault(path, "DROP TABLE agentjobs_entries")
+    assert (await refused(path)).reason == "corrupt"
 
 
 async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,18 +590,18 @@ async def test_what_a_removed_journal_left(path: Path) -> None:
     assert path.with_name("run.db-wal").read_bytes() == log
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-async def test_killed_as_the_log_was_carried_over(path: Path, *, read_only: bool) -> None:
+async def test_killed_as_the_log_was_carried_over(path: Path) -> None:
     """A file into which only a part of its log was carried over, as a kill or a full disk leaves it, is whole."""
     log = path.with_name("run.db-wal")
     async with Journal.open(path) as journal:
         await journal.add(items(500))
         logged = log.read_bytes()
     carried_over = path.read_bytes()  # noqa: ASYNC240 - a test's own file
-    path.write_bytes(carried_over[: len(carried_over) // 8192 * 4096])  # noqa: ASYNC240 - a test's own file
-    log.write_bytes(logged)
-    async with Journal.open(path, read_only=read_only) as journal:
-        assert len(await journal.rows()) == 500
+    for read_only in (True, False):
+        path.write_bytes(carried_over[: len(carried_over) // 8192 * 4096])  # noqa: ASYNC240 - a test's own file
+        log.write_bytes(logged)
+        async with Journal.open(path, read_only=read_only) as journal:
+            assert len(await journal.rows()) == 500
 
 
 async def test_commits_are_shared(journal: Journal) -> None:
@@ -678,11 +686,11 @@ async def test_closed_under_somebody(journal: Journal) -> None:
             await call
 
 
-async def test_opened_once(journal: Journal) -> None:
+async def test_opened_once(file_journal: Journal) -> None:
     """An open journal is not opened again."""
     with pytest.raises(InvalidInputError, match="open already"):
-        await journal.__aenter__()
-    assert await journal.unknown() == []
+        await file_journal.__aenter__()
+    assert await file_journal.unknown() == []
 
 
 def apply_fault(path: Path, *statements: str) -> None:
@@ -702,48 +710,38 @@ def change(path: Path, changed: Callable[[bytes], bytes]) -> None:
     assert path.read_bytes() != before
 
 
-async def test_an_illegible_schema(path: Path) -> None:
-    """A schema that is no text gives a JournalError."""
-    async with Journal.open(path):
-        pass
-    change(path, lambda data: data.replace(b"UNIQUE (", b"\xb1NIQUE ("))
-    assert (await refused(path)).reason == "corrupt"
+ILLEGIBLE = [
+    "updated_at = 1e300",
+    "updated_at = 'secret'",
+    "key = cast(x'ff736563726574' as text)",
+    "prompt = x'ff736563726574'",
+    "state = 'secret'",
+    "context = '[1]'",
+    "context = 'no JSON: secret'",
+    "polls = 'secret'",
+    "ended_at = 'secret'",
+]
 
 
-async def test_a_flipped_bit_in_an_index(path: Path) -> None:
-    """A key that an index has lost is found by opening: its prompt would be sent a second time."""
-    async with Journal.open(path) as journal:
-        await journal.add([BatchItem("a-key-of-its-own", "x")])
-    # The row and its index hold it, in whatever order.
-    change(path, lambda data: data.replace(b"a-key-of-its-own", b"b-key-of-its-own", 1))
-    assert (await refused(path)).reason == "corrupt"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "updated_at = 1e300",
-        "updated_at = 'secret'",
-        "key = cast(x'ff736563726574' as text)",
-        "prompt = x'ff736563726574'",
-    ],
-)
-async def test_illegible_cells(path: Path, change: str) -> None:
+async def test_illegible_cells(path: Path) -> None:
     """A cell that the journal can't have written gives a JournalError that does not quote it."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-    apply_fault(path, f"UPDATE agentjobs_entries SET {change}")  # noqa: S608 - one of those above
-    with pytest.raises(JournalError) as caught:
-        async with Journal.open(path) as journal:
-            await entries_of(journal).sent_ages(60, 10)
-            await journal.rows()
-    assert caught.value.reason == "corrupt"
-    assert "secret" not in str(caught.value)
-    assert caught.value.__context__ is None
+    whole = path.read_bytes()  # noqa: ASYNC240 - a test's own file
+    found = {}
+    for cell in ILLEGIBLE:
+        path.write_bytes(whole)  # noqa: ASYNC240 - a test's own file
+        apply_fault(path, f"UPDATE agentjobs_entries SET {cell}")  # noqa: S608 - one of those above
+        with pytest.raises(JournalError) as caught:
+            async with Journal.open(path) as journal:
+                await entries_of(journal).sent_ages(60, 10)
+                await journal.rows()
+        found[cell] = (caught.value.reason, "secret" in str(caught.value), caught.value.__context__)
+    assert found == dict.fromkeys(ILLEGIBLE, ("corrupt", False, None))
 
 
 async def test_an_unknown_state(path: Path) -> None:
-    """A state of no meaning gives a JournalError."""
+    """A state of no meaning is found by who is at work already, too."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
         apply_fault(path, "UPDATE agentjobs_entries SET state = 'weird'")
@@ -752,43 +750,24 @@ async def test_an_unknown_state(path: Path) -> None:
         assert caught.value.reason == "corrupt"
 
 
-async def test_a_missing_table(path: Path) -> None:
-    """A journal that lacks its table is broken."""
-    async with Journal.open(path):
-        pass
-    apply_fault(path, "DROP TABLE agentjobs_entries")
-    assert (await refused(path)).reason == "corrupt"
-
-
-def make_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def make_empty(path: Path) -> None:
-    path.touch(0o444)
-
-
-def make_text(path: Path) -> None:
-    path.write_text("root:x:0:0\n" * 100)
-
-
-@pytest.mark.parametrize(
-    ("make", "reason", "words"),
-    [
-        (make_pipe, "io", "no regular file"),
-        (make_empty, "read_only", "no user may write it"),
-        (make_text, "corrupt", "no journal"),
-        (Path.mkdir, "io", "is a directory"),
-    ],
-)
-async def test_only_journals(path: Path, make: Callable[[Path], None], reason: str, words: str) -> None:
+async def test_only_journals(tmp_path: Path) -> None:
     """What is no file of ours is neither replaced nor given a lock beside it."""
-    make(path)
-    before = os.lstat(path)
-    error = await refused(path)
-    assert (error.reason, words in str(error)) == (reason, True)
-    assert os.lstat(path) == before
-    assert [*path.parent.iterdir()] == [path]
+    kinds: list[tuple[Callable[[Path], object], str, str]] = [
+        (os.mkfifo, "io", "no regular file"),
+        (lambda path: path.touch(0o444), "read_only", "no user may write it"),
+        (lambda path: path.write_text("root:x:0:0\n" * 100), "corrupt", "no journal"),
+        (Path.mkdir, "io", "is a directory"),
+    ]
+    for make, reason, words in kinds:
+        path = tmp_path / words / "run.db"
+        path.parent.mkdir()
+        make(path)
+        before = os.lstat(path)
+        error = await refused(path)
+        assert (error.reason, words in str(error)) == (reason, True)
+        after = os.lstat(path)
+        assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
+        assert [*path.parent.iterdir()] == [path]
 
 
 async def test_a_second_name(path: Path) -> None:
