@@ -21,49 +21,46 @@ SECRET = "hunter2-very-secret"
 NOBODY = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_wrong_addresses() -> None:
+    """An address that is none of PostgreSQL is refused, without a word of what it holds."""
+    for address in (
         f"mysql://user:{SECRET}@host/work",
         f"postgresql+psycopg://user:{SECRET}@host:{SECRET}/work",
         f"postgresql+psycopg://user:{SECRET}@host",
         f"postgresql+asyncpg://user:{SECRET}@host/work",
         f"://{SECRET}",
-    ],
-)
-def test_wrong_addresses(address: str) -> None:
-    """An address that is none of PostgreSQL is refused, without a word of what it holds."""
-    with pytest.raises(InvalidInputError, match="neither the path of a file nor like postgresql") as caught:
-        Journal.open(address)
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert caught.value.__context__ is None
+    ):
+        with pytest.raises(InvalidInputError, match="neither the path of a file nor like postgresql") as caught:
+            Journal.open(address)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+        assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("address", "setting"),
-    [
-        (NOBODY, "password"),
-        (f"postgresql://127.0.0.1:1/work?user=user&password={SECRET}", "password"),
-        (f"postgresql://user:{SECRET}1@127.0.0.1:1/work?password={SECRET}2&password={SECRET}", "password"),
-        (f"{NOBODY}?sslpassword={SECRET}", "sslpassword"),
-        (f"{NOBODY}?sslpassword={SECRET}1&sslpassword={SECRET}", "sslpassword"),
-        (f"{NOBODY}?oauth_client_secret={SECRET}", "oauth_client_secret"),
-        (f"{NOBODY}?scram_client_key={SECRET}", "scram_client_key"),
-    ],
-)
-async def test_no_credentials_are_shown(address: str, setting: str, caplog: pytest.LogCaptureFixture) -> None:
+CREDENTIALS: list[tuple[str, str]] = [
+    (NOBODY, "password"),
+    (f"postgresql://127.0.0.1:1/work?user=user&password={SECRET}", "password"),
+    (f"postgresql://user:{SECRET}1@127.0.0.1:1/work?password={SECRET}2&password={SECRET}", "password"),
+    (f"{NOBODY}?sslpassword={SECRET}", "sslpassword"),
+    (f"{NOBODY}?sslpassword={SECRET}1&sslpassword={SECRET}", "sslpassword"),
+    (f"{NOBODY}?oauth_client_secret={SECRET}", "oauth_client_secret"),
+    (f"{NOBODY}?scram_client_key={SECRET}", "scram_client_key"),
+]
+
+
+async def test_no_credentials_are_shown(caplog: pytest.LogCaptureFixture) -> None:
     """A server that can't be reached gives a JournalError; nothing that is shown holds a secret of the address."""
     caplog.set_level(logging.DEBUG)
-    journal = Journal.open(f"{address}{'&' if '?' in address else '?'}sslmode=prefer")
-    with pytest.raises(JournalError) as caught:
-        await journal.__aenter__()
-    assert caught.value.reason == "io"
-    assert caught.value.__context__ is None
-    shown = [*traceback.format_exception(caught.value), repr(journal), repr(vars(journal)), journal.name, caplog.text]
-    assert SECRET not in "".join([*shown, journal.address, resume_command(journal.address, [])])
-    assert journal.name == "127.0.0.1/work"
-    assert "sslmode=prefer" in journal.address
-    assert opened_of(journal).connect_arguments()[setting] == SECRET
+    for address, setting in CREDENTIALS:
+        journal = Journal.open(f"{address}{'&' if '?' in address else '?'}sslmode=prefer")
+        with pytest.raises(JournalError) as caught:
+            await journal.__aenter__()
+        assert (caught.value.reason, caught.value.__context__) == ("io", None)
+        shown = [*traceback.format_exception(caught.value), repr(journal), repr(vars(journal)), journal.name]
+        shown += [caplog.text, journal.address, resume_command(journal.address, [])]
+        assert SECRET not in "".join(shown), address
+        assert journal.name == "127.0.0.1/work"
+        assert "sslmode=prefer" in journal.address
+        assert opened_of(journal).connect_arguments()[setting] == SECRET
 
 
 async def test_secrets_reach_the_server(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
