@@ -181,8 +181,7 @@ def grow(database: str) -> None:
         )
 
 
-@pytest.mark.parametrize("scope", ["project", "all"])
-@pytest.mark.parametrize("unknown_for", [None, 600.0])
+@pytest.mark.parametrize(("scope", "unknown_for"), [("project", None), ("all", 600.0)])
 async def test_a_claim_reads_what_it_counts(
     laid_out: str, scope: Literal["project", "all"], unknown_for: float | None
 ) -> None:
