@@ -25,12 +25,14 @@ async def test_active_jobs_of_a_journal(path: Path) -> None:
     assert found.p50 < found.p90 < 300
 
 
-@pytest.mark.parametrize(("ages", "unseen_seconds"), [((), 0.0), ((1000.0,), 0.0), ((1000.0, 2.0), 900.0)])
-async def test_jobs_that_are_polled(path: Path, ages: tuple[float, ...], unseen_seconds: float) -> None:
+async def test_jobs_that_are_polled(tmp_path: Path) -> None:
     """As long as one of the active jobs was seen of late, or has just been created, they count as polled."""
-    await aged_journal(path, [], ages=ages, unseen_seconds=unseen_seconds)
-    async with Journal.open(path, read_only=True) as journal:
-        assert await ActiveJobs(journal).unseen_for() is None
+    cases: list[tuple[tuple[float, ...], float]] = [((), 0.0), ((1000.0,), 0.0), ((1000.0, 2.0), 900.0)]
+    for number, (ages, unseen_seconds) in enumerate(cases):
+        path = tmp_path / f"{number}.db"
+        await aged_journal(path, [], ages=ages, unseen_seconds=unseen_seconds)
+        async with Journal.open(path, read_only=True) as journal:
+            assert await ActiveJobs(journal).unseen_for() is None, ages
 
 
 async def test_jobs_that_nobody_polls(path: Path) -> None:
@@ -40,9 +42,11 @@ async def test_jobs_that_nobody_polls(path: Path) -> None:
         assert await ActiveJobs(journal).unseen_for() == pytest.approx(900.0, abs=100.0)
 
 
-@pytest.mark.parametrize("few", [{"ages": ()}, {"durations": 19}, {"unseen_seconds": 900.0}])
-async def test_nothing_is_known_of_active_jobs(path: Path, few: dict[str, Any]) -> None:
+async def test_nothing_is_known_of_active_jobs(tmp_path: Path) -> None:
     """Nothing is known without active jobs, with fewer than 20 durations, and of jobs that nobody polls any more."""
-    given = {"durations": 20, "ages": [1000.0], **few}
-    await aged_journal(path, [300.0] * given.pop("durations"), **given)
-    assert await seen_from_outside(path) is None
+    few: list[dict[str, Any]] = [{"ages": ()}, {"durations": 19}, {"unseen_seconds": 900.0}]
+    for number, changed in enumerate(few):
+        given = {"durations": 20, "ages": [1000.0], **changed}
+        path = tmp_path / f"{number}.db"
+        await aged_journal(path, [300.0] * given.pop("durations"), **given)
+        assert await seen_from_outside(path) is None, changed

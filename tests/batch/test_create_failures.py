@@ -1,5 +1,3 @@
-import pytest
-
 from agentjobs_async import (
     AgentJobsError,
     CreateOutcome,
@@ -16,29 +14,27 @@ def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsErro
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "failure"),
-    [
-        (with_outcome(InvalidInputError("no"), CreateOutcome.NOT_SENT), Failure.INVALID),
-        (not_sent("withheld"), Failure.WITHHELD),
-        (not_sent("refused"), Failure.NOT_SENT),
-        (not_sent("certificate"), Failure.FATAL),
-        (not_sent("proxy"), Failure.FATAL),
-        (with_outcome(SessionClosedError("closed"), CreateOutcome.NOT_SENT), Failure.FATAL),
-        (with_outcome(SessionClosedError("closed"), CreateOutcome.UNKNOWN), Failure.UNKNOWN),
-        (rate_limited(5.0), Failure.LIMITED),
-        (gateway_refusal(None), Failure.LIMITED),
-        (refused_key(403), Failure.UNAUTHORIZED),
-        (rejected(422), Failure.REJECTED),
-        (unknown(), Failure.UNKNOWN),
-        (CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0), Failure.UNKNOWN),
-        (LookupError("not an error of the client"), Failure.UNKNOWN),
-    ],
-    ids=lambda value: value.name if isinstance(value, Failure) else type(value).__name__,
-)
-def test_what_a_failed_create_means(error: Exception, failure: Failure) -> None:
+MEANINGS: list[tuple[Exception, Failure]] = [
+    (with_outcome(InvalidInputError("no"), CreateOutcome.NOT_SENT), Failure.INVALID),
+    (not_sent("withheld"), Failure.WITHHELD),
+    (not_sent("refused"), Failure.NOT_SENT),
+    (not_sent("certificate"), Failure.FATAL),
+    (not_sent("proxy"), Failure.FATAL),
+    (with_outcome(SessionClosedError("closed"), CreateOutcome.NOT_SENT), Failure.FATAL),
+    (with_outcome(SessionClosedError("closed"), CreateOutcome.UNKNOWN), Failure.UNKNOWN),
+    (rate_limited(5.0), Failure.LIMITED),
+    (gateway_refusal(None), Failure.LIMITED),
+    (refused_key(403), Failure.UNAUTHORIZED),
+    (rejected(422), Failure.REJECTED),
+    (unknown(), Failure.UNKNOWN),
+    (CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0), Failure.UNKNOWN),
+    (LookupError("not an error of the client"), Failure.UNKNOWN),
+]
+
+
+def test_what_a_failed_create_means() -> None:
     """Only an error that proves that no agent was started lets an item be anything but unknown."""
-    assert classify(error) is failure
+    assert [(error, classify(error)) for error, _ in MEANINGS] == MEANINGS
 
 
 def test_what_ends_a_run() -> None:

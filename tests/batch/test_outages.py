@@ -15,6 +15,8 @@ from tests.batch.stage import FOREVER, FakeSession, items, outcomes, rate_limite
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
+HALF_A_SECOND = Rate(1, per=0.5, scope="all")
+
 Answer = Callable[[str, str | None, float], AgentJobsError | None]
 
 
@@ -52,17 +54,16 @@ def of_projects(count: int, *names: str, blocks: bool = False) -> list[BatchItem
     return sorted(all_items, key=lambda item: str(item.project_id)) if blocks else all_items
 
 
-@pytest.mark.parametrize("unknown_for", [600.0, 0.0])
-@pytest.mark.parametrize(("status", "retry_after"), [(503, 30.0), (504, None)])
+@pytest.mark.parametrize(("status", "retry_after", "unknown_for"), [(503, 30.0, 600.0), (504, None, 0.0)])
 async def test_an_outage_costs_little(
     file_journal: Journal, status: int, retry_after: float | None, unknown_for: float
 ) -> None:
     """Ten minutes of 503 or 504 leave some unknown items only, whether these keep their slots or not; then all go."""
     service = Service(lambda _, __, now: gateway(status, retry_after) if now < 600 else None)
-    results = await run(service, items(300), file_journal, max_active=5, max_sending=10, unknown_for=unknown_for)
+    results = await run(service, items(100), file_journal, max_active=5, max_sending=10, unknown_for=unknown_for)
     counts = Counter(outcomes(results).values())
     assert counts["unknown"] <= 10 + 20
-    assert counts["completed"] == 300 - counts["unknown"]
+    assert counts["completed"] == 100 - counts["unknown"]
     if unknown_for:
         assert counts["unknown"] <= 10
 
@@ -111,9 +112,10 @@ async def test_an_outage_of_one_project(file_journal: Journal, *, blocks: bool) 
     assert service.agents.total() >= 80
 
 
-@pytest.mark.parametrize("rate", [None, Rate(1, per=0.5, scope="all")])
-@pytest.mark.parametrize("planned", [True, False])
-@pytest.mark.parametrize("max_active", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("max_active", "rate", "planned"),
+    [(1, None, True), (1, HALF_A_SECOND, False), (2, None, False), (2, HALF_A_SECOND, True), (5, None, True)],
+)
 async def test_an_outage_leaves_slots_to_other_projects(
     file_journal: Journal, max_active: int, rate: Rate | None, *, planned: bool
 ) -> None:
@@ -219,12 +221,10 @@ async def test_a_worker_in_an_outage(file_journal: Journal) -> None:
     assert service.agents.total() >= 170
 
 
-@pytest.mark.parametrize("planned", [True, False])
-@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize(("planned", "blocks"), [(True, False), (False, True)])
 async def test_a_rate_for_each_project(file_journal: Journal, *, planned: bool, blocks: bool) -> None:
-    """Five projects take as long as one of them, in whatever order their items come; a rate for all five times that."""
-    names = ("a", "b", "c", "d", "e")
-    todo = of_projects(30, *names, blocks=blocks)
+    """Three projects take as long as one of them, in whatever order their items come."""
+    todo = of_projects(30, "a", "b", "c", blocks=blocks)
     if planned:
         await file_journal.add(todo)
         todo = []
@@ -272,9 +272,8 @@ async def test_a_429_of_one_project(file_journal: Journal) -> None:
     assert service.times["a"][1] == pytest.approx(500, abs=3)
 
 
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("kind", ["list", "iterator", "async", "planned"])
-async def test_a_key_refused_for_one_project(file_journal: Journal, status: int, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "status"), [("list", 401), ("iterator", 403), ("async", 401), ("planned", 403)])
+async def test_a_key_refused_for_one_project(file_journal: Journal, kind: str, status: int) -> None:
     """Items of a project whose creates are refused stay planned; the others go on, and the error comes last of all."""
     service = Service(lambda _, project, __: refused_key(status) if project == "a" else None, duration=50)
     todo: Any = of_projects(20, "a", "b", blocks=True)

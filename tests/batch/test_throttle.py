@@ -88,18 +88,17 @@ async def test_cancelled_waits_take_nothing() -> None:
     assert first.cancelled()
 
 
-@pytest.mark.parametrize(
-    ("count", "per"),
-    [
-        *((count, 1) for count in (0, True, 1.5, 10**20, 10**10_000, "1", None, float("nan"))),
-        *((1, per) for per in (0, float("inf"), float("nan"), True, 1e-300, 1e300, 10**400, "1", None)),
-    ],
-    ids=lambda value: f"{value!s:.10}" if not isinstance(value, int) or value < 10**30 else "large",
-)
-async def test_senseless_rates(count: Any, per: Any) -> None:
+SENSELESS: list[tuple[Any, Any]] = [
+    *((count, 1) for count in (0, True, 1.5, 10**20, 10**10_000, "1", None, float("nan"))),
+    *((1, per) for per in (0, float("inf"), float("nan"), True, 1e-300, 1e300, 10**400, "1", None)),
+]
+
+
+def test_senseless_rates() -> None:
     """A rate that makes no sense, or is absurdly large, is refused."""
-    with pytest.raises(InvalidInputError, match="must be"):
-        Rate(count, per=per)
+    for count, per in SENSELESS:
+        with pytest.raises(InvalidInputError, match="must be"):
+            Rate(count, per=per)
 
 
 async def test_the_scope_of_a_rate() -> None:
