@@ -1,33 +1,20 @@
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.conftest import _time_waits_for_the_disk
+from tests.batch.conftest import _time_waits_for_the_disk, file_journal, path, place
 from tests.batch.silence import NEVER
 
-__all__ = ["_time_waits_for_the_disk"]
+__all__ = ["_time_waits_for_the_disk", "file_journal", "path", "place"]
 
 
 @pytest.fixture(autouse=True)
 def _frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notice soon what was resolved, retried or abandoned, and whose owner is dead."""
     monkeypatch.setattr("agentjobs_async.durable._run._SWEEP_SECONDS", 0.1)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a file's journal is."""
-    return tmp_path / "durable.db"
-
-
-@pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest) -> str:
-    """Where a journal is: a file, and a database."""
-    return str(request.getfixturevalue("path" if request.param == "file" else "laid_out"))
 
 
 @pytest.fixture

@@ -67,9 +67,14 @@ async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSess
 
 
 async def test_callbacks_that_raise(
-    emulator: Emulator, session: AgentJobsSession, journal: Journal, caplog: pytest.LogCaptureFixture
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Callbacks that raise are logged once and disturb no other job; `on_end` is called again until it has returned."""
+    monkeypatch.setattr(following, "_FIRST_RETRY_SECONDS", 0.01)
     listener = Listener(failures=1)
 
     async def change(entry: DurableEntry, job: AgentJob) -> None:
@@ -78,7 +83,7 @@ async def test_callbacks_that_raise(
             await emulator.inject("410 forever on=get", prompt="long")
         raise ValueError("no chat")
 
-    async with DurableJobs(session, journal, on_change=change, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_change=change, on_end=listener.on_end) as jobs:
         await asyncio.gather(*(jobs.submit(f"k{number}", "long") for number in range(4)))
         await listener.ends(8)
     assert sorted(listener.called) == sorted([(f"k{n}", "NotFoundError") for n in range(4)] * 2)

@@ -8,6 +8,7 @@ from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_ba
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener, complete
+from tests.held import HeldEmulator
 
 
 async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
@@ -39,31 +40,29 @@ async def test_same_key(emulator: Emulator, session: AgentJobsSession, journal: 
     assert len(listener.called) == 1
 
 
-@pytest.mark.parametrize("changed", [{"prompt": "Bye"}, {"project_id": "other"}])
-async def test_another_job_of_a_key(
-    emulator: Emulator, session: AgentJobsSession, journal: Journal, changed: dict[str, Any]
-) -> None:
+async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Another prompt or project under a key of the journal is refused."""
-    async with DurableJobs(session, journal) as jobs:
+    async with DurableJobs(session, file_journal) as jobs:
         await jobs.submit("k", "Hello", project_id="docs")
-        with pytest.raises(InvalidInputError, match="another prompt or project"):
-            await jobs.submit("k", **{"prompt": "Hello", **changed})
+        for prompt, project_id in (("Bye", None), ("Hello", "other")):
+            with pytest.raises(InvalidInputError, match="another prompt or project"):
+                await jobs.submit("k", prompt, project_id=project_id)
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_submit_without_waiting_for_the_create(
-    emulator: Emulator, session: AgentJobsSession, journal: Journal
-) -> None:
+async def test_submit_without_waiting_for_the_create(file_journal: Journal) -> None:
     """It returns a planned entry while the create is not answered; the job is followed all the same."""
-    await emulator.inject("hang for=1 on=create agent=yes")
     listener = Listener()
-    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-        entry = await jobs.submit("k", "Hello", wait_for_create=False)
-        assert (entry.state, entry.ref) == ("planned", None)
-        again = await jobs.submit("k", "Hello")
-        assert again.ref is not None
-        await listener.ends(1)
-    assert emulator.agents_started == {"Hello": 1}
+    script = JobScript(duration=0.2)
+    async with HeldEmulator(script=script, speed=20) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+            entry = await jobs.submit("k", "Hello", wait_for_create=False)
+            assert (entry.state, entry.ref) == ("planned", None)
+            emulator.release.set()
+            again = await jobs.submit("k", "Hello")
+            assert again.ref is not None
+            await listener.ends(1)
+        assert emulator.agents_started == {"Hello": 1}
 
 
 async def test_restart(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
@@ -127,14 +126,14 @@ async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: 
     assert listener.called == [("other", "completed")]
 
 
-async def test_unfollow_by_a_callback(session: AgentJobsSession, journal: Journal) -> None:
+async def test_unfollow_by_a_callback(session: AgentJobsSession, file_journal: Journal) -> None:
     """A callback may unfollow its own job."""
     left: asyncio.Queue[bool] = asyncio.Queue()
 
     async def leave(entry: Any, _job: Any) -> None:
         left.put_nowait(await jobs.unfollow(entry.key))
 
-    async with DurableJobs(session, journal, on_change=leave) as jobs:
+    async with DurableJobs(session, file_journal, on_change=leave) as jobs:
         await jobs.submit("k", "long")
         assert await left.get()
         assert await jobs.active() == []
@@ -208,24 +207,24 @@ async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: 
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_abandoned(session: AgentJobsSession, journal: Journal) -> None:
+async def test_abandoned(session: AgentJobsSession, file_journal: Journal) -> None:
     """A job that is abandoned while it is followed has ended."""
     listener = Listener()
-    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
-        await journal.abandon("k")
+        await file_journal.abandon("k")
         await listener.ends(1)
         assert session.stats().jobs == 0
     assert listener.called == [("k", "AgentJobsError")]
 
 
-async def test_journal_that_is_followed(session: AgentJobsSession, journal: Journal) -> None:
+async def test_journal_that_is_followed(session: AgentJobsSession, file_journal: Journal) -> None:
     """A second block over the same open journal is refused until the first one is left: both would tell of each end."""
-    async with DurableJobs(session, journal):
+    async with DurableJobs(session, file_journal):
         with pytest.raises(InvalidInputError, match="other durable jobs"):
-            async with DurableJobs(session, journal):
+            async with DurableJobs(session, file_journal):
                 pass
-    async with DurableJobs(session, journal):
+    async with DurableJobs(session, file_journal):
         pass
 
 
@@ -247,15 +246,15 @@ async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: J
     assert listener.entries[1].context == {"chat": 1}
 
 
-async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """The key of a job that was tried again means its newest try, also where it is unfollowed."""
     emulator.script(JobScript(duration=0.2, outcome="failed"), prompt="Hello")
     listener = Listener()
-    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "Hello")
         await listener.ends(1)
         emulator.script(JobScript(duration=1e6), prompt="Hello")
-        await journal.retry("k")
+        await file_journal.retry("k")
         assert [entry.key for entry in await jobs.active()] == ["k#2"]
         assert await jobs.unfollow("k")
         assert await jobs.active() == []

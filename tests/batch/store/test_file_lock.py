@@ -15,12 +15,6 @@ LOCKED = (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the journal is; its lock lies beside it."""
-    return tmp_path / "run.db"
-
-
 def test_owned_by_this_process(path: Path) -> None:
     """A journal is owned from the lock to the release; to look at one that nobody ever owned makes no file."""
     assert not is_owned(path)
