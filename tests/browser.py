@@ -5,10 +5,12 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from tests.extras import need_browser
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Locator, Page
 
 ROOT: Final = Path(__file__).parents[1]
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -18,7 +20,6 @@ FLAGS: Final = (
 )
 PATIENCE_MS: Final = 100_000
 """Milliseconds after which a page that does not come to what is expected fails its test."""
-HOW: Final = "no browser: apt-get install chromium, or .ci/run browser, brings one"
 
 
 def executable() -> str | None:
@@ -29,13 +30,11 @@ def executable() -> str | None:
 
 
 @asynccontextmanager
-async def launched() -> AsyncIterator[Browser]:
+async def launched() -> "AsyncIterator[Browser]":
     """Run a browser with a user's directory of its own; skip the test where none is installed."""
-    path = executable()
-    if path is None:
-        # The gate has brought a browser: there, a test of a page that skips would hide a fault.
-        (pytest.fail if os.environ.get("AGENTJOBS_BROWSER_REQUIRED") else pytest.skip)(HOW)
-    expect.set_options(timeout=PATIENCE_MS)
+    path = need_browser(executable())
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - not every environment has it
+
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS)
         try:
@@ -44,10 +43,18 @@ async def launched() -> AsyncIterator[Browser]:
             await browser.close()
 
 
+def expect(found: "Locator") -> Any:
+    """Return what a page's elements are expected to come to."""
+    from playwright.async_api import expect  # noqa: PLC0415 - as above
+
+    expect.set_options(timeout=PATIENCE_MS)
+    return expect(found)
+
+
 class Visit:
     """A page that is open, the requests that it made, and the errors of its scripts."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: "Page") -> None:
         self.page = page
         self.requests: list[str] = []
         self.errors: list[str] = []
@@ -62,7 +69,7 @@ class Visit:
 
 
 @asynccontextmanager
-async def visit(browser: Browser, address: str, **options: Any) -> AsyncIterator[Visit]:
+async def visit(browser: "Browser", address: str, **options: Any) -> AsyncIterator[Visit]:
     """Open an address in a new context of the browser, and check at the end that no script failed.
 
     Args:

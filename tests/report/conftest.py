@@ -1,13 +1,16 @@
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest_asyncio
-from playwright.async_api import Browser
 
 from tests.browser import launched
 
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
+async def browser() -> "AsyncIterator[Browser]":
     """A browser for the tests of one module, which run in its loop."""
     async with launched() as running:
         yield running

@@ -7,12 +7,11 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
-from playwright.async_api import Browser, Page, expect
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import BatchItem, Journal
@@ -21,9 +20,12 @@ from agentjobs_async.report.live import feed
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
-from tests.browser import Visit, visit
+from tests.browser import Visit, expect, visit
 from tests.report.served import Served, served
 from tests.report.stage import OUTCOMES, fail_hostile, run_some
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -43,7 +45,7 @@ def run(template: Path, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(browser: Browser, page: Served, *, token: bool = False, **options: Any) -> AsyncIterator[Visit]:
+async def opened(browser: "Browser", page: Served, *, token: bool = False, **options: Any) -> AsyncIterator[Visit]:
     """Open a page, with its token or without, and wait until it is live."""
     address = f"{page.address}#token={page.token}" if token else page.address
     async with visit(browser, address, **options) as visited:
@@ -57,11 +59,11 @@ async def plan(path: Path) -> None:
         await journal.add([BatchItem("late-1", "Document it", "docs")])
 
 
-def row(page: Page, text: str) -> Any:
+def row(page: "Page", text: str) -> Any:
     return page.locator("#rows .row", has_text=text)
 
 
-async def test_live_update(browser: Browser, run: Path) -> None:
+async def test_live_update(browser: "Browser", run: Path) -> None:
     """A change of another process is shown in the table, the figures and the filter, and nothing is fetched for it."""
     async with served(run) as page, opened(browser, page) as visited:
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
@@ -84,7 +86,7 @@ new MutationObserver(() => {
 """
 
 
-async def test_live_once_the_workers_are_shown(browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_live_once_the_workers_are_shown(browser: "Browser", run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page calls itself live when its workers are shown, not before: they move the rows down."""
 
     async def workers(_journal: Journal) -> list[dict[str, Any]]:
@@ -98,7 +100,7 @@ async def test_live_once_the_workers_are_shown(browser: Browser, run: Path, monk
         assert await visited.page.evaluate("workersWereShown") is True
 
 
-async def test_action_with_the_token(browser: Browser, run: Path) -> None:
+async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
     """With the token, a click tries an item again, and its panel shows the new try; the token leaves the address."""
     async with (
         served(run, allow_actions=True) as page,
@@ -112,7 +114,7 @@ async def test_action_with_the_token(browser: Browser, run: Path) -> None:
         assert await visited.texts("#panel [data-action]") == []
 
 
-async def test_action_on_all_shown(browser: Browser, run: Path) -> None:
+async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
     """What the filter leaves is changed at the second click, and nothing else."""
     async with (
         served(run, allow_actions=True) as page,
@@ -149,7 +151,7 @@ ACT_ON_MANY = """async (failing) => {
 }"""
 
 
-async def test_action_on_very_many(browser: Browser, run: Path) -> None:
+async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
     """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
     async with (
         served(run, allow_actions=True) as page,
@@ -166,7 +168,7 @@ async def test_action_on_very_many(browser: Browser, run: Path) -> None:
             assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told, failing < 0]
 
 
-async def test_resolve(browser: Browser, run: Path) -> None:
+async def test_resolve(browser: "Browser", run: Path) -> None:
     """An unknown item is given the job that was found; typing is not disturbed by changes of other items."""
     async with (
         served(run, allow_actions=True) as page,
@@ -182,7 +184,7 @@ async def test_resolve(browser: Browser, run: Path) -> None:
         await expect(visited.page.locator("#panel dl")).to_contain_text("job_found")
 
 
-async def test_redraws_leave_an_open_panel(browser: Browser, run: Path) -> None:
+async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> None:
     """A change of the row in an open panel leaves half-done clicks, awaited confirmations and typed text."""
     async with (
         served(run, allow_actions=True) as page,
@@ -206,13 +208,13 @@ async def test_redraws_leave_an_open_panel(browser: Browser, run: Path) -> None:
         assert await visited.page.evaluate("getSelection().toString()") == selected
 
 
-async def poll_once_more(page: Page, polls: int) -> None:
+async def poll_once_more(page: "Page", polls: int) -> None:
     """Change the number of polls of the row in the panel, and draw the page anew."""
     await page.evaluate("polls => { report.store.polls[report.panel.place] = polls; report.refresh(); }", polls)
     await expect(page.locator("#panel dl")).to_contain_text(f"Polls{polls}")
 
 
-async def test_action_without_the_token(browser: Browser, run: Path) -> None:
+async def test_action_without_the_token(browser: "Browser", run: Path) -> None:
     """Without the token, the page shows everything, and an action says what it needs."""
     async with served(run, allow_actions=True) as page, opened(browser, page) as visited:
         await row(visited.page, "failed").first.click(position={"x": 20, "y": 10})
@@ -231,7 +233,7 @@ def kept_port() -> Iterator[int]:
         yield int(keeper.getsockname()[1])
 
 
-async def test_page_that_slept(browser: Browser, run: Path) -> None:
+async def test_page_that_slept(browser: "Browser", run: Path) -> None:
     """A page whose server was gone is whole again when there is one: also of another process, whose log is another."""
     async with AsyncExitStack() as stack, ClientSession() as client:
         port = stack.enter_context(kept_port())
@@ -251,7 +253,7 @@ async def test_page_that_slept(browser: Browser, run: Path) -> None:
             await visited.page.close()  # before it meets the end of this one
 
 
-async def test_silent_connection(browser: Browser, run: Path) -> None:
+async def test_silent_connection(browser: "Browser", run: Path) -> None:
     """A connection that is silent for long is given up, as after the sleep of a laptop, and a new one goes on."""
     async with served(run) as page, opened(browser, page) as visited:
         async with visited.page.expect_request("**/events"):
@@ -260,7 +262,7 @@ async def test_silent_connection(browser: Browser, run: Path) -> None:
         await expect(row(visited.page, "late-1")).to_have_count(1)
 
 
-async def test_hostile_rows(browser: Browser, tmp_path: Path) -> None:
+async def test_hostile_rows(browser: "Browser", tmp_path: Path) -> None:
     """Rows that would do harm are text, in the table as in the panel; no script but the page's own runs."""
     await fail_hostile(tmp_path / "run.db")
     async with (
@@ -278,7 +280,7 @@ async def test_hostile_rows(browser: Browser, tmp_path: Path) -> None:
         }
 
 
-async def test_token_for_reading(browser: Browser, run: Path) -> None:
+async def test_token_for_reading(browser: "Browser", run: Path) -> None:
     """A board with a token of its own shows its rows with the printed address, and says so without."""
     async with served(run, token="t" * 16) as page:
         async with opened(browser, page, token=True) as visited:
@@ -288,7 +290,7 @@ async def test_token_for_reading(browser: Browser, run: Path) -> None:
             visited.errors.clear()
 
 
-async def test_without_scripts(browser: Browser, run: Path) -> None:
+async def test_without_scripts(browser: "Browser", run: Path) -> None:
     """Without scripts, the counts and the unknown and failed items can be read."""
     async with served(run) as page:
         async with visit(browser, page.address, java_script_enabled=False) as visited:
@@ -315,7 +317,7 @@ class HeldAtFirst:
 
 
 async def test_rows_are_shown_while_others_are_read(
-    browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch
+    browser: "Browser", run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that is opened before all rows are read shows those that are, beside the figures of all items."""
     held = HeldAtFirst(monkeypatch)
@@ -329,7 +331,7 @@ async def test_rows_are_shown_while_others_are_read(
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
-async def test_rows_that_are_cut_off(browser: Browser, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page whose rows end early, since the journal could not be read on, asks again and gets all of them."""
     held = HeldAtFirst(monkeypatch, JournalError("the disk is gone", "io"))
     async with served(run) as page, visit(browser, page.address) as visited:
@@ -339,7 +341,7 @@ async def test_rows_that_are_cut_off(browser: Browser, run: Path, monkeypatch: p
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
-async def test_time_left(browser: Browser, tmp_path: Path) -> None:
+async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
     """The page tells when active jobs end: of all together among the figures, of one in its panel, by its age."""
     path = tmp_path / "run.db"
     await aged_journal(path, [7200.0] * 20, ages=[1.0, 3600.0])
@@ -355,7 +357,7 @@ async def test_time_left(browser: Browser, tmp_path: Path) -> None:
         await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
 
 
-async def test_time_left_is_unknown(browser: Browser, tmp_path: Path) -> None:
+async def test_time_left_is_unknown(browser: "Browser", tmp_path: Path) -> None:
     """Without 20 durations nothing is told of the time left."""
     path = tmp_path / "run.db"
     await aged_journal(path, [7200.0] * 19, ages=[1.0])

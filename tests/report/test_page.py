@@ -8,17 +8,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
 
 from agentjobs_async.batch import BatchItem, Journal
 from tests.aged import aged_journal
-from tests.browser import Visit, visit
+from tests.browser import Visit, expect, visit
 from tests.report.served import served
 from tests.report.stage import HOSTILE, HOSTILE_KEYS, OUTCOMES, fail_hostile, report_of, run_some
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -50,7 +52,7 @@ async def write(journal: Path, **options: Any) -> Path:
 
 
 @asynccontextmanager
-async def opened(browser: Browser, page: Path, **options: Any) -> AsyncIterator[Visit]:
+async def opened(browser: "Browser", page: Path, **options: Any) -> AsyncIterator[Visit]:
     """Open a page, and wait until its script has read the rows."""
     async with visit(browser, page.as_uri(), **options) as visited:
         await visited.page.wait_for_selector("html[data-ready]", state="attached")
@@ -66,7 +68,7 @@ async def open_row(visited: Visit, index: int) -> None:
     await visited.page.locator("#rows .row").nth(index).click(position={"x": 20, "y": 10})
 
 
-async def test_all_items(browser: Browser, written: Path) -> None:
+async def test_all_items(browser: "Browser", written: Path) -> None:
     """The table has every item, the tiles say how they ended, and nothing is fetched."""
     async with opened(browser, written) as visited:
         assert await keys_shown(visited) == [f"page-{number}" for number in range(1, 10)]
@@ -76,7 +78,7 @@ async def test_all_items(browser: Browser, written: Path) -> None:
         assert visited.requests == [written.as_uri()]
 
 
-async def test_rows_stay_where_they_are(browser: Browser, tmp_path: Path) -> None:
+async def test_rows_stay_where_they_are(browser: "Browser", tmp_path: Path) -> None:
     """The charts have their heights when a page, of a file or live, says that it is ready: no row moves after that."""
     journal = tmp_path / "run.db"
     await aged_journal(journal, [], ages=[3600.0] * 20)
@@ -93,7 +95,7 @@ async def test_rows_stay_where_they_are(browser: Browser, tmp_path: Path) -> Non
                 assert await visited.page.evaluate("topOfRows()") == noted["top"]
 
 
-async def test_tiles_with_and_without_scripts(browser: Browser, written: Path) -> None:
+async def test_tiles_with_and_without_scripts(browser: "Browser", written: Path) -> None:
     """The script shows the same tiles as stand in plain HTML, with the unknown first."""
     async with visit(browser, written.as_uri(), java_script_enabled=False) as plain:
         before = await plain.texts(".tile span")
@@ -102,7 +104,7 @@ async def test_tiles_with_and_without_scripts(browser: Browser, written: Path) -
     assert before[0] == "unknown"
 
 
-async def test_search(browser: Browser, written: Path) -> None:
+async def test_search(browser: "Browser", written: Path) -> None:
     """A search finds keys, prompts and errors, in any case, and can be cleared."""
     async with opened(browser, written) as visited:
         await visited.page.fill("#search", "THE PAGE 7")
@@ -116,7 +118,7 @@ async def test_search(browser: Browser, written: Path) -> None:
         assert len(await keys_shown(visited)) == 9
 
 
-async def test_filters(browser: Browser, written: Path) -> None:
+async def test_filters(browser: "Browser", written: Path) -> None:
     """States and projects filter the table; so does a tile."""
     async with opened(browser, written) as visited:
         await visited.page.select_option("#state", "completed")
@@ -128,7 +130,7 @@ async def test_filters(browser: Browser, written: Path) -> None:
         assert await keys_shown(visited) == ["page-3"]
 
 
-async def test_sorting(browser: Browser, written: Path) -> None:
+async def test_sorting(browser: "Browser", written: Path) -> None:
     """A column's title sorts by it, then backwards, then as the journal does."""
     async with opened(browser, written) as visited:
         title = visited.page.locator('[data-column="key"] button')
@@ -138,7 +140,7 @@ async def test_sorting(browser: Browser, written: Path) -> None:
             assert await keys_shown(visited) == expected
 
 
-async def test_open_a_row_and_copy_its_command(browser: Browser, written: Path) -> None:
+async def test_open_a_row_and_copy_its_command(browser: "Browser", written: Path) -> None:
     """A row opens to its prompt, error and commands, and a command can be copied."""
     async with opened(browser, written, permissions=["clipboard-read", "clipboard-write"]) as visited:
         await visited.page.click("#rows .row >> nth=3")
@@ -154,7 +156,7 @@ async def test_open_a_row_and_copy_its_command(browser: Browser, written: Path) 
         assert not await visited.page.is_visible("#panel")
 
 
-async def test_pull_request(browser: Browser, written: Path) -> None:
+async def test_pull_request(browser: "Browser", written: Path) -> None:
     """The pull request of a job is a link that tells its server nothing."""
     async with opened(browser, written) as visited:
         await visited.page.click("#rows .row >> nth=0")
@@ -163,7 +165,7 @@ async def test_pull_request(browser: Browser, written: Path) -> None:
         assert await link.get_attribute("rel") == "noopener noreferrer nofollow"
 
 
-async def test_keyboard(browser: Browser, written: Path) -> None:
+async def test_keyboard(browser: "Browser", written: Path) -> None:
     """The keyboard reaches the search, the rows and the panel."""
     async with opened(browser, written) as visited:
         keyboard = visited.page.keyboard
@@ -185,7 +187,7 @@ async def csv_of(visited: Visit) -> list[dict[str, str]]:
     return list(csv.DictReader(StringIO(text)))
 
 
-async def test_csv_of_the_rows_shown(browser: Browser, written: Path) -> None:
+async def test_csv_of_the_rows_shown(browser: "Browser", written: Path) -> None:
     """The file has the rows that the filter leaves, and the columns of a report as CSV."""
     async with opened(browser, written) as visited:
         await visited.page.select_option("#state", "failed")
@@ -198,7 +200,7 @@ async def test_csv_of_the_rows_shown(browser: Browser, written: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_colours(browser: Browser, written: Path, scheme: Any) -> None:
+async def test_colours(browser: "Browser", written: Path, scheme: Any) -> None:
     """The page is as light or as dark as its reader's system, until the reader turns it."""
     async with opened(browser, written, color_scheme=scheme) as visited:
         brightness = "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"
@@ -215,7 +217,7 @@ def without_rows(page: Path, place: Path) -> Path:
     return place
 
 
-async def test_colours_before_the_rows(browser: Browser, written: Path, tmp_path: Path) -> None:
+async def test_colours_before_the_rows(browser: "Browser", written: Path, tmp_path: Path) -> None:
     """A page without rows can be turned from light to dark, too."""
     waiting = without_rows(written, tmp_path / "waiting.html")
     async with visit(browser, waiting.as_uri()) as visited:
@@ -223,7 +225,7 @@ async def test_colours_before_the_rows(browser: Browser, written: Path, tmp_path
         assert await visited.page.get_attribute("html", "data-theme") == "dark"
 
 
-async def test_narrow_screen(browser: Browser, written: Path) -> None:
+async def test_narrow_screen(browser: "Browser", written: Path) -> None:
     """A phone shows the page without scrolling sideways, with the panel over it."""
     async with opened(browser, written, viewport={"width": 390, "height": 844}) as visited:
         assert await visited.page.evaluate("document.documentElement.scrollWidth") == 390
@@ -233,14 +235,14 @@ async def test_narrow_screen(browser: Browser, written: Path) -> None:
         assert (box["x"], box["width"]) == (0, 390)
 
 
-async def test_without_scripts(browser: Browser, written: Path) -> None:
+async def test_without_scripts(browser: "Browser", written: Path) -> None:
     """Without scripts, the tiles and the items that need a person can be read."""
     async with visit(browser, written.as_uri(), java_script_enabled=False) as visited:
         assert await visited.texts("#plain td.key") == ["page-4", "page-3"]
         assert not await visited.page.is_visible("#search")
 
 
-async def test_redraws_lose_no_click(browser: Browser, written: Path) -> None:
+async def test_redraws_lose_no_click(browser: "Browser", written: Path) -> None:
     """A row that is drawn anew while the button is down on it, as a live page does, is opened all the same."""
     async with opened(browser, written) as visited:
         key = (await keys_shown(visited))[2]
@@ -257,7 +259,7 @@ async def test_redraws_lose_no_click(browser: Browser, written: Path) -> None:
         await expect(visited.page.locator("#panel h2")).to_have_text(key)
 
 
-async def test_printing(browser: Browser, tmp_path: Path) -> None:
+async def test_printing(browser: "Browser", tmp_path: Path) -> None:
     """All rows are printed, not only those in sight."""
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(300)])
@@ -267,7 +269,7 @@ async def test_printing(browser: Browser, tmp_path: Path) -> None:
         assert len(await keys_shown(visited)) == 300
 
 
-async def test_scrolling(browser: Browser, tmp_path: Path) -> None:
+async def test_scrolling(browser: "Browser", tmp_path: Path) -> None:
     """Rows are drawn as they come into sight."""
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(3000)])
@@ -277,7 +279,7 @@ async def test_scrolling(browser: Browser, tmp_path: Path) -> None:
         assert await visited.page.locator("#rows .row").count() < 100
 
 
-async def test_hostile_items(browser: Browser, tmp_path: Path) -> None:
+async def test_hostile_items(browser: "Browser", tmp_path: Path) -> None:
     """Hostile prompts, keys and errors are shown as text: nothing runs, nothing is fetched, and a shell is safe."""
     await fail_hostile(tmp_path / "run.db")
     page = await write(tmp_path / "run.db")
@@ -300,7 +302,7 @@ async def test_hostile_items(browser: Browser, tmp_path: Path) -> None:
         assert all(address.startswith(("file:", "blob:")) for address in visited.requests)
 
 
-async def test_nothing_yet(browser: Browser, tmp_path: Path) -> None:
+async def test_nothing_yet(browser: "Browser", tmp_path: Path) -> None:
     """The page of an empty journal says so."""
     async with Journal.open(tmp_path / "run.db"):
         pass
@@ -308,7 +310,7 @@ async def test_nothing_yet(browser: Browser, tmp_path: Path) -> None:
         assert await visited.texts("#empty") == ["The journal has no items yet."]
 
 
-async def test_changes(browser: Browser, written: Path) -> None:
+async def test_changes(browser: "Browser", written: Path) -> None:
     """A page takes what it has read already once more: rows that changed replace the old ones, removed ones go."""
     async with opened(browser, written) as visited:
         await visited.page.evaluate(
