@@ -1,15 +1,11 @@
-"""Jobs and references as JSON, for the standard library and for four frameworks."""
+"""Jobs and references as JSON, for the standard library, Pydantic and msgspec."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import httpx
-import litestar
 import msgspec
 import pytest
-from fastapi import Body, FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -149,78 +145,6 @@ def test_schema(mode: Any) -> None:
     assert TypeAdapter(JobRef).json_schema(mode=mode)["type"] == "string"
     schema["properties"].clear()
     assert TypeAdapter(AgentJob).json_schema(mode=mode)["properties"]  # each caller gets one of its own
-
-
-# Over HTTP.
-
-
-def fastapi_app() -> FastAPI:
-    app = FastAPI()
-
-    @app.get("/job")
-    async def read() -> AgentJob:
-        return JOB
-
-    @app.get("/raw")
-    async def raw() -> dict[str, Any]:
-        return JOB.to_dict(raw=True)
-
-    @app.get("/ref")
-    async def ref(ref: JobRef) -> list[JobRef]:
-        return [ref]
-
-    @app.post("/job")
-    async def write(job: Annotated[AgentJob, Body()]) -> Order:
-        return Order(job=job)
-
-    return app
-
-
-def litestar_app() -> litestar.Litestar:
-    @litestar.get("/job")
-    async def read() -> AgentJob:
-        return JOB
-
-    @litestar.get("/raw")
-    async def raw() -> dict[str, Any]:
-        return JOB.to_dict(raw=True)
-
-    return litestar.Litestar([read, raw])
-
-
-def client(app: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
-
-
-@pytest.mark.parametrize("make", [fastapi_app, litestar_app])
-async def test_response(make: Callable[[], Any]) -> None:
-    """`-> AgentJob` is all that an endpoint needs: the response is the job's document, `raw` only where asked for."""
-    async with client(make()) as web:
-        assert AgentJob.from_dict((await web.get("/job")).json()) == JOB
-        assert set((await web.get("/job")).json()) == set(DOCUMENT)
-        assert (await web.get("/raw")).json()["raw"] == JOB.raw
-
-
-@pytest.mark.parametrize(("make", "page"), [(fastapi_app, "/openapi.json"), (litestar_app, "/schema/openapi.json")])
-async def test_openapi(make: Callable[[], Any], page: str) -> None:
-    """OpenAPI describes the job as one component, with the fields of its document.
-
-    Litestar lists the private field of an attrs class, too, which it never sends.
-    """
-    async with client(make()) as web:
-        described = (await web.get(page)).json()
-    schema = described["paths"]["/job"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert schema == {"$ref": "#/components/schemas/AgentJob"}
-    assert set(described["components"]["schemas"]["AgentJob"]["properties"]) - {"_raw", "_label"} == set(DOCUMENT)
-
-
-async def test_fastapi_requests() -> None:
-    """FastAPI reads a job from a body and a ref from a query, and answers 422 to what is neither."""
-    async with client(fastapi_app()) as web:
-        assert (await web.post("/job", json=DOCUMENT)).json() == {"job": DOCUMENT, "ref": None}
-        assert (await web.post("/job", json=DOCUMENT | {"status": 7})).status_code == 422
-        assert (await web.get("/ref", params={"ref": REF.to_token()})).json() == ["a%20b/x%2Fy"]
-        assert (await web.get("/ref", params={"ref": "job_1"})).status_code == 422
 
 
 def test_msgspec() -> None:

@@ -1,34 +1,42 @@
 """The recipes as processes: started as their docstrings say, watched, and ended by a signal."""
 
+import ast
 import asyncio
 import codecs
 import os
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from agentjobs_async.testing import Emulator, JobScript
+from tests.extras import FRAMEWORKS, need_recipes
+from tests.forked import Forked
+from tests.recipes.supervisor import supervise
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
-UVICORN: Final = ("-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES))
-SERVERS: Final[dict[str, tuple[str, ...]]] = {
-    "fastapi_app": (*UVICORN, "fastapi_app:app"),
-    "starlette_app": (*UVICORN, "starlette_app:app"),
-    "litestar_app": (*UVICORN, "litestar_app:app"),
-    "aiohttp_web": (str(RECIPES / "aiohttp_web.py"),),
-    "django_asgi": (*UVICORN, "django_asgi:application"),
+APPLICATIONS: Final = {
+    "fastapi_app": "app",
+    "starlette_app": "app",
+    "litestar_app": "app",
+    "django_asgi": "application",
 }
-"""The arguments of Python by which each recipe of a web framework is started."""
+"""The names of the applications that uvicorn serves, by recipe."""
 
-SETTINGS: Final = {"TOKEN_SECRET": "a secret of 16 bytes or more", "PORT": "0", "PYTHONUNBUFFERED": "1"}
+SETTINGS: Final = {"TOKEN_SECRET": "a secret of 16 bytes or more", "PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
 
 PATIENCE_SECONDS: Final = 200.0
 """Until a process that hangs is killed, so that its test fails."""
+
+
+def imports_of(recipe: str) -> list[str]:
+    """Return the modules that a recipe imports."""
+    nodes = list(ast.walk(ast.parse((RECIPES / f"{recipe}.py").read_text(encoding="utf-8"))))
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return [*plain, *(node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module)]
 
 
 class Process:
@@ -39,36 +47,122 @@ class Process:
         output: What it has written so far, to both streams.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a piece may end amid a character
+        self._pid = 0
         self.address = ""
         self.output = ""
 
     async def read_until(self, pattern: str, times: int = 1) -> str:
         """Wait until the output has `times` matches of `pattern`, and return the last one."""
-        assert self._process.stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(found := re.findall(pattern, self.output)) < times:
-                piece = await self._process.stdout.read(65536)
+                has_ended = self._pid and f"<{self._pid} ended: " in self.output
+                piece = b"" if has_ended else await self._stream.read(65536)
                 assert piece, f"it ended: {self.output}"
                 self.output += self._decoder.decode(piece)
         return str(found[-1])
+
+    async def begin(self) -> None:
+        """Wait until the process runs."""
+        self._pid = int(await self.read_until(r"<(\d+) runs>"))
+
+    async def watch(self, awaited: Awaitable[object]) -> None:
+        """Await what is to come while the process runs; fail with what it wrote if it ends before that."""
+        waiting = asyncio.ensure_future(awaited)
+        ended = asyncio.ensure_future(self.end())
+        try:
+            await asyncio.wait([waiting, ended], return_when=asyncio.FIRST_COMPLETED)
+            assert waiting.done(), self.output
+            waiting.result()
+        finally:
+            for task in (waiting, ended):
+                task.cancel()
+            await asyncio.wait([waiting, ended])
 
     async def read_address(self) -> None:
         """Wait until the process serves, and set its address."""
         self.address = await self.read_until(r"unning on (http://[\d.]+:\d+)")
 
     def interrupt(self, number: int) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
+        """Send a signal, unless the process has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, number)
 
     async def end(self) -> int:
         """Wait until the process has ended, and return its exit code."""
-        assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            self.output += self._decoder.decode(await self._process.stdout.read())
-            return await self._process.wait()
+        return int(await self.read_until(rf"<{self._pid} ended: (-?\d+)>"))
+
+
+class Program:
+    """A recipe that may be run several times, one run after the other."""
+
+    def __init__(self, commands: BinaryIO, stream: asyncio.StreamReader) -> None:
+        self._commands = commands
+        self._stream = stream
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Process]:
+        """Return a block in which the recipe runs; the process is killed at its end."""
+        process = Process(self._stream)
+        self._commands.write(b"\n")
+        await process.begin()
+        try:
+            yield process
+        finally:
+            process.interrupt(signal.SIGKILL)
+            await process.end()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Process]:
+        """Return a block in which the recipe serves on a free port of loopback."""
+        async with self.running() as process:
+            await process.read_address()
+            yield process
+
+
+@asynccontextmanager
+async def program(
+    recipe: str, environment: Mapping[str, str], *arguments: str, before: tuple[str, ...] = ()
+) -> AsyncIterator[Program]:
+    """Return a block in which a recipe can be run; skip the test without its framework.
+
+    Args:
+        recipe: The name of the recipe.
+        environment: What is added to the environment.
+        arguments: The arguments of the recipe.
+        before: The arguments of Python before the recipe's path: those of a program that runs it.
+    """
+    imported = imports_of(recipe)
+    if any(name.split(".")[0] in FRAMEWORKS for name in imported):
+        need_recipes()
+    command = [*before, str(RECIPES / f"{recipe}.py"), *arguments]
+    if recipe in APPLICATIONS:
+        command = ["-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES), f"{recipe}:{APPLICATIONS[recipe]}"]
+        imported = [*imported, "uvicorn"]
+    with ExitStack() as stack:
+        read_end, write_end = os.pipe()
+        standard_input = stack.enter_context(os.fdopen(read_end, "rb"))
+        commands = stack.enter_context(os.fdopen(write_end, "wb", buffering=0))
+        read_end, write_end = os.pipe()
+        output = stack.enter_context(os.fdopen(read_end, "rb"))
+        with os.fdopen(write_end, "wb"):
+            supervisor = Forked(
+                supervise,
+                *(command, imported),
+                env={**os.environ, **SETTINGS, **environment},
+                streams=(standard_input.fileno(), write_end, write_end),
+            )
+        stream = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), output)
+        try:
+            yield Program(commands, stream)
+        finally:
+            transport.close()
+            supervisor.kill()
+            await asyncio.to_thread(supervisor.wait)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -81,36 +175,3 @@ async def until(condition: Callable[[], object]) -> None:
 async def complete(service: Emulator) -> None:
     """Let all jobs be completed from now on: none ends before its test wants it to."""
     await service.inject("document status=completed prLink=https://code.example/1 forever on=get")
-
-
-@asynccontextmanager
-async def started(arguments: tuple[str, ...], environment: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Return a block in which Python runs with `arguments`; the process is killed at its end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *arguments),
-        env={**os.environ, **SETTINGS, **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        yield Process(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-@asynccontextmanager
-async def serving(recipe: str, environment: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Return a block in which a web recipe serves on a free port of loopback."""
-    async with started(SERVERS[recipe], environment) as process:
-        await process.read_address()
-        yield process
-
-
-TERMINATED: Final = {"aiohttp_web": 0}
-"""The exit codes at SIGTERM other than that of the signal itself, which uvicorn raises again."""
-
-
-def code_at_sigterm(recipe: str) -> int:
-    return TERMINATED.get(recipe, -signal.SIGTERM)

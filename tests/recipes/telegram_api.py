@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 TOKEN = "123:abc"
+ENDS = ("completed: https://", "This did not work")
 _LONGEST_SECONDS = 1.0  # of a request that waits for updates: a bot may end once it is answered
 _BOT = {"id": 123, "is_bot": True, "first_name": "Bot", "username": "jobs_bot"}
 
@@ -32,10 +33,19 @@ class TelegramApi:
         message["entities"] = [{"type": "bot_command", "offset": 0, "length": len(text.split(maxsplit=1)[0])}]
         await self._change(self._updates.append, {"update_id": next(self._numbers), "message": message})
 
-    async def until(self, chats: int, start: str) -> None:
-        """Wait until the newest text of so many chats starts like this."""
+    async def until(self, messages: int, start: str, chat: int | None = None) -> None:
+        """Wait until the newest text of so many messages, of one chat or all, starts like this."""
         async with self._changed:
-            await self._changed.wait_for(lambda: sum(t[-1].startswith(start) for t in self.texts.values()) >= chats)
+            await self._changed.wait_for(lambda: self._count(start, chat) >= messages)
+
+    async def until_ended(self, chat: int) -> None:
+        """Wait until a chat was told the end of its job."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: any(self._count(start, chat) for start in ENDS))
+
+    def _count(self, start: str, chat: int | None) -> int:
+        newest = [texts[-1] for (place, _), texts in self.texts.items() if chat in {place, None}]
+        return sum(text.startswith(start) for text in newest)
 
     async def answer(self, request: web.Request) -> web.Response:
         form: dict[str, Any] = dict(await request.post())

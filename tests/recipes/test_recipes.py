@@ -1,22 +1,30 @@
 """The recipes as a set: short, and listed on their page."""
 
+import sys
 from pathlib import Path
 
-import pytest
-
-from tests.recipes.processes import RECIPES
+from tests.extras import FRAMEWORKS
+from tests.recipes.processes import RECIPES, imports_of
 
 PROGRAMS = sorted(RECIPES.glob("*.py"))
 MOST_LINES = 60
+CORE = {"agentjobs_async", "aiohttp", "tenacity", "slack_sdk", *sys.stdlib_module_names, *FRAMEWORKS}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_recipe(program: Path) -> None:
-    """A recipe is short, begins with what it is, is listed and shown on the page, and has its own test file."""
-    text = program.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MOST_LINES
-    assert text.startswith(('"""', "# %% [markdown]\n"))
+def test_recipes() -> None:
+    """A recipe is short, begins with what it is, is listed and shown on the page, and is named by a test."""
     page = (RECIPES / "index.md").read_text(encoding="utf-8")
-    assert f"| [`{program.name}`]({program.name}) |" in page
-    assert f"{{literalinclude}} {program.name}\n" in page
-    assert (Path(__file__).parent / f"test_{program.name}").exists()
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+    for program in PROGRAMS:
+        text = program.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= MOST_LINES, program.name
+        assert text.startswith(('"""', "# %% [markdown]\n")), program.name
+        assert f"| [`{program.name}`]({program.name}) |" in page
+        assert f"{{literalinclude}} {program.name}\n" in page
+        assert f'"{program.stem}"' in tests or f'"{program.name}"' in tests, program.name
+
+
+def test_imports() -> None:
+    """A recipe imports what the package has anyway, and frameworks, without which its test skips."""
+    found = {program.stem: {name.split(".")[0] for name in imports_of(program.stem)} for program in PROGRAMS}
+    assert {name: modules - CORE for name, modules in found.items() if modules - CORE} == {}

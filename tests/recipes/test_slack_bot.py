@@ -2,79 +2,71 @@
 
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async.testing import Emulator
-from tests.recipes.processes import ENDLESS, RECIPES, Process, complete, started, until
+from tests.recipes.processes import ENDLESS, Program, complete, program, until
 from tests.recipes.slack_api import SECRET, SlackApi, mention, slack
 
 pytestmark = pytest.mark.slow
 
 
-class Stage:
-    """The Slack API, the service, and where the app's journal is."""
-
-    def __init__(self, api: SlackApi, service: Emulator, journal: Path) -> None:
-        self.api = api
-        self.service = service
-        settings = {"SLACK_TOKEN": "xoxb-1", "SLACK_SECRET": SECRET, "SLACK_API": api.address}
-        self._environment = {**service.environment(), **settings, "JOURNAL": str(journal)}
-
-    @asynccontextmanager
-    async def app(self, ending: signal.Signals = signal.SIGTERM) -> AsyncIterator[Process]:
-        """Return a block in which the app serves; it is ended by a signal."""
-        async with started((str(RECIPES / "slack_bot.py"),), self._environment) as process:
-            await process.read_address()
-            yield process
-            process.interrupt(ending)
-            await process.end()
+@pytest.fixture
+async def api() -> AsyncIterator[SlackApi]:
+    async with slack() as api:
+        yield api
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with slack() as api, Emulator(script=ENDLESS) as service:
-        yield Stage(api, service, tmp_path / "bot.db")
+async def service() -> AsyncIterator[Emulator]:
+    async with Emulator(script=ENDLESS) as service:
+        yield service
 
 
-async def test_a_mention(stage: Stage) -> None:
+@pytest.fixture
+async def app(api: SlackApi, service: Emulator, tmp_path: Path) -> AsyncIterator[Program]:
+    settings = {"SLACK_TOKEN": "xoxb-1", "SLACK_SECRET": SECRET, "SLACK_API": api.address}
+    environment = {**service.environment(), **settings, "JOURNAL": str(tmp_path / "bot.db")}
+    async with program("slack_bot", environment) as app:
+        yield app
+
+
+async def test_a_mention(app: Program, api: SlackApi, service: Emulator) -> None:
     """Its message is edited on changes, though Slack refuses some edits; a redelivery starts no second agent."""
-    stage.api.refusals = 2
-    async with stage.app() as app:
-        assert await mention(app.address, "Fix the links") == 200
-        assert await mention(app.address, "Forged", secret="another") == 401
-        await stage.api.until(1, "active")
-        assert await mention(app.address, "Fix the links") == 200
-        assert await mention(app.address, "", stamp="100.2") == 200
-        await stage.api.until(1, "Say what is to be done")
-        await complete(stage.service)
-        await stage.api.until(1, "completed: https://")
-    assert "Traceback" not in app.output
-    assert stage.service.agents_started == {"Fix the links": 1}
-    ended, empty = stage.api.texts.values()
+    api.refusals = 2
+    async with app.serving() as process:
+        assert await mention(process.address, "Fix the links") == 200
+        assert await mention(process.address, "Forged", secret="another") == 401
+        await process.watch(api.until(1, "active"))
+        assert await mention(process.address, "Fix the links") == 200
+        assert await mention(process.address, "", stamp="100.2") == 200
+        await process.watch(api.until(1, "Say what is to be done"))
+        await complete(service)
+        await process.watch(api.until(1, "completed: https://"))
+        process.interrupt(signal.SIGTERM)
+        await process.end()
+    assert "Traceback" not in process.output
+    assert service.agents_started == {"Fix the links": 1}
+    ended, empty = api.texts.values()
     assert [text.split(":")[0] for text in ended] == ["starting ...", "active ...", "completed"]
     assert len(empty) == 1
 
 
-async def test_a_kill_while_the_job_is_at_work(stage: Stage) -> None:
-    """After its restart, the app tells the end of the job."""
-    async with stage.app(signal.SIGKILL) as app:
-        await mention(app.address, "Fix the links")
-        await stage.api.until(1, "active")
-    await complete(stage.service)
-    async with stage.app():
-        await stage.api.until(1, "completed")
-    assert stage.service.agents_started == {"Fix the links": 1}
-
-
-async def test_a_kill_while_the_create_is_in_flight(stage: Stage) -> None:
-    """The event was acknowledged; after its restart the app says that the outcome is not known, and starts no other."""
-    await stage.service.inject("hang on=create")
-    async with stage.app(signal.SIGKILL) as app:
-        assert await mention(app.address, "Fix the links") == 200
-        await until(lambda: stage.service.agents_started)
-    async with stage.app():
-        await stage.api.until(1, "This did not work")
-    assert stage.service.agents_started == {"Fix the links": 1}
+async def test_kills(app: Program, api: SlackApi, service: Emulator) -> None:
+    """After a restart, the app tells the end of a job at work, and that the outcome of a create is not known."""
+    async with app.serving() as process:
+        await mention(process.address, "Fix the links")
+        await process.watch(api.until(1, "active"))
+        process.interrupt(signal.SIGKILL)
+    await service.inject("hang on=create")
+    async with app.serving() as process:
+        assert await mention(process.address, "Fix the images", stamp="100.2") == 200
+        await process.watch(until(lambda: service.agents_started["Fix the images"]))
+        process.interrupt(signal.SIGKILL)
+    await complete(service)
+    async with app.serving() as process:
+        await process.watch(api.until(1, "completed"))
+        await process.watch(api.until(1, "This did not work"))
+    assert service.agents_started == {"Fix the links": 1, "Fix the images": 1}

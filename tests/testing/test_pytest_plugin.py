@@ -23,8 +23,7 @@ def outcome(pytester: pytest.Pytester, test: str, *settings: str, options: Seque
     pytester.makeini("\n".join([SETTINGS, *settings]))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test)
-    # The plugin of simcord, where it is installed, imports a module that warns.
-    return pytester.runpytest_subprocess("-p", "no:simcord", *options)
+    return pytester.runpytest_subprocess(*options)
 
 
 def passes(pytester: pytest.Pytester, test: str, *settings: str, number: int = 1) -> bool:
