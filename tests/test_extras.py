@@ -1,43 +1,61 @@
+"""What a module says whose extra is not installed."""
+
+import json
 import subprocess
 import sys
 
-import pytest
+PROGRAM = """
+import json, os, sys, traceback
+import agentjobs_async
 
-IMPORT = "import sys; sys.modules[sys.argv[1]] = None; __import__(sys.argv[2])"
+for library, work in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        sys.modules[library] = None
+        try:
+            exec(work)
+        except ImportError:
+            print(json.dumps([library, work, traceback.format_exc()]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
-@pytest.mark.parametrize(
-    ("library", "module", "extra"),
-    [
-        ("sqlalchemy", "agentjobs_async.batch", "batch"),
-        ("filelock", "agentjobs_async.batch", "batch"),
-        ("procrastinate", "agentjobs_async.engines.procrastinate", "procrastinate"),
-        ("psycopg", "agentjobs_async.engines.procrastinate", "procrastinate"),
-        ("opentelemetry", "agentjobs_async.tracing", "otel"),
-        ("prometheus_client", "agentjobs_async.prometheus", "prometheus"),
-    ],
-)
-def test_missing_library(library: str, module: str, extra: str) -> None:
-    """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
-    command = [sys.executable, "-c", IMPORT, library, module]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+def told(*cases: tuple[str, str]) -> dict[tuple[str, str], str]:
+    """Return the last line of the error of each program that fails where its library is missing."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(cases)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+    assert "During handling" not in done.stdout
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(library, work): text.splitlines()[-1] for library, work, text in found}
+
+
+def needing(module: str, extra: str) -> str:
     needed = f"{module} needs the extra {extra}: pip install 'agentjobs-async[{extra}]'"
-    assert done.stderr.splitlines()[-1] == f"agentjobs_async._extras.MissingExtraError: {needed}"
-    assert "During handling" not in done.stderr
+    return f"agentjobs_async._extras.MissingExtraError: {needed}"
+
+
+def test_missing_library() -> None:
+    """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
+    modules = {
+        "sqlalchemy": ("agentjobs_async.batch", "batch"),
+        "filelock": ("agentjobs_async.batch", "batch"),
+        "procrastinate": ("agentjobs_async.engines.procrastinate", "procrastinate"),
+        "psycopg": ("agentjobs_async.engines.procrastinate", "procrastinate"),
+        "opentelemetry": ("agentjobs_async.tracing", "otel"),
+        "prometheus_client": ("agentjobs_async.prometheus", "prometheus"),
+    }
+    wanted = {(library, f"import {module}"): needing(module, extra) for library, (module, extra) in modules.items()}
+    assert told(*wanted) == wanted
 
 
 def test_another_missing_module() -> None:
     """A missing module of no extra keeps Python's own error."""
-    command = [sys.executable, "-c", IMPORT, "agentjobs_async.batch.limits", "agentjobs_async.batch"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
-    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of agentjobs_async.batch.limits")
+    (line,) = told(("agentjobs_async.batch.limits", "import agentjobs_async.batch")).values()
+    assert line.startswith("ModuleNotFoundError: import of agentjobs_async.batch.limits")
 
 
 def test_missing_signatures() -> None:
     """Without itsdangerous the room of web backends can be imported; only signed tokens need the extra."""
-    program = (
-        "import sys; sys.modules['itsdangerous'] = None; from agentjobs_async.web import *; SignedTokens('x' * 16)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
-    needed = "agentjobs_async.web.SignedTokens needs the extra web: pip install 'agentjobs-async[web]'"
-    assert done.stderr.splitlines()[-1] == f"agentjobs_async._extras.MissingExtraError: {needed}"
+    importing = ("itsdangerous", "from agentjobs_async.web import *")
+    signing = ("itsdangerous", "from agentjobs_async.web import *; SignedTokens('x' * 16)")
+    assert told(importing, signing) == {signing: needing("agentjobs_async.web.SignedTokens", "web")}
