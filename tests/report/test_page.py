@@ -259,6 +259,41 @@ async def test_redraws_lose_no_click(browser: "Browser", written: Path) -> None:
         await expect(visited.page.locator("#panel h2")).to_have_text(key)
 
 
+async def test_rows_that_move_lose_no_click(browser: "Browser", written: Path) -> None:
+    """A row that moves while the button is down on it is opened; a pointer that moves to another row opens none."""
+    async with opened(browser, written) as visited:
+        key = (await keys_shown(visited))[2]
+        await visited.page.locator("#rows .row").nth(2).hover(position={"x": 20, "y": 10})
+        await visited.page.mouse.down()
+        await visited.page.evaluate("document.querySelector('.items').style.paddingTop = '60px'")
+        await visited.page.mouse.up()
+        await expect(visited.page.locator("#panel h2")).to_have_text(key)
+        await visited.page.keyboard.press("Escape")
+        await visited.page.locator("#rows .row").nth(1).hover(position={"x": 20, "y": 10})
+        await visited.page.mouse.down()
+        await visited.page.locator("#rows .row").nth(4).hover(position={"x": 20, "y": 10})
+        await visited.page.mouse.up()
+        assert not await visited.page.is_visible("#panel")
+
+
+CLICK_AFTER_CLICK = """async () => {
+    const row = document.querySelector('#rows .row');
+    const press = () => row.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true, button: 0 }));
+    const release = () => row.dispatchEvent(new PointerEvent('pointerup', { bubbles: true, button: 0 }));
+    press();
+    release();
+    press();
+    await new Promise((done) => setTimeout(done, 50));
+    return row.isConnected;
+}"""
+
+
+async def test_clicks_that_follow_each_other(browser: "Browser", written: Path) -> None:
+    """A row on which the button goes down right after another click stays until the button is up."""
+    async with opened(browser, written) as visited:
+        assert await visited.page.evaluate(CLICK_AFTER_CLICK) is True
+
+
 async def test_printing(browser: "Browser", tmp_path: Path) -> None:
     """All rows are printed, not only those in sight."""
     async with Journal.open(tmp_path / "run.db") as journal:

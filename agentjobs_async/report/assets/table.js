@@ -29,8 +29,8 @@ class Table {
     addEventListener('afterprint', () => this.drawInSight());
     this.table.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.click(event));
-    this.pressed = false; // the button is down on a row: an element that is replaced meanwhile gets no click
-    this.rows.addEventListener('pointerdown', (event) => { this.pressed = event.button === 0; });
+    this.pressed = null; // where the button is down on a row: an element that is replaced meanwhile gets no click
+    this.rows.addEventListener('pointerdown', (event) => this.press(event));
     for (const end of ['pointerup', 'pointercancel', 'contextmenu', 'blur']) addEventListener(end, () => this.release());
   }
 
@@ -116,17 +116,26 @@ class Table {
     return made;
   }
 
+  press(event) {
+    clearTimeout(this.releasing); // of the click before, which is over
+    this.pressed = event.button === 0 ? { row: event.target.closest('.row'), x: event.clientX, y: event.clientY } : null;
+  }
+
   /* After the click, draw what it and others have changed since the button went down. */
   release() {
-    setTimeout(() => {
+    clearTimeout(this.releasing);
+    this.releasing = setTimeout(() => {
       if (!this.pressed) return;
-      this.pressed = false;
+      this.pressed = null;
       this.drawInSight();
     });
   }
 
+  /* Open the row that is clicked: where the rows moved while the button was down, and the pointer did not, the one it went down on. */
   click(event) {
-    const row = event.target.closest('.row');
+    const { pressed } = this;
+    const isStill = pressed !== null && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 4;
+    const row = event.target.closest('.row') ?? (isStill ? pressed.row : null);
     if (row) this.goTo(this.places.indexOf(Number(row.dataset.place)), true); // it may have another index by now
   }
 
