@@ -462,19 +462,6 @@ async def test_waiting_for_a_place_is_no_slow_server() -> None:
     assert not [event for event in events if type(event).__name__ == "PollFailed"]
 
 
-@pytest.mark.looptime
-async def test_rate_of_polls() -> None:
-    """No more polls start per second than the budget says, however many jobs are waited for."""
-    async with (
-        Emulator() as emulator,
-        emulator.session(project_id="docs", budget=PollBudget(per_second=2)) as session,
-    ):
-        created = [await session.create_job(f"Fix {number}") for number in range(5)]
-        await asyncio.gather(*map(session.wait_for_job, created))
-    reads = [request.at for request in emulator.requests[5:10]]
-    assert [later - earlier for earlier, later in pairwise(reads)] == pytest.approx([0.5] * 4)
-
-
 # Closing.
 
 

@@ -34,7 +34,6 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
-from agentjobs_async._version import __version__
 from agentjobs_async.testing import Emulator
 from tests.rows import failing_async
 from tests.scripted import KEY, Reply, Scripted, address, http, loopback_socket, reply
@@ -387,26 +386,6 @@ async def test_session_closed_meanwhile() -> None:
         assert failures(events) == [("docs", outcome, caught.value)]
 
     assert await failing_async(check, INTERRUPTED) == {}
-
-
-async def test_headers_of_a_create() -> None:
-    """A create bears the key, says that it sends JSON, takes JSON, and names this package."""
-    async with Scripted(CREATED) as server, server.session() as session:
-        await session.create_job("Fix it")
-    (request,) = server.requests
-    assert request.line == "POST /v2/agent/docs/job HTTP/1.1"
-    assert request.body == b'{"prompt": "Fix it"}'
-    expected = {
-        "host": server.base_url.removeprefix("http://"),
-        "authorization": f"Bearer {KEY}",
-        "content-type": "application/json",
-        "content-length": "20",
-        "accept": "application/json",
-        "accept-encoding": "gzip, deflate",
-        "user-agent": f"agentjobs-async/{__version__}",
-        "connection": "close",
-    }
-    assert request.headers == expected
 
 
 async def test_each_create_has_its_own_connection() -> None:

@@ -17,7 +17,7 @@ from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async.models import JobWithRetryAfter
 from tests.polled import every
 from tests.rows import failing
-from tests.scripted import KEY, Reply, Scripted, http, job, reply
+from tests.scripted import KEY, Reply, Scripted, http, job
 
 DECODER = ResponseDecoder(ApiKey(KEY), 100_000)
 REF = JobRef("docs", "job_1")
@@ -122,17 +122,6 @@ async def test_changes_are_seen() -> None:
         await session.wait_for_job("job_1", on_update=lambda shown: seen.append((shown.status, shown.model)))
     assert seen == [("active", None), ("active", "a"), ("active", None), ("completed", None)]
     assert len(server.requests) == 6
-
-
-@pytest.mark.looptime
-async def test_a_retry_after_beside_an_unchanged_body() -> None:
-    """A Retry-After beside a body that has not changed still holds the next poll back."""
-    delayed = reply(200, {"id": "job_1", "status": "active"}, ("Retry-After", "30"))
-    async with Scripted(job(), delayed, job("completed")) as server, server.session(policy=every(5)) as session:
-        await session.wait_for_job("job_1")
-    first, second, third = (request.at for request in server.requests)
-    assert second - first == pytest.approx(5, abs=0.1)
-    assert third - second >= 30
 
 
 async def test_reads_are_decoded_each_time() -> None:
