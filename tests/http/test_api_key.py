@@ -180,6 +180,7 @@ def test_refused() -> None:
 def test_header() -> None:
     """The key is handed out as one request's header; a pasted `Bearer ` is named as what it is."""
     assert ApiKey(KEY).authorization() == f"Bearer {KEY}"
-    with pytest.raises(InvalidInputError, match="leave out the word Bearer"):
-        ApiKey(f"Bearer {KEY}")
+    for word in ("Bearer", "bearer"):
+        with pytest.raises(InvalidInputError, match="leave out the word Bearer"):
+            ApiKey(f"{word} {KEY}")
     assert ApiKey("BearerOfNews").authorization() == "Bearer BearerOfNews"

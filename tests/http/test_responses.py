@@ -4,9 +4,10 @@ import base64
 import gzip
 import json
 import pickle
+import time
 import tracemalloc
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
@@ -209,6 +210,17 @@ NO_MOMENTS = [
 ]
 
 
+@pytest.fixture
+def _far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose own time is not UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_far_east")
 def test_moments() -> None:
     """Moments are aware UTC; one without an offset is UTC; what is none is None."""
     jobs = {text: job_with(createdAt=text, archivedAt=text) for text in (*MOMENTS, *NO_MOMENTS)}
