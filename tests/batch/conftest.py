@@ -56,3 +56,10 @@ async def file_journal(path: Path) -> AsyncIterator[Journal]:
     """An empty journal in a file, open."""
     async with Journal.open(path) as opened:
         yield opened
+
+
+@pytest.fixture
+async def virtual_journal(path: Path) -> AsyncIterator[Journal]:
+    """An empty journal in a file, open, whose clock is the loop's."""
+    async with Journal.open(path, clock=asyncio.get_running_loop().time) as opened:
+        yield opened

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from sqlalchemy import Connection
 
 from agentjobs_async import (
@@ -17,7 +18,9 @@ from agentjobs_async import (
     CreateOutcome,
     CreateOutcomeUnknownError,
     JobRef,
+    JobTracker,
     NotSentError,
+    PollPolicy,
     RateLimitedError,
     RejectedError,
     ServerError,
@@ -26,7 +29,7 @@ from agentjobs_async import (
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
-from agentjobs_async.batch.journal import opened_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 
 FOREVER = 1e9
 
@@ -215,7 +218,42 @@ def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
     return {result.item.key: str(result.outcome) for result in results}
 
 
-@asynccontextmanager
-async def reopened(path: Path | str, **settings: Any) -> AsyncIterator[Journal]:
-    async with Journal.open(path, **settings) as journal:
-        yield journal
+def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let no id be written down any more, as while a database is gone; return what is set once one should be."""
+    asked = asyncio.Event()
+
+    async def created(key: str, ref: object, *_: object) -> bool:
+        del key, ref
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(entries_of(journal), "mark_created", created)
+    return asked
+
+
+class PolledSession(FakeSession):
+    """Creates jobs in memory, and polls them through a tracker, in virtual time.
+
+    Attributes:
+        polled: The age of a job at each poll.
+    """
+
+    def __init__(self, seconds: float, policy: PollPolicy | None = None) -> None:
+        super().__init__()
+        self.polled: list[float] = []
+        self.created: dict[str, float] = {}
+        self.tracker = JobTracker(self._read, policy=policy)
+        self.learn_from = self.tracker.learn_from
+        self.history_of = self.tracker.history_of
+        self._seconds = seconds
+
+    async def _read(self, ref: JobRef) -> AgentJob:
+        now = asyncio.get_running_loop().time()
+        age = now - self.created.setdefault(ref.job_id, now)
+        self.polled.append(age)
+        return AgentJob(ref.job_id, ref.project_id, "completed" if age >= self._seconds else "active")
+
+    def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
+        assert isinstance(job, AgentJob | JobRef)
+        return self.tracker.watch(job, timeout=timeout)

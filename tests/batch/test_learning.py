@@ -2,59 +2,28 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, History, InvalidInputError, JobRef, JobTracker, PollPolicy
+from agentjobs_async import History, InvalidInputError
 from agentjobs_async.batch import BatchStats, Journal, run_batch
-from tests.batch.stage import FakeSession, items, run
+from tests.batch.stage import PolledSession, items, run
 
 pytestmark = pytest.mark.looptime
 
 JOB_SECONDS = 300.0
 
 
-class LearningSession(FakeSession):
-    """Creates jobs in memory that take 300 s, and polls them through a tracker, in virtual time."""
-
-    project_id = "docs"
-
-    def __init__(self, policy: PollPolicy | None = None) -> None:
-        super().__init__()
-        self.polled: list[float] = []
-        self.created: dict[str, float] = {}
-        self.tracker = JobTracker(self._read, policy=policy)
-        self.learn_from = self.tracker.learn_from
-        self.history_of = self.tracker.history_of
-
-    async def _read(self, ref: JobRef) -> AgentJob:
-        now = asyncio.get_running_loop().time()
-        age = now - self.created.setdefault(ref.job_id, now)
-        self.polled.append(age)
-        return AgentJob(ref.job_id, ref.project_id, "completed" if age >= JOB_SECONDS else "active")
-
-    def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
-        assert isinstance(job, AgentJob | JobRef)
-        return self.tracker.watch(job, timeout=timeout)
-
-
 @pytest.fixture
-async def virtual_journal(path: Path) -> AsyncIterator[Journal]:
-    """A journal whose clock is the loop's."""
-    async with Journal.open(path, clock=asyncio.get_running_loop().time) as journal:
-        yield journal
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[LearningSession]:
-    session = LearningSession()
+async def session() -> AsyncIterator[PolledSession]:
+    session = PolledSession(JOB_SECONDS)
+    session.project_id = "docs"
     async with session.tracker:
         yield session
 
 
-async def test_journal_of_an_earlier_run_is_learned_from(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_journal_of_an_earlier_run_is_learned_from(virtual_journal: Journal, session: PolledSession) -> None:
     """A run whose journal holds 20 durations polls its jobs when the earlier ones ended."""
     await run(session, items(20), virtual_journal)
     assert session.history_of("docs") is None
@@ -66,32 +35,32 @@ async def test_journal_of_an_earlier_run_is_learned_from(virtual_journal: Journa
     assert early_polls(session) < 0.85 * by_default
 
 
-def early_polls(session: LearningSession) -> int:
+def early_polls(session: PolledSession) -> int:
     """Count the polls of jobs in the first half of their durations."""
     return sum(age < JOB_SECONDS / 2 for age in session.polled)
 
 
-async def test_too_few_durations(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_too_few_durations(virtual_journal: Journal, session: PolledSession) -> None:
     """With fewer than 20 durations a run waits as by default, unless it is told to learn."""
     await run(session, items(19), virtual_journal)
     await run(session, items(20), virtual_journal)
     assert session.history_of("docs") is None
 
 
-async def test_learning_is_turned_on(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_learning_is_turned_on(virtual_journal: Journal, session: PolledSession) -> None:
     """Told so, a run learns from its own jobs."""
     await run(session, items(20), virtual_journal, learn=True)
     assert len(session.history_of("docs") or ()) == 20
 
 
-async def test_learning_is_turned_off(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_learning_is_turned_off(virtual_journal: Journal, session: PolledSession) -> None:
     """Told so, a run does not learn, whatever its journal holds."""
     await run(session, items(20), virtual_journal)
     await run(session, items(21), virtual_journal, learn=False)
     assert session.history_of("docs") is None
 
 
-async def test_time_left(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_time_left(virtual_journal: Journal, session: PolledSession) -> None:
     """The figures of a run say how long its jobs have left, by their ages."""
     history = History()
     for _ in range(30):
@@ -107,7 +76,7 @@ async def test_time_left(virtual_journal: Journal, session: LearningSession) -> 
     assert stats.left.p90 < 200
 
 
-async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, session: PolledSession) -> None:
     """Jobs that ended while no process polled them say nothing about durations."""
     async with run_batch(session.session, items(20), journal=virtual_journal) as results:
         await asyncio.sleep(10)
@@ -118,7 +87,7 @@ async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, sessio
     assert session.history_of("docs") is None
 
 
-async def test_learn_is_checked(virtual_journal: Journal, session: LearningSession) -> None:
+async def test_learn_is_checked(virtual_journal: Journal, session: PolledSession) -> None:
     """`learn` is a bool or `None`."""
     with pytest.raises(InvalidInputError, match="learn must be True or False"):
         run_batch(session.session, (), journal=virtual_journal, learn="yes")  # type: ignore[arg-type]  # on purpose

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tenacity import wait_fixed
@@ -10,46 +9,18 @@ from tenacity import wait_fixed
 from agentjobs_async import AgentJob, JobRef, JobTracker, JournalError, PollPolicy
 from agentjobs_async.batch import BatchWorker, Journal, JournalRow
 from agentjobs_async.batch._store.entries import Entries, Seen
-from tests.batch.stage import FakeSession, items, run
+from tests.batch.stage import PolledSession, items, run
 
 pytestmark = pytest.mark.looptime
 
-JOB_SECONDS = 150.0
 POLL_SECONDS = 7.0
-
-
-class PolledSession(FakeSession):
-    """Creates jobs in memory, and polls them through a tracker, in virtual time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.polls = 0
-        self.created: dict[str, float] = {}
-        self.tracker = JobTracker(self._read, policy=PollPolicy(wait=wait_fixed(POLL_SECONDS)))
-
-    async def _read(self, ref: JobRef) -> AgentJob:
-        self.polls += 1
-        now = asyncio.get_running_loop().time()
-        ended = now - self.created.setdefault(ref.job_id, now) >= JOB_SECONDS
-        return AgentJob(ref.job_id, ref.project_id, "completed" if ended else "active")
-
-    def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
-        assert isinstance(job, AgentJob | JobRef)
-        return self.tracker.watch(job, timeout=timeout)
 
 
 @pytest.fixture
 async def session() -> AsyncIterator[PolledSession]:
-    session = PolledSession()
+    session = PolledSession(150.0, PollPolicy(wait=wait_fixed(POLL_SECONDS)))
     async with session.tracker:
         yield session
-
-
-@pytest.fixture
-async def virtual_journal(path: Path) -> AsyncIterator[Journal]:
-    """A journal whose clock is the loop's."""
-    async with Journal.open(path, clock=asyncio.get_running_loop().time) as journal:
-        yield journal
 
 
 @pytest.fixture
@@ -81,12 +52,12 @@ async def test_a_run(session: PolledSession, virtual_journal: Journal, writes: l
     for row in rows:
         assert (row.state, row.ended_at) == ("created", None)
         assert 10 <= age(row) <= 10 + POLL_SECONDS + 1
-        assert 0 < row.polls <= session.polls / 3
+        assert 0 < row.polls <= len(session.polled) / 3
     await running
     assert writes == [3, 3]
     rows = await virtual_journal.rows()
     assert [row.seen_at for row in rows] == [row.ended_at for row in rows]
-    assert sum(row.polls for row in rows) == session.polls
+    assert sum(row.polls for row in rows) == len(session.polled)
 
 
 async def test_a_worker(session: PolledSession, virtual_journal: Journal, writes: list[int]) -> None:
@@ -116,7 +87,7 @@ async def test_jobs_that_have_not_answered(session: PolledSession, virtual_journ
     """A job whose polls fail has the time at which it was seen last, and nothing is written for it."""
 
     async def broken(ref: JobRef) -> AgentJob:
-        session.polls += 1
+        session.polled.append(0.0)
         raise ConnectionError(ref.job_id)
 
     session.tracker = JobTracker(broken, policy=PollPolicy(wait=wait_fixed(POLL_SECONDS)))
@@ -125,4 +96,4 @@ async def test_jobs_that_have_not_answered(session: PolledSession, virtual_journ
     assert str(result.outcome) == "timed_out"
     assert writes == []
     (row,) = await virtual_journal.rows()
-    assert (row.seen_at, row.polls) == (row.created_at, session.polls)
+    assert (row.seen_at, row.polls) == (row.created_at, len(session.polled))

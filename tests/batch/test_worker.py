@@ -9,7 +9,7 @@ from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
-from tests.batch.stage import FOREVER, FakeSession, items, refused_key, states
+from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
 
 
 async def test_running_a_set_again(file_journal: Journal) -> None:
@@ -116,15 +116,7 @@ async def test_no_id_is_dropped_by_closing(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, broken: bool
 ) -> None:
     """A worker that is closed while an id is being written down names it, in the error and in the log."""
-    asked = asyncio.Event()
-
-    async def created(key: str, ref: object, *_: object) -> bool:
-        del key, ref
-        asked.set()
-        await asyncio.Event().wait()
-        return True
-
-    monkeypatch.setattr(entries_of(file_journal), "mark_created", created)
+    asked = hang(file_journal, monkeypatch)
     await file_journal.add(items(2))
     worker = BatchWorker(FakeSession().session, file_journal, max_sending=1)
     words = "the job of 'k0' is docs/job_0: keep it"

@@ -1,4 +1,4 @@
-"""The wire between a journal and its PostgreSQL: slow, silent or torn when a test wants it."""
+"""The wire between a journal and its PostgreSQL: silent or torn when a test wants it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,12 +13,10 @@ class Wire:
     """A TCP proxy on loopback in front of a database.
 
     Attributes:
-        delay: Seconds that every piece takes on its way, in each direction.
         opened: How many connections were accepted.
     """
 
     def __init__(self, database: str) -> None:
-        self.delay = 0.0
         self.opened = 0
         self._target = make_url(database)
         self._questions = asyncio.Event()
@@ -83,7 +81,6 @@ class Wire:
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         with suppress(OSError):
             while piece := await source.read(_CHUNK):
-                await asyncio.sleep(self.delay)
                 await flows.wait()
                 if flows is self._questions and self._words and self._words[0] in piece:
                     del self._words[0]
