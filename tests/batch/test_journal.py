@@ -1,7 +1,6 @@
 import asyncio
 import errno
 import io
-import json
 import logging
 import os
 import shutil
@@ -23,6 +22,7 @@ from sqlalchemy import Connection
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.format import APPLICATION
+from agentjobs_async.batch._workers import workers_of
 from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
@@ -53,9 +53,13 @@ async def test_rows(journal: Journal) -> None:
         ("b", "two\nlines", "web", 1),
         ("a", "x\0y", None, 2),
     ]
-    assert abs((rows[0].updated_at - datetime.now(UTC)).total_seconds()) < 60
     assert rows[0].item == BatchItem("b", "two\nlines", "web")
     await sending(journal, "a")
+    sent = (await journal.rows())[1]
+    assert sent.sent_at is not None
+    assert abs((sent.sent_at - datetime.now(UTC)).total_seconds()) < 60
+    assert sent.planned_at is not None
+    assert sent.planned_at <= sent.sent_at <= sent.updated_at
     assert [row.key async for row in journal.rows("sending")] == ["a"]
     assert "lines" not in repr(rows[0])
     assert await journal.rows() == [row async for row in journal.rows()]
@@ -116,15 +120,6 @@ async def test_resolve(journal: Journal) -> None:
     for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
-
-
-async def test_files_that_are_left(path: Path) -> None:
-    """A closed journal leaves its file and that of its lock, also after another owner was refused."""
-    async with Journal.open(path) as journal:
-        await journal.add(items(1))
-        with pytest.raises(JournalError, match="locked"):
-            await Journal.open(path).__aenter__()
-    assert {file.name for file in path.parent.iterdir()} == {"run.db", "run.db.lock"}
 
 
 async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
@@ -270,24 +265,11 @@ async def test_counts_by_item(journal: Journal) -> None:
     }
 
 
-async def test_export(journal: Journal) -> None:
-    """Every row is one line of JSON in ASCII."""
-    await journal.add([BatchItem("ä", "two\nlines")])
-    stream = io.StringIO()
-    assert await journal.export(stream) == 1
-    assert stream.getvalue().isascii()
-    document = json.loads(stream.getvalue())
-    assert (document["key"], document["prompt"], document["state"], document["job_id"]) == (
-        "ä",
-        "two\nlines",
-        "planned",
-        None,
-    )
-    assert datetime.fromisoformat(document["updated_at"]).tzinfo is not None
-
-
 async def test_one_owner(file_journal: Journal, path: Path) -> None:
-    """A second owner in this process is refused, through another name of the file too, until the first has left."""
+    """A second owner in this process is refused, through another name of the file too, until the first has left.
+
+    That leaves the file and its lock.
+    """
     link = path.with_name("link.db")
     link.symlink_to(path)
     for name in (path, link):
@@ -295,6 +277,7 @@ async def test_one_owner(file_journal: Journal, path: Path) -> None:
     await file_journal.add(items(1))
     await file_journal.aclose()
     await file_journal.aclose()
+    assert {file.name for file in path.parent.iterdir()} == {"run.db", "run.db.lock", "link.db"}
     async with Journal.open(link) as second:
         assert len([row async for row in second.rows()]) == 1
 
@@ -384,18 +367,17 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
-async def test_only_looking(path: Path) -> None:
-    """Who only looks changes nothing, not even what an owner left behind, and needs a file that is there."""
-    assert (await refused(path, read_only=True)).reason == "io"
-    async with Journal.open(path) as journal:
+async def test_only_looking(place: str) -> None:
+    """Who only looks is no owner and changes nothing, not even what an owner left behind."""
+    async with Journal.open(place) as journal:
         await journal.add(items(1))
         await sending(journal, "k0")
-    assert states(await rows_of(path)) == {"k0": "sending"}
-    async with Journal.open(path, read_only=True) as journal:
+    async with Journal.open(place, read_only=True) as journal:
         with pytest.raises(JournalError) as caught:
             await journal.add(items(2))
         assert caught.value.reason == "read_only"
-    assert states(await rows_of(path)) == {"k0": "sending"}
+        assert await workers_of(journal) == []
+    assert states(await rows_of(place)) == {"k0": "sending"}
 
 
 async def test_what_an_owner_left(place: str) -> None:
@@ -527,10 +509,11 @@ async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
 
 
-async def test_places_without_a_file(tmp_path: Path) -> None:
-    """A directory that is not there, or in place of the file, gives a JournalError."""
-    assert (await refused(tmp_path / "none" / "run.db")).reason == "io"
-    assert (await refused(tmp_path)).reason == "io"
+async def test_places_without_a_file(path: Path) -> None:
+    """A directory that is not there, or in place of the file, and a missing file to look at give a JournalError."""
+    assert (await refused(path.parent / "none" / "run.db")).reason == "io"
+    assert (await refused(path.parent)).reason == "io"
+    assert (await refused(path, read_only=True)).reason == "io"
 
 
 async def test_no_way_to_make_it(path: Path) -> None:
@@ -623,13 +606,16 @@ async def test_commits_are_shared(journal: Journal) -> None:
     assert journal.is_shared or threading.active_count() > 1
 
 
-async def test_no_prompt_in_errors(file_journal: Journal) -> None:
-    """An error of the database shows nothing of a prompt."""
+async def test_no_prompt_is_shown(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """No error of the database and no log shows anything of a prompt, not even that of the database's own library."""
+    caplog.set_level(logging.DEBUG)
     await file_journal.add([BatchItem("a", "a very private prompt")])
+    await file_journal.rows()
     await set_pragma(file_journal, "query_only = ON")
     with pytest.raises(JournalError) as caught:
         await file_journal.add([BatchItem("b", "a very private prompt")])
-    assert "private" not in repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+    shown = repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+    assert "private" not in shown + caplog.text
 
 
 async def test_cancelled_opening(place: str) -> None:
@@ -776,15 +762,6 @@ async def test_a_second_name(path: Path) -> None:
         pass
     path.with_name("second.db").hardlink_to(path)
     assert "hard link" in str(await refused(path))
-
-
-async def test_no_prompt_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """No log shows a prompt, not even that of the database's own library."""
-    caplog.set_level(logging.DEBUG)
-    async with Journal.open(path) as journal:
-        await journal.add([BatchItem("a", "a prompt of its own")])
-        await journal.rows()
-    assert "prompt of its own" not in caplog.text
 
 
 def test_another_loop(path: Path) -> None:

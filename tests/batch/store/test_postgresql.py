@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
@@ -14,7 +15,7 @@ from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.cli._output.hints import resume_command
-from tests.batch.stage import connected, items, rows_of, states
+from tests.batch.stage import connected, items, rows_of
 from tests.postgresql import Server, execute
 
 SECRET = "hunter2-very-secret"
@@ -112,18 +113,6 @@ async def test_many_begin_at_once(database: str) -> None:
         await journal.aclose()
 
 
-async def test_only_looking(laid_out: str) -> None:
-    """Who only looks can't write, and is no owner."""
-    async with Journal.open(laid_out) as journal:
-        await journal.add(items(1))
-    async with Journal.open(laid_out, read_only=True) as journal:
-        with pytest.raises(JournalError) as caught:
-            await journal.add(items(2))
-        assert caught.value.reason == "read_only"
-    assert states(await rows_of(laid_out)) == {"k0": "planned"}
-    assert execute(laid_out, "SELECT * FROM agentjobs_owners") == []
-
-
 async def test_any_text(laid_out: str) -> None:
     """A prompt with characters that the server can't store comes back as it was."""
     prompts = ["a\0b", "\x1a", "\x1a0\0\x1a1", "plain"]
@@ -164,48 +153,20 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
             await entries_of(journal).mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
-async def test_a_claim_whose_answer_was_lost(laid_out: str) -> None:
-    """A claim that was carried out before its connection broke is given when it is told again, and to nobody else."""
-    async with Journal.open(laid_out) as journal:
-        await journal.add(items(1))
-        write = entries_of(journal)._database.write
-        told: list[Any] = []
-
-        async def twice(*statements: Any, **settings: Any) -> Any:
-            told.extend(statements)
-            await write(*statements, **settings)
-            return await write(*statements, **settings)
-
-        entries_of(journal)._database.write = twice  # type: ignore[method-assign]  # as a broken connection makes it
-        claim = await entries_of(journal).claim("k0")
-        assert isinstance(claim, str)
-        assert await entries_of(journal).claim("k0") is None
-        assert len(told) == 2
-        assert not await entries_of(journal).release_claim("k0", ValueError("not mine"), claim="another")
-        assert await entries_of(journal).release_claim("k0", ValueError("mine"), claim=claim) is False
-    assert states(await rows_of(laid_out)) == {"k0": "planned"}
-
-
 async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is gone for longer than the patience gives a JournalError."""
-    async with Journal.open(laid_out) as journal:
-        entries_of(journal)._database.connector.patience = 0.3
-        monkeypatch.setattr(entries_of(journal)._database.backend.engine.sync_engine, "connect", _gone(journal))
-        with pytest.raises(JournalError) as caught:
-            await journal.counts()
-        assert caught.value.reason == "io"
-        monkeypatch.undo()
 
-
-def _gone(journal: Journal) -> Any:
-    from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - only here
-
-    del journal
-
-    def connect() -> Any:
+    def gone() -> None:
         raise OperationalError("", {}, ConnectionError("nobody listens"))
 
-    return connect
+    async with Journal.open(laid_out) as journal:
+        database = entries_of(journal)._database
+        database.connector.patience = 0.3
+        with monkeypatch.context() as patch:
+            patch.setattr(database.backend.engine.sync_engine, "connect", gone)
+            with pytest.raises(JournalError) as caught:
+                await journal.counts()
+        assert caught.value.reason == "io"
 
 
 def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
