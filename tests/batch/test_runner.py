@@ -42,21 +42,9 @@ from tests.batch.stage import (
     unknown,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
 
-async def test_all_completed(journal: Journal) -> None:
-    """Every item gets one agent and one result, and its row knows the job, the pull request and the project."""
-    session = FakeSession()
-    results = await run(session, items(30), journal)
-    assert outcomes(results) == {f"k{number}": "completed" for number in range(30)}
-    assert set(session.agents.values()) == {1}
-    rows = [row async for row in journal.rows()]
-    assert {row.state for row in rows} == {State.COMPLETED}
-    assert all(row.job_id and row.pr_link and row.project_id == "docs" and row.error is None for row in rows)
-
-
-@pytest.mark.looptime
 async def test_planned_rows_fill_every_slot(file_journal: Journal) -> None:
     """A run of rows that were planned before ends although its last row took the last slot."""
     await file_journal.add(items(3))
@@ -79,7 +67,9 @@ async def test_each_its_own_fate(journal: Journal) -> None:
         **dict.fromkeys(["k5", "k6"], "unfinished"),
         **dict.fromkeys(["k8", "k9"], "completed"),
     }
+    assert set(session.agents.values()) == {1}
     rows = {row.key: row async for row in journal.rows()}
+    assert all(row.job_id and row.pr_link and row.project_id == "docs" for row in (rows["k8"], rows["k9"]))
     assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("created", "rejected", None)
     assert str(rows["k0"].error).startswith("RejectedError: HTTP 422: no")
     assert [row.key for row in await journal.unknown()] == ["k1", "k2"]
@@ -98,9 +88,10 @@ async def test_duplicates_and_bad_items(journal: Journal) -> None:
     assert {type(result.error) for result in rejections} == {InvalidInputError}
     assert session.agents == {"first": 1}
     assert states([row async for row in journal.rows()]) == {"a": "completed"}
+    assert outcomes(await run(session, iter([one, one]), journal)) == {"a": "rejected"}  # also where its row has ended
+    assert await run(session, [one], journal) == []
 
 
-@pytest.mark.looptime
 async def test_lazy_reading(file_journal: Journal) -> None:
     """A source is read only as there is room, and not before results are taken."""
     read: list[int] = []
@@ -165,7 +156,6 @@ async def test_another_prompt_under_a_known_key(file_journal: Journal) -> None:
     assert session.agents == {"one": 1}
 
 
-@pytest.mark.looptime
 async def test_timeout_leaves_the_row_resumable(file_journal: Journal) -> None:
     """An item whose time ran out gives timed_out with the job, and its row stays created; the next run waits again."""
     session = FakeSession(duration=100)
@@ -178,7 +168,6 @@ async def test_timeout_leaves_the_row_resumable(file_journal: Journal) -> None:
     assert (result.outcome, session.agents) == ("completed", {"p0": 1})
 
 
-@pytest.mark.looptime
 async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     """What was not sent goes again in the same run, after growing pauses of all creates."""
     session = FakeSession()
@@ -189,7 +178,6 @@ async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
-@pytest.mark.looptime
 async def test_never_sent(file_journal: Journal) -> None:
     """An item that could not be sent in its time gives timed_out and stays planned."""
 
@@ -204,7 +192,6 @@ async def test_never_sent(file_journal: Journal) -> None:
     assert states([row async for row in file_journal.rows()]) == {"k0": "planned"}
 
 
-@pytest.mark.looptime
 async def test_a_dead_network(file_journal: Journal) -> None:
     """Pauses between the tries of what is refused at once count for its time, so that it comes to its end."""
 
@@ -250,7 +237,6 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
     patch.setattr(entries_of(journal), move, delayed)
 
 
-@pytest.mark.looptime
 async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A create that was let go before a 429 came, and has not left yet, is held back as well."""
     session = FakeSession()
@@ -263,7 +249,6 @@ async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatc
     assert times[1] - times[0] >= 500
 
 
-@pytest.mark.looptime
 @pytest.mark.parametrize("late", ["claim", "429"])
 async def test_nothing_is_sent_after_the_halt(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str
@@ -278,7 +263,6 @@ async def test_nothing_is_sent_after_the_halt(
     assert states(await file_journal.rows()) == {"k0": "rejected", "k1": "planned"}
 
 
-@pytest.mark.looptime
 async def test_no_result_is_lost_by_a_halt(file_journal: Journal) -> None:
     """What has ended by the time when nothing more may begin gives its result, also where its row stays planned."""
     session = FakeSession()
@@ -291,7 +275,6 @@ async def test_no_result_is_lost_by_a_halt(file_journal: Journal) -> None:
         assert len([result async for result in batch]) >= 3
 
 
-@pytest.mark.looptime
 async def test_a_retry_after_pauses_all_creates(file_journal: Journal) -> None:
     """A 429, or a 5xx that the session was told is a refusal, holds back every create as long as it asks for.
 
@@ -306,7 +289,6 @@ async def test_a_retry_after_pauses_all_creates(file_journal: Journal) -> None:
     assert len([gap for gap in (b - a for a, b in itertools.pairwise(times)) if gap >= 499]) == 2
 
 
-@pytest.mark.looptime
 async def test_what_holds_creates_back_is_told(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """While a 429 holds all creates back, the stats tell it, and the log has said so."""
     session = FakeSession()
@@ -410,7 +392,6 @@ async def test_gate(file_journal: Journal) -> None:
     assert session.most_under_way == 3
 
 
-@pytest.mark.looptime
 async def test_leaving_keeps_ids(path: Path) -> None:
     """Leaving the block waits for the answers of creates under way, begins nothing more and ends no wait as an end."""
     session = FakeSession(duration=FOREVER)
@@ -423,7 +404,6 @@ async def test_leaving_keeps_ids(path: Path) -> None:
     assert len(session.sent) == 2
 
 
-@pytest.mark.looptime
 async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
     """A create that gives no answer within ten seconds of the leaving is unknown."""
     session = FakeSession()
@@ -512,7 +492,6 @@ async def test_an_id_whose_row_was_changed(
     assert "'k0' is docs/job_0" in caplog.text
 
 
-@pytest.mark.looptime
 async def test_evenly_spaced_over_restarts(path: Path) -> None:
     """A rate that is spread keeps its gap between two creates of all runs, also where a create waits for a slot."""
     session, wall, rate = FakeSession(duration=450), 1_000_000.0, Rate(5, per=1000, spread=True)
@@ -573,13 +552,13 @@ def test_wrong_settings(path: Path) -> None:
     assert accepted == []
 
 
-async def test_a_journal_that_only_looks(path: Path) -> None:
-    """A batch on a journal that is read-only is refused at once."""
-    async with Journal.open(path):
-        pass
-    async with Journal.open(path, read_only=True) as looking:
-        with pytest.raises(InvalidInputError, match="read-only"):
-            run_batch(FakeSession().session, (), journal=looking)
+async def test_a_journal_of_no_use(path: Path) -> None:
+    """A batch on a journal that is read-only is refused at once, and one on a journal that is not open as it begins."""
+    with pytest.raises(AgentJobsError, match="not open"):
+        await run(FakeSession(), (), Journal.open(path))
+    assert not list(path.parent.iterdir())
+    with pytest.raises(InvalidInputError, match="read-only"):
+        run_batch(FakeSession().session, (), journal=Journal.open(path, read_only=True))
 
 
 async def test_outside_of_its_block(file_journal: Journal) -> None:
@@ -597,13 +576,6 @@ async def test_outside_of_its_block(file_journal: Journal) -> None:
             await batch.__aenter__()
     with pytest.raises(InvalidInputError, match="runs once"):
         await batch.__aenter__()
-
-
-async def test_closed_journal(path: Path) -> None:
-    """A batch on a journal that is not open is refused as it begins."""
-    with pytest.raises(AgentJobsError, match="not open"):
-        await run(FakeSession(), (), Journal.open(path))
-    assert not list(path.parent.iterdir())
 
 
 async def test_interrupted_items_are_told_once(place: str) -> None:
@@ -712,7 +684,6 @@ async def test_all_lost_ids_are_told(
         assert words in caplog.text
 
 
-@pytest.mark.looptime
 @pytest.mark.parametrize("leaving", ["block", "aclose", "error", "cancelled"])
 async def test_no_id_is_dropped_by_leaving(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, leaving: str
@@ -746,7 +717,6 @@ async def test_no_id_is_dropped_by_leaving(
         assert words in caught.value.__notes__[0]
 
 
-@pytest.mark.looptime
 async def test_no_id_is_dropped_by_cancelling_twice(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -769,7 +739,6 @@ async def test_no_id_is_dropped_by_cancelling_twice(
     assert "the job of 'k0' is docs/job_0: keep it" in caplog.text
 
 
-@pytest.mark.looptime
 async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -791,7 +760,6 @@ async def test_an_id_is_written_down_after_a_cancellation(
     assert "k0" not in caplog.text
 
 
-@pytest.mark.looptime
 async def test_cancelling_leaves_at_once(file_journal: Journal) -> None:
     """Who is cancelled in the block leaves without waiting for creates under way: they are unknown."""
     session = FakeSession()
@@ -820,15 +788,6 @@ async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
         with pytest.raises(JournalError):
             await run(session, (), journal)
     assert session.sent == []
-
-
-async def test_a_duplicate_of_an_ended_item(file_journal: Journal) -> None:
-    """A key that comes twice in a run is rejected the second time, also where its row ended in an earlier run."""
-    one, two = BatchItem("a", "first"), BatchItem("b", "second")
-    await run(FakeSession(), [one, two], file_journal)
-    results = await run(FakeSession(), iter([one, two, one]), file_journal)
-    assert outcomes(results) == {"a": "rejected"}
-    assert await run(FakeSession(), [one, two], file_journal) == []
 
 
 async def test_faults_of_a_source(file_journal: Journal) -> None:
@@ -878,7 +837,6 @@ async def test_an_async_source_is_read_in_groups(file_journal: Journal, monkeypa
     assert len(looked_up) < 10
 
 
-@pytest.mark.looptime
 async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
     """A create that was sent again by `resolve` counts twice, after a restart too."""
     session = FakeSession()
@@ -919,7 +877,6 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     assert result.job.project_id == "docs"
 
 
-@pytest.mark.looptime
 async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """New items are begun as well when all planned ones end before it is known that these were the last ones."""
     await file_journal.add(items(2))
@@ -938,7 +895,6 @@ async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypa
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
 
 
-@pytest.mark.looptime
 async def test_polls_per_second_of_a_file(file_journal: Journal) -> None:
     """The run of a journal that keeps a limit of polls per second keeps to it, and lifts it at its end."""
     session = FakeSession(duration=1.0)

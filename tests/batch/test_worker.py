@@ -11,6 +11,8 @@ from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
 
+pytestmark = pytest.mark.looptime
+
 
 async def test_running_a_set_again(file_journal: Journal) -> None:
     """A set that has ended does nothing when it is run again; keys that nobody knows are left out."""
@@ -110,7 +112,6 @@ async def test_leaving_a_set(journal: Journal) -> None:
     assert set(counts.values()) <= {"created", "planned"}
 
 
-@pytest.mark.looptime
 @pytest.mark.parametrize("broken", [False, True])
 async def test_no_id_is_dropped_by_closing(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, broken: bool
@@ -159,7 +160,6 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         assert states(await two.rows()) == {"k0": "sending"}
 
 
-@pytest.mark.looptime
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
     loop, real = asyncio.get_running_loop(), entries_of(file_journal).claim

@@ -136,15 +136,6 @@ async def test_an_end_is_written_once(laid_out: str) -> None:
         assert await state_of(one, "k0") is State.COMPLETED
 
 
-async def test_an_owner_that_left(laid_out: str) -> None:
-    """What an owner was sending when it left in good order becomes unknown as soon as somebody looks."""
-    async with Journal.open(laid_out) as journal:
-        await journal.add(items(1))
-        await claimed(journal, "k0")
-    async with Journal.open(laid_out) as journal:
-        assert opened_of(journal).take_unknown() == ("k0",)
-
-
 async def test_a_server_that_was_down(laid_out: str) -> None:
     """After a start of the server nobody is taken for dead before he could give a sign of life."""
     async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
