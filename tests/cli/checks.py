@@ -6,9 +6,15 @@ from typing import TypeVar
 import pytest
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async.cli._output.screen import Screen
 
 Captured = pytest.CaptureFixture[str]
 K = TypeVar("K")
+
+
+def screen() -> Screen:
+    """Return a screen on the standard streams."""
+    return Screen(lambda error: pytest.fail(str(error)))
 
 
 def unexpected(expected: Mapping[K, object], found_of: Callable[[K], object]) -> dict[K, object]:

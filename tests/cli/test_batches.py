@@ -21,6 +21,16 @@ pytestmark = pytest.mark.slow
 HOSTILE = "\x1b]0;owned\x07"
 
 
+def plan(db: str, *items: BatchItem) -> None:
+    """Make a journal of items that nobody has begun."""
+
+    async def make() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add(items)
+
+    asyncio.run(make())
+
+
 def run(tasks: Path, db: str, *more: str) -> int:
     return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
 
@@ -185,12 +195,7 @@ def test_settling_many(
 
 def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
-
-    async def plan() -> None:
-        async with Journal.open(db) as journal:
-            await journal.add([BatchItem("k0", "p")])
-
-    asyncio.run(plan())
+    plan(db, BatchItem("k0", "p"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"key,job\nk0,send-again\n")))
     assert main(["resolve", db, "--from", "-"]) == 1
     assert capsys.readouterr().err.startswith("line 2 k0 refused: k0 is planned: there is nothing to resolve")
@@ -198,20 +203,6 @@ def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.
     file.write_text("k0,send-again\nk1,abandon\n")
     assert main(["resolve", db, "--from", str(file)]) == 2
     assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
-
-
-def test_results_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured) -> None:
-    """Each result is a line of JSON, on standard output with --json, and at the end of the file that --out names."""
-    service.live("failed", prompt="p1")
-    out = tmp_path / "results.jsonl"
-    out.write_text("before\n")
-    assert run(tasks, db, "--out", str(out), "--json") == 1
-    lines = capsys.readouterr().out.splitlines()
-    ends = [line for line in lines if json.loads(line)["event"] == "ended"]
-    assert out.read_text().splitlines() == ["before", *ends]
-    results = {result["key"]: result for result in map(json.loads, ends)}
-    assert (results["k1"]["outcome"], results["k1"]["pr_link"]) == ("failed", None)
-    assert results["k0"]["pr_link"].startswith("http")
 
 
 def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured) -> None:
@@ -248,7 +239,9 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
     summaries = [event for event in events if event["event"] == "summary"]
     assert summaries == 2 * [{"event": "summary", "outcomes": {"rejected": 4, "completed": 2}, "exit_code": 1}]
     assert events[-1] == summaries[-1]
-    written = [json.loads(line) for line in out.read_text().splitlines()]
+    lines = out.read_text().splitlines()
+    assert set(lines) == {json.dumps(event) for event in events if event["event"] == "ended"}
+    written = [json.loads(line) for line in lines]
     assert sorted((end["key"] or "", end["number"] or 0) for end in written) == [
         ("", 0),
         ("bad", 0),
@@ -274,12 +267,7 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured)
 
 def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     """Where nobody works on the items that are open, people get the command that continues; machines get no notice."""
-
-    async def plan() -> None:
-        async with Journal.open(db) as journal:
-            await journal.add([BatchItem("1", "p", "docs")])
-
-    asyncio.run(plan())
+    plan(db, BatchItem("1", "p", "docs"))
     assert main(["status", db]) == 4
     told = capsys.readouterr().err
     assert told.startswith("No process works on it; continue with:\n  ")
@@ -294,12 +282,7 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
 
 def test_status_in_markdown(db: str, capsys: Captured) -> None:
     """In Markdown the status has a chart of all items, and stays below the 1 MiB of the summary of a step on GitHub."""
-
-    async def plan() -> None:
-        async with Journal.open(db) as journal:
-            await journal.add([BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)])
-
-    asyncio.run(plan())
+    plan(db, *(BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)))
     assert main(["status", db, "--format", "markdown"]) == 4
     written = capsys.readouterr().out
     assert 900_000 < len(written.encode()) < 1_048_576
@@ -331,18 +314,17 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
     assert set(service.emulator.agents_started.values()) == {1}
 
 
-async def make_unknown(db: str, count: int) -> None:
-    """Make a journal of so many items of which nobody knows whether they were created."""
-    async with Journal.open(db) as journal:
-        await journal.add([BatchItem(f"k{number}", f"prompt {number}") for number in range(count)])
-        for number in range(count):
-            await entries_of(journal).claim(f"k{number}")
-            await entries_of(journal).mark_unknown(f"k{number}", OSError("broke"))
-
-
 def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> None:
     """Of very many that are unknown the first are listed, and how many more there are."""
-    asyncio.run(make_unknown(db, 25))
+    plan(db, *(BatchItem(f"k{number}", f"prompt {number}") for number in range(25)))
+
+    async def begin() -> None:
+        async with Journal.open(db) as journal:
+            for number in range(25):
+                await entries_of(journal).claim(f"k{number}")
+                await entries_of(journal).mark_unknown(f"k{number}", OSError("broke"))
+
+    asyncio.run(begin())
     assert main(["resume", "--journal", db]) == 4
     assert "  … and 5 more: agentjobs status shows all" in capsys.readouterr().err
     assert not service.emulator.requests
@@ -503,12 +485,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
 
 def test_status_of_nothing(db: str, capsys: Captured) -> None:
     """The summary of a status is output; of an empty journal it says where the rows of a copy may have stayed."""
-
-    async def make() -> None:
-        async with Journal.open(db):
-            pass
-
-    asyncio.run(make())
+    plan(db)
     assert main(["status", "--journal", db]) == 0
     captured = capsys.readouterr()
     assert ("-wal file" in captured.out, captured.err) == (True, "")

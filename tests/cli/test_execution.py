@@ -8,64 +8,56 @@ from agentjobs_async.cli.process import Context, run_action
 from tests.cli.checks import Captured
 
 
-def test_exit_code_of_the_action() -> None:
-    """What the action gives is the exit code."""
+def test_exit_code_of_the_action(capsys: Captured) -> None:
+    """What the action returns is the exit code; an error that nobody foresaw is one line as well, no traceback."""
 
     async def action(context: Context) -> int:
         context.screen.line("done")
         return 1
 
-    assert run_action(action) == 1
-
-
-def test_bug(capsys: Captured) -> None:
-    """An error that nobody foresaw is one line as well, no traceback."""
-
-    async def action(context: Context) -> int:
-        del context
+    async def bug(_: Context) -> int:
         raise RuntimeError("a\nbug")
 
-    assert run_action(action) == 4
-    assert capsys.readouterr().err == "Error: RuntimeError: a\\nbug\n"
+    assert run_action(action) == 1
+    assert run_action(bug) == 4
+    assert capsys.readouterr() == ("done\n", "Error: RuntimeError: a\\nbug\n")
 
 
-def test_interruption_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asked to stop decides about the exit code, and the first one does."""
-    monkeypatch.setattr(execution, "leave", lambda code: code)  # other tests' threads would end this process
+@pytest.fixture
+def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The codes with which the process would have been left: other tests' threads would end this one."""
+    codes: list[int] = []
+    monkeypatch.setattr(execution, "leave", codes.append)
+    return codes
+
+
+@pytest.mark.usefixtures("codes")
+def test_interruption_wins(capsys: Captured) -> None:
+    """Who asks first to stop decides about the exit code; what does not end by itself is cancelled, and cleans up."""
+    left = []
 
     async def action(context: Context) -> int:
         context.interruption.ask(130)
         context.interruption.ask(143)
         return 0
 
-    assert run_action(action) == 130
-
-
-@pytest.mark.parametrize(("code", "words"), [(130, "Stopped.\n"), (141, "")])
-def test_interruption_of_what_makes_no_end_of_itself(
-    code: int, words: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    """A command that does not end by itself is cancelled when it is asked to stop, and has then left its blocks."""
-    monkeypatch.setattr(execution, "leave", lambda code: code)  # other tests' threads would end this process
-    left = []
-
-    async def action(context: Context) -> int:
+    async def endless(context: Context) -> int:
         try:
             context.interruption.ask(code)
             await asyncio.Event().wait()
         finally:
-            left.append(context)
+            left.append(code)
         return 0
 
-    assert run_action(action) == code
-    assert len(left) == 1
-    assert capsys.readouterr().err == words
+    for code, words in ((130, "Stopped.\n"), (141, "")):
+        assert run_action(endless) == code
+        assert capsys.readouterr().err == words
+    assert left == [130, 141]
+    assert run_action(action) == 130
 
 
-def test_thread_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_that_hangs(codes: list[int]) -> None:
     """An interrupted command doesn't wait for threads that are left."""
-    codes: list[int] = []
-    monkeypatch.setattr(execution, "leave", codes.append)
     release = threading.Event()
     thread = threading.Thread(target=release.wait)
     thread.start()

@@ -9,7 +9,6 @@ from agentjobs_async import (
     CreateOutcome,
     JobCreated,
     JobPolled,
-    JobRef,
     NotSentError,
     PollFailed,
     RejectedError,
@@ -17,8 +16,8 @@ from agentjobs_async import (
 )
 from agentjobs_async.cli.documents import Change
 from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
+from tests.polled import REF
 
-REF = JobRef("docs", "job_1")
 JOB = AgentJob("job_1", "docs", "active")
 
 

@@ -1,7 +1,6 @@
-from agentjobs_async import AgentJob, JobCreated, JobPolled, JobRef, NotFoundError, WaitEnded, WaitStarted
+from agentjobs_async import AgentJob, JobCreated, JobPolled, NotFoundError, WaitEnded, WaitStarted
 from agentjobs_async.cli.open_jobs import OpenJobs
-
-REF = JobRef("docs", "job_1")
+from tests.polled import REF
 
 
 def test_open_jobs() -> None:

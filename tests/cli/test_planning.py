@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import BatchItem
-from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.planning import planned
-from tests.cli.checks import Captured
+from tests.cli.checks import Captured, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning
 
 pytestmark = pytest.mark.slow
@@ -20,10 +19,6 @@ class SlowJournal:
     async def add(self, items: list[BatchItem]) -> list[Any]:
         await asyncio.sleep(2)
         return [(item, ValueError("no")) for item in items if int(item.key) % 1000 == 0]
-
-
-def screen() -> Screen:
-    return Screen(lambda error: pytest.fail(str(error)))
 
 
 @pytest.mark.looptime

@@ -4,9 +4,8 @@ from contextlib import AbstractContextManager
 import psycopg
 import pytest
 
-from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.queue_logs import QueueLogs
-from tests.cli.checks import Captured
+from tests.cli.checks import Captured, screen
 
 POOL = logging.getLogger("psycopg.pool")
 QUEUE = logging.getLogger("procrastinate.worker")
@@ -14,7 +13,7 @@ GONE = psycopg.OperationalError("connection refused\nIs the server running?")
 
 
 def shown() -> AbstractContextManager[None]:
-    return QueueLogs(Screen(lambda _: None)).shown()
+    return QueueLogs(screen()).shown()
 
 
 def fail(error: Exception) -> None:

@@ -1,12 +1,12 @@
 from attrs import evolve
 
 import agentjobs_async
-from agentjobs_async import AgentJob, JobPolled, JobRef, NotSentError, WaitEnded
+from agentjobs_async import AgentJob, JobPolled, NotSentError, WaitEnded
 from agentjobs_async.batch import ActiveItem, BatchStats, State
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
 from agentjobs_async.cli.estimates import RunEstimate
+from tests.polled import REF
 
-REF = JobRef("docs", "job_1")
 SENDING = ActiveItem("a-very-long-key-of-number-17", State.SENDING, 5.0, None, "Fix the broken links")
 
 

@@ -7,8 +7,7 @@ from agentjobs_async import AgentJobsError, AgentJobsSession, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker, FleetLimits, Journal, Rate, State
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import ItemLines
-from agentjobs_async.cli._output.screen import Screen
-from tests.cli.checks import Captured
+from tests.cli.checks import Captured, screen
 
 
 async def test_queue_of_the_rate(db: str) -> None:
@@ -18,8 +17,7 @@ async def test_queue_of_the_rate(db: str) -> None:
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
         rate = Rate(1, per=3600)
         for create_rate, queue in ((rate, 3), (evolve(rate, scope="all"), 5)):
-            screen = Screen(lambda _: None)
-            display = RunDisplay(screen, ItemLines(screen), None)
+            display = RunDisplay(screen(), ItemLines(screen()), None)
             await journal.set_limits(FleetLimits(create_rate=create_rate))
             await display._count(journal)
             assert display._queue == queue
@@ -28,8 +26,7 @@ async def test_queue_of_the_rate(db: str) -> None:
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log in which nothing ends gets a line of the whole from time to time."""
     monkeypatch.setattr("agentjobs_async.cli._output.progress._QUIET_SECONDS", 0.0)
-    screen = Screen(lambda _: None)
-    display = RunDisplay(screen, ItemLines(screen), None, limit=1)
+    display = RunDisplay(screen(), ItemLines(screen()), None, limit=1)
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         run = BatchWorker(AgentJobsSession("http://127.0.0.1:9", "key", project_id="docs"), journal)
@@ -50,8 +47,7 @@ def test_silence_of_the_server(capsys: Captured) -> None:
         (State.SENDING, None, 1),
         (State.CREATED, None, 1),
     ):
-        screen = Screen(lambda _: None)
-        display = RunDisplay(screen, ItemLines(screen), None)
+        display = RunDisplay(screen(), ItemLines(screen()), None)
         display._run = OneItem(state, paused_by)
         display.show_silence("http://127.0.0.1:9")
         told = capsys.readouterr().err

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli._output.screen import Screen, continued, styled_status
-from tests.cli.checks import Captured
+from agentjobs_async.cli._output.screen import continued, styled_status
+from tests.cli.checks import Captured, screen
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -18,17 +18,22 @@ COMPLETED = "document status=completed prLink=https://code.example/acme/demo/pul
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 
 
-def screen_of(capsys: Captured) -> Screen:
-    del capsys
-    return Screen(lambda error: pytest.fail(str(error)))
+def narrow(child: Child, columns: int = 40) -> str:
+    """Return what a terminal got, checked: no line is wider than it but for single words that can't be broken."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", re.sub(r"\x1b\[[0-9;]*m", "", child.stdout))
+    wide = [
+        line for line in re.split("[\r\n]+", plain) if len(line) > columns and len(line.removesuffix("\\").split()) > 1
+    ]
+    assert wide == []
+    return plain
 
 
 def test_lines_are_printable(capsys: Captured) -> None:
     """Lines hold no control character, and nothing in them is taken for markup, an emoji or a style."""
-    screen = screen_of(capsys)
-    screen.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
-    screen.notice("[bold]\x07")
-    screen.command("  wait [a]")
+    shown = screen()
+    shown.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
+    shown.notice("[bold]\x07")
+    shown.command("  wait [a]")
     assert capsys.readouterr() == (
         "[red]a[/red] :smile: \\x1b[31m\\r\\n\\u202e 'b' 12\n",
         "[bold]\\x07\n  wait [a]\n",
@@ -37,10 +42,10 @@ def test_lines_are_printable(capsys: Captured) -> None:
 
 def test_lines_are_not_wrapped_without_a_terminal(capsys: Captured) -> None:
     """In a log or a pipe one line is one line, however long."""
-    screen = screen_of(capsys)
-    screen.line("word " * 100)
-    screen.notice("word " * 100)
-    assert screen.width is None
+    shown = screen()
+    shown.line("word " * 100)
+    shown.notice("word " * 100)
+    assert shown.width is None
     assert [text.count("\n") for text in capsys.readouterr()] == [1, 1]
 
 
@@ -50,20 +55,28 @@ def test_styled_status() -> None:
     assert styled_status("completed") == ("completed", "green")
 
 
-def test_live_view_and_colour_on_a_terminal(service: EmulatorThread) -> None:
-    """On a terminal there are a live view and colours, no line is wider than it, and the cursor is shown at the end."""
+def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
+    """A run's lines, its live view and its table have colours, and are no wider than it; the cursor comes back."""
+    prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
     service.live(duration=3600)
-    prompts = ("Document the v2 endpoints", "Fix the broken links")
-    with Child("run", *prompts, env=service.environment, terminal=True) as child:
-        child.until("2 active")
+    arguments = ("run", "--yes", "--project", "demo", *prompts)
+    with (
+        Child(*arguments, env=service.environment, terminal=True) as usual,
+        Child(*arguments, env=service.environment, terminal=True, columns=40) as small,
+    ):
+        for child in (usual, small):
+            child.until("2 active")
         service.inject(COMPLETED)
-        assert child.ended() == 0
-    assert COLOUR.search(child.stdout)
-    assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.stdout)
-    assert max(len(line) for line in re.split("[\r\n]+", plain)) <= 80
+        for child in (usual, small):
+            assert child.ended() == 0
+            assert COLOUR.search(child.stdout)
+            assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
+    plain = narrow(usual, 80)
     assert "JOB              STATUS     PROMPT, PULL REQUEST" in plain
     assert "2 completed" in plain
+    plain = narrow(small)
+    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_\d+ +completed\s+Document the v2 endpoints of the", plain)
+    assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 
 def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
@@ -110,37 +123,12 @@ def test_notices_above_the_live_view(service: EmulatorThread) -> None:
     assert "0 of 1" in child.stdout
 
 
-def narrow(child: Child, columns: int = 40) -> str:
-    """Return what a terminal got, checked: no line is wider than it but for single words that can't be broken."""
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", re.sub(r"\x1b\[[0-9;]*m", "", child.stdout))
-    wide = [
-        line for line in re.split("[\r\n]+", plain) if len(line) > columns and len(line.removesuffix("\\").split()) > 1
-    ]
-    assert wide == []
-    return plain
-
-
 def test_help_and_errors_on_a_narrow_terminal() -> None:
     """Help pages and errors are wrapped between words on a terminal of 40 columns."""
     for command in ("--help", "run --help", "resolve --help", "run", "run --max-active 0 x", "get x"):
         with Child(*command.split(), terminal=True, columns=40) as child:
             child.ended()
         assert len(narrow(child)) > 40, command
-
-
-def test_a_run_on_a_narrow_terminal(service: EmulatorThread) -> None:
-    """A run's lines, its live view and its table are no wider than a terminal of 40 columns."""
-    prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
-    service.live(duration=3600)
-    service.live(duration=3600, prompt=prompts[0], job_id="job_00000a")
-    environment = service.environment | {"AGENTJOBS_PROJECT_ID": "demo"}
-    with Child("run", "--yes", *prompts, env=environment, terminal=True, columns=40) as child:
-        child.until("2 active")
-        service.inject(COMPLETED)
-        assert child.ended() == 0
-    plain = narrow(child)
-    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_00000a +completed\s+Document the v2 endpoints of the", plain)
-    assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 
 def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
