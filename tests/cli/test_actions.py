@@ -124,20 +124,16 @@ def test_wait_times_out(service: EmulatorThread, capsys: Captured) -> None:
     assert f" wait --base-url {url} --timeout 0.05 --json docs/job_000001\n" in capsys.readouterr().err
 
 
-def test_wait_for_a_job_that_was_never_seen(service: EmulatorThread, capsys: Captured) -> None:
-    """A job that no poll has shown is not said to exist."""
+def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captured) -> None:
+    """A job that is gone is not offered to be waited for again; one that no poll has shown is not said to exist."""
+    service.inject("410")
+    assert main(["wait", "job_gone"]) == 4
+    written = capsys.readouterr()
+    assert "docs/job_gone unfinished: HTTP 410" in written.out
+    assert "agentjobs" not in written.err
     service.inject("404 forever")
     assert main(["wait", "--timeout", "0.05", "job_typo"]) == 4
     assert "1 job continues remotely, if it exists. Wait for it with:\n" in capsys.readouterr().err
-
-
-def test_wait_for_a_job_that_is_gone(service: EmulatorThread, capsys: Captured) -> None:
-    """A job that doesn't exist is not offered to be waited for again."""
-    service.inject("410 forever")
-    assert main(["wait", "job_typo"]) == 4
-    written = capsys.readouterr()
-    assert "docs/job_typo unfinished: HTTP 410" in written.out
-    assert "agentjobs" not in written.err
 
 
 def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> None:

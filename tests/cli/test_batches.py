@@ -75,14 +75,6 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
-def test_limit_and_resume(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """A limited run ends as unfinished and prints the command that goes on; resume goes on."""
-    assert run(tasks, db, "--limit", "1") == 4
-    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", capsys.readouterr().err)
-    assert main(["resume", "--journal", db, "--create-rate", "none"]) == 0
-    assert len(service.emulator.agents_started) == 3
-
-
 def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")
@@ -266,7 +258,14 @@ def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured)
 
 
 def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
-    """Where nobody works on the items that are open, people get the command that continues; machines get no notice."""
+    """Where nobody works on the items that are open, people get the command that continues; machines get no notice.
+
+    Of an empty journal it says where the rows of a copy may have stayed.
+    """
+    plan(db)
+    assert main(["status", "--journal", db]) == 0
+    captured = capsys.readouterr()
+    assert ("-wal file" in captured.out, captured.err) == (True, "")
     plan(db, BatchItem("1", "p", "docs"))
     assert main(["status", db]) == 4
     told = capsys.readouterr().err
@@ -354,6 +353,7 @@ def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
     assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
     told = capsys.readouterr().err
     assert "that the journal keeps" not in told
+    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
     assert told.splitlines()[-1].endswith(" --project docs --max-failures 9 --for 9h")
 
 
@@ -390,7 +390,11 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
     assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
-    assert main(["resolve", "k0", "--journal", db, "--abandon"]) == 2
+    for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
+        for option in ("--abandon", "--send-again"):
+            capsys.readouterr()
+            assert main(["resolve", key, "--journal", db, option]) == 2
+            assert words in capsys.readouterr().err
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert capsys.readouterr().err.endswith("k1 counts as failed from now on; an agent that is at work continues.\n")
     assert main(["resume", "--journal", db]) == 1
@@ -409,15 +413,6 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
         child.until(" completed").send(signal.SIGINT)
         assert child.ended() == 130
     assert service.emulator.agents_started.total() == 4 + 2
-
-
-def test_resolving_what_is_sure(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """There is nothing to resolve about an item that is known, or is not there."""
-    assert run(tasks, db) == 0
-    assert service.emulator.agents_started.total() == 3
-    for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
-        assert main(["resolve", key, "--journal", db, "--send-again"]) == 2
-        assert words in capsys.readouterr().err
 
 
 def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
@@ -481,11 +476,3 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
         assert child.ended() == 4
     assert "run.db: the file can't be written" in child.stderr
     place.chmod(0o755)
-
-
-def test_status_of_nothing(db: str, capsys: Captured) -> None:
-    """The summary of a status is output; of an empty journal it says where the rows of a copy may have stayed."""
-    plan(db)
-    assert main(["status", "--journal", db]) == 0
-    captured = capsys.readouterr()
-    assert ("-wal file" in captured.out, captured.err) == (True, "")

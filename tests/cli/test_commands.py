@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli import commands, tasks
+from agentjobs_async.cli import commands
 from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
@@ -39,17 +39,6 @@ def test_json_is_documented(capsys: Captured) -> None:
         assert main([command, "--help"]) == 0
         shown = capsys.readouterr().out
         assert re.findall(r"^    (created|status|trouble|ended|summary) ", shown, re.MULTILINE) == [*events, "summary"]
-
-
-def test_interrupted_while_reading_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while prompts are typed ends with 130."""
-
-    def interrupted(*arguments: object) -> list[str]:
-        del arguments
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tasks, "read_text", interrupted)
-    assert main(["run", "--file", "-"]) == 130
 
 
 def test_help_whose_reader_left() -> None:

@@ -34,7 +34,7 @@ def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.usefixtures("codes")
 def test_interruption_wins(capsys: Captured) -> None:
     """Who asks first to stop decides about the exit code; what does not end by itself is cancelled, and cleans up."""
-    left = []
+    left: list[int] = []
 
     async def action(context: Context) -> int:
         context.interruption.ask(130)

@@ -43,21 +43,15 @@ def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
 
 
 def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
-    """A terminal shows it below the count; the journal may come from the environment."""
-    env = {**service.environment, "AGENTJOBS_JOURNAL": db}
-    with Child("wait", token, env=env, terminal=True) as wait:
-        wait.until(f"ends {WORDS}").send(signal.SIGINT)
-        assert wait.ended() == 130
-    assert f"active, ends {WORDS}" not in wait.stdout
-    assert "--journal" not in wait.stdout
-
-
-def test_of_several(service: EmulatorThread, token: str, db: str) -> None:
-    """Of several jobs it tells when one of them ends."""
+    """A terminal shows it below the count, of several jobs of when one ends; the journal may be the environment's."""
     assert main(["create", "Another"]) == 0
-    with Child("wait", token, "job_000002", "--journal", db, env=service.environment, terminal=True) as wait:
-        wait.until(f"an active job ends {WORDS}").send(signal.SIGINT)
-        assert wait.ended() == 130
+    env = {**service.environment, "AGENTJOBS_JOURNAL": db}
+    for jobs, words in ([token], f"\nends {WORDS}"), ([token, "job_000002"], f"an active job ends {WORDS}"):
+        with Child("wait", *jobs, env=env, terminal=True) as wait:
+            wait.until(words).send(signal.SIGINT)
+            assert wait.ended() == 130
+        assert f"active, ends {WORDS}" not in wait.stdout
+        assert "--journal" not in wait.stdout
 
 
 def test_nothing_is_known(service: EmulatorThread, token: str, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 import json
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli import commands
+from agentjobs_async.cli import commands, tasks
 from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
@@ -64,13 +65,14 @@ def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["run"])
 
 
-def test_interrupted_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C outside of any command's loop ends with 130, without a traceback."""
+def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while prompts are typed, or outside of any command, ends with 130, without a traceback."""
 
-    def interrupted(arguments: object) -> int:
-        del arguments
+    def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(tasks, "read_text", interrupted)
+    assert main(["run", "--file", "-"]) == 130
     monkeypatch.setattr(commands, "run_command", interrupted)
     assert main(["run"]) == 130
 
