@@ -23,7 +23,6 @@ from agentjobs_async import (
     WaitStarted,
 )
 from tests.polled import (
-    ACTIVE,
     DONE,
     REF,
     Polled,
@@ -257,21 +256,6 @@ async def test_stats() -> None:
         stats = tracker.stats()
         assert (stats.jobs, stats.due, stats.in_flight, stats.oldest_unobserved) == (0, 0, 0, 0)
     assert 0 <= len(get_job.asked) - stats.polls <= 2  # those that were cut were never answered
-
-
-@in_memory
-async def test_notify_by_job_and_by_ref() -> None:
-    """A hint may name the job or its ref; what is neither is refused."""
-    get_job = Polled("active", "active", "completed")
-    async with JobTracker(get_job, policy=every(600)) as tracker:
-        watch = tracker.watch(REF)
-        for job in (REF, ACTIVE):
-            await asyncio.sleep(5)
-            tracker.notify(job)
-        assert (await watch).succeeded
-        with pytest.raises(InvalidInputError, match="job must be"):
-            tracker.notify("job_1")  # type: ignore[arg-type]  # refused at run time, too
-    assert get_job.at() == [0, 5, 10]
 
 
 @in_memory

@@ -75,17 +75,11 @@ def test_estimate_of_many() -> None:
         assert 1 - active == pytest.approx(share, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (Estimate(120.0, 300.0), "about 2 min, 9 of 10 within 5 min"),
-        (Estimate(0.0, 40.0), "about 1 s, 9 of 10 within 40 s"),
-        (Estimate(0.0, 0.0), "0 s"),
-    ],
-)
-def test_estimate_in_words(estimate: Estimate, words: str) -> None:
+def test_estimate_in_words() -> None:
     """An estimate says in words when the job will end; less than a second is only known at its end."""
-    assert str(estimate) == words
+    assert str(Estimate(120.0, 300.0)) == "about 2 min, 9 of 10 within 5 min"
+    assert str(Estimate(0.0, 40.0)) == "about 1 s, 9 of 10 within 40 s"
+    assert str(Estimate(0.0, 0.0)) == "0 s"
 
 
 @pytest.mark.parametrize("draw", [two_humps, lambda dice: dice.lognormvariate(5, 0.8)])

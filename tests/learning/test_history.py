@@ -1,12 +1,13 @@
 import pickle
 import random
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import pytest
 
 from agentjobs_async import History, InvalidInputError
 from tests.learning.draws import history_of, two_humps
+from tests.polled import failures
 
 
 def test_keeps_the_last_200() -> None:
@@ -61,18 +62,25 @@ def test_prints_its_quantiles() -> None:
     assert repr(history_of([100.0] * 3)).startswith("<History of 3 durations: 10% within ")
 
 
-@pytest.mark.parametrize("interval", [(-1, 2), (3, 2), (inf, inf), (float("nan"), 2), (1, float("nan")), ("1", 2)])
-def test_refuses_what_is_no_interval(interval: Any) -> None:
+def test_refuses_what_is_no_interval() -> None:
     """An interval goes from a finite number of seconds to a greater one, or to infinity."""
-    with pytest.raises(InvalidInputError):
-        History().add(*interval)
+
+    def check(earliest: Any, latest: Any) -> None:
+        with pytest.raises(InvalidInputError):
+            History().add(earliest, latest)
+
+    assert failures(check, (-1, 2), (3, 2), (inf, inf), (nan, 2), (1, nan), ("1", 2)) == {}
 
 
-@pytest.mark.parametrize(("p", "age"), [(0, 0), (1, 0), (1.5, 0), ("a", 0), (True, 0), (0.5, -1), (0.5, inf)])
-def test_refuses_what_is_no_share(p: Any, age: Any) -> None:
+def test_refuses_what_is_no_share() -> None:
     """A quantile takes a share above 0 and below 1, and a finite age."""
-    with pytest.raises(InvalidInputError, match="^p must be a share of jobs" if p != 0.5 else "^age must be"):
-        history_of([10.0]).quantile(p, age)
+
+    def check(p: Any, age: Any, words: str) -> None:
+        with pytest.raises(InvalidInputError, match=words):
+            history_of([10.0]).quantile(p, age)
+
+    shares = [(p, 0, "^p must be a share of jobs") for p in (0, 1, 1.5, "a", True)]
+    assert failures(check, *shares, (0.5, -1, "^age must be"), (0.5, inf, "^age must be")) == {}
 
 
 def test_an_empty_history_has_no_quantiles() -> None:

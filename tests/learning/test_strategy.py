@@ -27,7 +27,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import OnePoll, history_of, poll_at, two_humps
-from tests.polled import REF, clock, in_memory, living
+from tests.polled import REF, clock, failures, in_memory, living
 
 
 def of_two_humps(count: int = 200) -> History:
@@ -113,22 +113,17 @@ async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> N
 
 
 @in_memory
-async def test_tracker_feeds_its_strategy() -> None:
-    """A tracker adds the duration of each job: from when it was last seen active until it was seen to have ended."""
+async def test_waits_feed_their_strategy() -> None:
+    """A tracker, and a wait without one, add a job's duration: from when it was last seen active until its end."""
     history = History()
-    async with JobTracker(living(job_1=20.0), policy=PollPolicy(wait=wait_learned(history))) as tracker:
+    policy = PollPolicy(wait=wait_learned(history))
+    async with JobTracker(living(job_1=20.0), policy=policy) as tracker:
         await tracker.wait_for_job(REF)
-    ((earliest, latest),) = history
-    assert earliest < 20 <= latest == clock()
-
-
-@in_memory
-async def test_free_wait_feeds_its_strategy() -> None:
-    """A wait without a tracker adds the duration, too."""
-    history = History()
-    await wait_for_job(REF, get_job=living(job_1=20.0), policy=PollPolicy(wait=wait_learned(history)))
-    ((earliest, latest),) = history
-    assert earliest < 20 <= latest
+    began = clock()
+    await wait_for_job(REF, get_job=living(job_1=began + 20.0), policy=policy)
+    tracked, free = history
+    assert tracked[0] < 20 <= tracked[1] == began
+    assert free[0] < 20 <= free[1] == pytest.approx(clock() - began)
 
 
 @in_memory
@@ -322,18 +317,17 @@ def test_kinds_are_bounded() -> None:
     assert max(len(model or "") for _, model in wait.histories) < 20
 
 
-@pytest.mark.parametrize("history", ["durations.json", [1.0], {"docs": History()}, {("docs", None): [1.0]}])
-def test_refuses_what_is_no_history(history: Any) -> None:
-    """A history that is none is refused at once."""
-    with pytest.raises(InvalidInputError, match="history must be a History"):
-        wait_learned(history)
+def test_refuses_what_makes_no_sense() -> None:
+    """A history that is none, and a number of polls below one, are refused at once."""
 
+    def check(words: str, **settings: Any) -> None:
+        with pytest.raises(InvalidInputError, match=words):
+            wait_learned(**settings)
 
-@pytest.mark.parametrize("polls", [0, 0.5, -1, inf, "many", True])
-def test_refuses_what_is_no_number_of_polls(polls: Any) -> None:
-    """A job takes one poll at least."""
-    with pytest.raises(InvalidInputError, match="polls_per_job"):
-        wait_learned(polls_per_job=polls)
+    histories: list[Any] = ["durations.json", [1.0], {"docs": History()}, {("docs", None): [1.0]}]
+    assert failures(lambda value: check("history must be a History", history=value), *histories) == {}
+    numbers = (0, 0.5, -1, inf, "many", True)
+    assert failures(lambda value: check("polls_per_job", polls_per_job=value), *numbers) == {}
 
 
 def test_given_dict_is_filled() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from agentjobs_async._polling.clock import PollClock
+from tests.polled import failures
 
 
 def start(polls: PollClock, now: float) -> float:
@@ -37,14 +38,14 @@ def test_stands_still() -> None:
     assert (polls.to_loop(due), polls.to_loop(polls.due(30, 25))) == (19, 30)
 
 
-@pytest.mark.parametrize(("when", "later"), [(11, 15), (15, 15), (17, 17)])
-def test_due_while_it_stands(when: float, later: float) -> None:
+def test_due_while_it_stands() -> None:
     """A poll placed while the clock stands is due at its own loop time, but not before the clock goes on."""
-    polls = PollClock(None)
-    polls.stop(10, 15)
-    due = polls.due(when, 12)
-    polls.resume(15)
-    assert polls.to_loop(due) == later
+    for when, later in ((11, 15), (15, 15), (17, 17)):
+        polls = PollClock(None)
+        polls.stop(10, 15)
+        due = polls.due(when, 12)
+        polls.resume(15)
+        assert polls.to_loop(due) == later
 
 
 def test_due_without_a_known_end() -> None:
@@ -56,23 +57,18 @@ def test_due_without_a_known_end() -> None:
     assert [polls.to_loop(time) for time in due] == [50, 53]
 
 
-@pytest.mark.parametrize(
-    ("stops", "resume_at"),
-    [
-        ([20, 15], 20),
-        ([15, 20], 20),
-        ([15, None], 15),
-        ([None, 15], 15),
-        ([None, None], None),
-    ],
-)
-def test_stopped_twice(stops: list[float | None], resume_at: float | None) -> None:
+def test_stopped_twice() -> None:
     """The latest time holds, and any time stands above `None`: it says when to go on."""
-    polls = PollClock(None)
-    for number, until in enumerate(stops):
-        polls.stop(10 + number, until)
-    assert (polls.resume_at, polls.unreachable) == (resume_at, resume_at is None)
-    assert polls.resume(20) == 10
+
+    def check(stops: list[float | None], resume_at: float | None) -> None:
+        polls = PollClock(None)
+        for number, until in enumerate(stops):
+            polls.stop(10 + number, until)
+        assert (polls.resume_at, polls.unreachable) == (resume_at, resume_at is None)
+        assert polls.resume(20) == 10
+
+    rows = ([20, 15], 20), ([15, 20], 20), ([15, None], 15), ([None, 15], 15), ([None, None], None)
+    assert failures(check, *rows) == {}
 
 
 def test_rate() -> None:

@@ -22,6 +22,8 @@ from agentjobs_async import (
     RateLimitedError,
     ServerError,
     TransportError,
+    WaitEnded,
+    WaitStarted,
 )
 from tests.polled import Polled, clock, every, never, response, stand_still
 
@@ -202,3 +204,7 @@ def test_any_history(answers: dict[str, list[object]], budget: PollBudget, steps
         if isinstance(event, PollFailed | JobPolled)
     )
     assert told == Counter(job_id for _, job_id in history.get_job.asked)
+    begun, over = (
+        Counter(event.ref for event in history.events if isinstance(event, kind)) for kind in (WaitStarted, WaitEnded)
+    )
+    assert begun == over

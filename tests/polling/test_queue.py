@@ -8,7 +8,7 @@ import pytest
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
-from tests.polled import clock, gaps, in_memory, peak
+from tests.polled import clock, in_memory, peak
 from tests.polling.counted_polls import Polling
 
 pytestmark = in_memory
@@ -154,17 +154,6 @@ async def test_moved_often() -> None:
                 polling.place(delay, [job])
     await asyncio.sleep(20)
     assert sorted(number for _, number in polling.taken()) == list(range(1000))
-
-
-async def test_rate() -> None:
-    """No two polls start closer than the rate allows, however many are due."""
-    polling = Polling(30, per_second=10)
-    polling.place(1)
-    await asyncio.sleep(10)
-    times = [at for at, _ in polling.taken()]
-    assert len(times) == 30
-    assert min(gaps(times)) >= 0.099
-    assert times[-1] == pytest.approx(1 + 2.9, abs=0.02)
 
 
 async def test_pause() -> None:

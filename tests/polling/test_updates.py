@@ -23,6 +23,7 @@ from tests.polled import (
     changed,
     clock,
     every,
+    failures_at_once,
     forbidden,
     in_memory,
     let_go,
@@ -54,42 +55,37 @@ async def test_slow_reader_gets_the_newest() -> None:
     assert models == ["0", "30", "60", "91", None]
 
 
-@pytest.mark.parametrize("known", [ACTIVE, DONE])
-async def test_updates_of_a_known_job(known: AgentJob) -> None:
+async def test_updates_of_a_known_job() -> None:
     """A job that is given is the state now; one that has ended is all there is, without a poll."""
-    events: list[Any] = []
-    get_job = Polled("active", "completed")
-    async with JobTracker(get_job, policy=every(5), hooks=[events.append]) as tracker:
-        async with tracker.updates(known) as changes:
-            assert await anext(changes) is known
-            assert [job async for job in changes] == [DONE] * (known is ACTIVE)
-    assert get_job.at() == [0, 5][: 2 * (known is ACTIVE)]
-    assert sum(isinstance(event, WaitEnded) for event in events) == 1
+    for known, later, at in ((ACTIVE, [DONE], [0, 5]), (DONE, [], [])):
+        events: list[Any] = []
+        get_job = Polled("active", "completed")
+        async with JobTracker(get_job, policy=every(5), hooks=[events.append]) as tracker:
+            async with tracker.updates(known) as changes:
+                assert await anext(changes) is known
+                assert [job async for job in changes] == later
+        assert get_job.at() == at
+        assert sum(isinstance(event, WaitEnded) for event in events) == 1
 
 
-@pytest.mark.parametrize(
-    ("step", "kind"),
-    [
-        (forbidden, AuthError),
-        (LookupError(), LookupError),
-        (StopAsyncIteration(), RuntimeError),
-        ("active", WaitTimeoutError),
-        (never, WaitTimeoutError),
-    ],
-)
-@pytest.mark.parametrize("first", [[], ["active"]])
-async def test_error_of_updates(first: list[object], step: object, kind: type[Exception]) -> None:
+async def test_error_of_updates() -> None:
     """The wait's error comes out of the iteration after the last state; then the iteration is over."""
-    async with (
-        JobTracker(Polled(*first, step), policy=every(2, answer_grace=0)) as tracker,
-        tracker.updates(REF, timeout=9) as changes,
-    ):
-        seen = []
-        with pytest.raises(kind):
-            async for job in changes:
-                seen.append(job)
-        assert seen == [ACTIVE] * (bool(first) or step == "active")
-        assert [job async for job in changes] == []
+
+    async def check(kind: type[Exception], *steps: object) -> None:
+        async with (
+            JobTracker(Polled(*steps), policy=every(2, answer_grace=0)) as tracker,
+            tracker.updates(REF, timeout=9) as changes,
+        ):
+            seen = []
+            with pytest.raises(kind):
+                async for job in changes:
+                    seen.append(job)
+            assert seen == [ACTIVE] * ("active" in steps)
+            assert [job async for job in changes] == []
+
+    ends = (AuthError, forbidden), (LookupError, LookupError()), (RuntimeError, StopAsyncIteration())
+    rows = [(kind, *first, step) for kind, step in (*ends, (WaitTimeoutError, never)) for first in ([], ["active"])]
+    assert await failures_at_once(check, *rows, (WaitTimeoutError, "active")) == {}
 
 
 async def test_leaving_updates_early() -> None:

@@ -9,7 +9,7 @@ from agentjobs_async import (
     AgentJob,
     JobTracker,
 )
-from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, in_memory, let_go, never
+from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, in_memory
 
 pytestmark = in_memory
 
@@ -41,23 +41,6 @@ async def test_watch_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError, match="enough"):
             await watch
     assert [type(event).__name__ for event in events] == ["WaitStarted", "JobPolled", "WaitEnded"]
-
-
-async def test_cancelled_task_leaves() -> None:
-    """Cancelling the task that waits leaves, be it by hand or by a timeout around it."""
-    async with JobTracker(Polled(never)) as tracker:
-        waiting = asyncio.ensure_future(tracker.wait_for_job(REF))
-        await asyncio.sleep(1)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await let_go()
-        assert_nothing_left(tracker)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                await tracker.wait_for_job(REF)
-        await let_go()
-        assert_nothing_left(tracker)
 
 
 async def test_on_update() -> None:
