@@ -1,7 +1,6 @@
 """Tenacity's strategies on our terms, and the repeating of creates."""
 
 import asyncio
-from math import inf
 from typing import Any
 
 import pytest
@@ -13,12 +12,7 @@ from agentjobs_async._http.create import create_attempts
 from agentjobs_async._polling.decision import Again, Failed, decide
 from agentjobs_async.errors import (
     AgentJobsError,
-    AuthError,
-    CreateOutcomeUnknownError,
     NotSentError,
-    ProtocolError,
-    RateLimitedError,
-    RejectedError,
     ServerError,
     TransportError,
 )
@@ -136,11 +130,11 @@ def test_default_pace() -> None:
 class Creates:
     """Runs a create's engine over scripted errors on a clock that only its own sleeping moves."""
 
-    def __init__(self, *errors: AgentJobsError, deadline: float = 120.0, cap: float = 60.0) -> None:
+    def __init__(self, *errors: AgentJobsError, deadline: float = 120.0) -> None:
         self.now = 0.0
         self.tries: list[float] = []
         self._errors = list(errors)
-        self._attempts = create_attempts(lambda: self.now, deadline, cap)
+        self._attempts = create_attempts(lambda: self.now, deadline, 60.0)
         self._attempts.sleep = self._sleep  # type: ignore[assignment]  # tenacity awaits it; its type says otherwise
 
     async def _sleep(self, seconds: float) -> None:
@@ -177,44 +171,3 @@ async def test_create_until_its_time() -> None:
         assert 35 < creates.tries[-1] < 50
 
     assert await failures_at_once(check, "dns", "refused", "tls", "timeout", "connect") == {}
-
-
-async def test_create_once() -> None:
-    """Whatever may have started an agent, can't help, or asks for too much patience is raised at once."""
-
-    async def check(error: AgentJobsError) -> None:
-        creates = Creates(error)
-        assert await creates.run() is error
-        assert creates.tries == [0.0]
-
-    errors: list[AgentJobsError] = [
-        NotSentError("bad certificate", "certificate"),
-        CreateOutcomeUnknownError("reset"),
-        TransportError("reset"),
-        ServerError(503, None, 60.1),
-        RejectedError(400),
-        RejectedError(408),
-        AuthError(401),
-        ProtocolError("schema", ""),
-        RateLimitedError(429, None, 60.1),
-        RateLimitedError(429, None, inf),
-    ]
-    assert await failures_at_once(check, *errors) == {}
-
-
-async def test_create_is_patient() -> None:
-    """A 429 is repeated after its Retry-After, never earlier; without one by our own backoff."""
-    creates = Creates(RateLimitedError(429, None, 7.0), RateLimitedError(429), RateLimitedError(429, None, 60.0))
-    assert await creates.run() == "created"
-    first, second, third, fourth = creates.tries
-    assert (first, second) == (0.0, 7.0)
-    assert 7.1 < third < 8
-    assert fourth == third + 60.0
-
-
-async def test_create_retry_after_beyond_its_time() -> None:
-    """A 429 whose Retry-After exceeds the time left is raised at once."""
-    error = RateLimitedError(429, None, 20.0)
-    creates = Creates(error, deadline=20.0)
-    assert await creates.run() is error
-    assert creates.now == 0.0

@@ -57,33 +57,29 @@ class _FailsToLearn(tenacity.wait_fixed):
 
 
 @in_memory
-@pytest.mark.parametrize("waiters", [1, 2])
-async def test_strategy_that_fails_to_learn(waiters: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_strategy_that_fails_to_learn(caplog: pytest.LogCaptureFixture) -> None:
     """Waits end as they would even if the strategy raises whenever it is told of a duration; its errors are logged."""
-    get_job = Polled("active", "completed")
-    async with JobTracker(get_job, policy=PollPolicy(wait=_FailsToLearn(1))) as tracker:
-        waits = [tracker.watch(REF, timeout=60) for _ in range(waiters)]
-        await asyncio.wait(waits)
-        assert [wait.result().status for wait in waits] == ["completed"] * waiters
-        get_job.steps = ["active"]
-        waits = [tracker.watch(REF, timeout=5) for _ in range(waiters)]
-        await asyncio.wait(waits)
-        assert all(isinstance(wait.exception(), WaitTimeoutError) for wait in waits)
-        waits = [tracker.watch(REF) for _ in range(waiters)]
-        await asyncio.sleep(3)
-        for wait in waits:
-            wait.cancel()
-        assert all(wait.cancelled() for wait in waits)
-        assert (tracker.stats().jobs, tracker.stats().oldest_unobserved) == (0, 0.0)
+    policy = PollPolicy(wait=_FailsToLearn(1))
+    for waiters in (1, 2):
+        get_job = Polled("active", "completed")
+        async with JobTracker(get_job, policy=policy) as tracker:
+            waits = [tracker.watch(REF, timeout=60) for _ in range(waiters)]
+            await asyncio.wait(waits)
+            assert [wait.result().status for wait in waits] == ["completed"] * waiters
+            get_job.steps = ["active"]
+            waits = [tracker.watch(REF, timeout=5) for _ in range(waiters)]
+            await asyncio.wait(waits)
+            assert all(isinstance(wait.exception(), WaitTimeoutError) for wait in waits)
+            waits = [tracker.watch(REF) for _ in range(waiters)]
+            await asyncio.sleep(3)
+            for wait in waits:
+                wait.cancel()
+            assert all(wait.cancelled() for wait in waits)
+            assert (tracker.stats().jobs, tracker.stats().oldest_unobserved) == (0, 0.0)
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
         f"policy.wait.{method} raised LookupError" for method in ("start", "learn", "leave")
-    ]
-
-
-@in_memory
-async def test_strategy_that_fails_to_learn_in_a_free_wait() -> None:
-    """The same holds for a wait without a tracker."""
-    job = await wait_for_job(REF, get_job=Polled("active", "completed"), policy=PollPolicy(wait=_FailsToLearn(1)))
+    ] * 2
+    job = await wait_for_job(REF, get_job=Polled("active", "completed"), policy=policy)
     assert job.status == "completed"
 
 

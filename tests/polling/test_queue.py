@@ -218,6 +218,7 @@ async def test_paused_project() -> None:
     taken = polling.taken()
     assert sorted(number for _, number in taken) == list(range(3000))
     assert taken[0][0] >= 20
+    assert peak([at for at, _ in taken]) <= 330
     assert next(at for at, number in taken if number == 1) <= 21
     assert polling.queue._due.stale == 0
 

@@ -505,19 +505,6 @@ async def test_deadlines_that_no_clock_shows() -> None:
         assert clock() - began == pytest.approx(0.2)
 
 
-async def test_one_poll_per_job_after_the_loop_stood_still() -> None:
-    """A loop that stood still for long polls each job once when it goes on, not once for each poll it missed."""
-    get_job = Polled()
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]
-        await asyncio.sleep(5)
-        before = len(get_job.asked)
-        stand_still(30)
-        await asyncio.sleep(1)
-        assert Counter(job_id for _, job_id in get_job.asked[before:]) == {ref.job_id: 1 for ref in refs(50)}
-        await cancelled(waits)
-
-
 async def test_finished_waits_of_long_deadlines() -> None:
     """Memory does not grow with waits that ended long before their deadlines, or timed out."""
     get_job = Polled("completed")
@@ -660,28 +647,6 @@ async def test_pause_of_one_project() -> None:
     assert [len(get_job.at(f"more_{number}")) for number in range(3)] == [0, 3, 3]
 
 
-async def test_pauses_of_two_projects() -> None:
-    """When two projects are limited with no good answer between, all are kept back."""
-    get_job = Polled(jobs={"job_0": ["active", limited(9), "active"], "job_1": ["active", limited(9), "active"]})
-    async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
-        waits = [tracker.watch(ref, timeout=30) for ref in PROJECTS]
-        await ended(*waits)
-    assert [job_id for at, job_id in get_job.asked if 3 <= at < 12] == ["job_0", "job_1"]
-    assert len(get_job.within(12, 16)) >= 30
-
-
-async def test_polls_after_a_pause_are_even() -> None:
-    """What a 429 keeps back, backlog included, does not go out all at once when its time is over."""
-    get_job = Polled(jobs={"job_0": [limited(20), "active"]}, latency=0.01)
-    async with JobTracker(get_job, policy=every(9), budget=PollBudget(in_flight=1)) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(900)]
-        await asyncio.sleep(60)
-        await cancelled(waits)
-    assert get_job.within(0.1, 20) == []
-    assert len({job_id for at, job_id in get_job.asked if at < 31}) == 900
-    assert peak(get_job.within(20, 60)) <= 101
-
-
 async def test_short_pause_of_a_project() -> None:
     """After a pause shorter than the delays, what it kept back comes on top of what is due, and is no spike."""
 
@@ -699,21 +664,6 @@ async def test_short_pause_of_a_project() -> None:
         assert peak(get_job.within(18, 45)) <= 2 * healthy
 
     assert await failures_at_once(check, 1, 5) == {}
-
-
-async def test_no_pause_for_all() -> None:
-    """Any other fault, and a Retry-After with it, concerns its own job: the others go on."""
-
-    async def check(fault: AgentJobsError, gap: float) -> None:
-        get_job = Polled(jobs={"job_0": [fault, "completed"]})
-        async with JobTracker(get_job, policy=every(3)) as tracker:
-            await ended(*(tracker.watch(ref, timeout=20) for ref in refs(5)))
-        assert get_job.at("job_0") == pytest.approx([0, gap], abs=0.02)
-        assert get_job.at("job_3") == pytest.approx([0, 3, 6, 9, 12, 15, 18, 19], abs=0.1)
-
-    short = [(fault, 3) for fault in (limited(0), RateLimitedError(429, None, None, "x"), failed(503))]
-    long = [(fault, 7) for fault in (failed(500, 7), failed(502, 7), ProtocolError("bad_json", "x", 7))]
-    assert await failures_at_once(check, *short, *long) == {}
 
 
 async def test_pause_holds_last_polls_back() -> None:
@@ -751,18 +701,6 @@ async def test_remembered_pauses_are_bounded() -> None:
             assert len(kept) == 1024
             assert {ref.job_id.split("_")[1] for ref in kept} == {str(start)}
             await asyncio.sleep(100)
-
-
-async def test_capped_retry_after() -> None:
-    """A Retry-After beyond `max_retry_after` is cut to it, for all jobs."""
-
-    async def check(retry_after: float) -> None:
-        get_job = Polled(jobs={"job_0": [limited(retry_after), "completed"]}, latency=0.1)
-        async with JobTracker(get_job, policy=every(3, max_retry_after=40)) as tracker:
-            await ended(*(tracker.watch(ref, timeout=50) for ref in refs(3)))
-        assert next(at for at in get_job.times if at > 0.2) == pytest.approx(40.1, abs=0.02)
-
-    assert await failures_at_once(check, 40, 600) == {}
 
 
 class Suffering(Polled):
@@ -809,15 +747,6 @@ async def test_failure_never_makes_it_faster() -> None:
     faults: list[BaseException] = [NotSentError("refused"), TransportError("reset"), OSError("mine")]
     faults += [failed(500), failed(503, 1.0), limited(7.0), limited(40.0)]
     assert await failures_at_once(check, *((count, fault) for count in counts for fault in faults)) == {}
-
-
-async def test_outage_is_probed_for_all() -> None:
-    """In an outage one poll asks for all jobs, with a job's own delay; all are polled when it is over."""
-    suffering = await _suffered(NotSentError("refused"), 40)
-    probes = suffering.within(21, 80)
-    assert 15 <= len(probes) <= 21
-    assert min(gaps(probes)) >= 2.9
-    assert len({job_id for at, job_id in suffering.asked if at >= 80}) == 40
 
 
 async def test_after_a_silence() -> None:

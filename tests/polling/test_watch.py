@@ -43,27 +43,15 @@ async def test_watch_cancelled() -> None:
     assert [type(event).__name__ for event in events] == ["WaitStarted", "JobPolled", "WaitEnded"]
 
 
-async def test_on_update() -> None:
-    """`on_update` sees the job at first sight and at each change; one that raises is logged, and disturbs nobody."""
-    seen: list[list[AgentJob]] = [[], [], []]
-
-    def faulty(job: AgentJob) -> None:
-        seen[2].append(job)
-        raise ZeroDivisionError
-
-    get_job = Polled("active", "active", changed("m"), OSError(), changed("m"), "completed")
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        first = asyncio.ensure_future(tracker.wait_for_job(REF, on_update=seen[0].append))
-        third = asyncio.ensure_future(tracker.wait_for_job(REF, on_update=faulty))
+async def test_on_update_of_one_who_knows_more() -> None:
+    """Who joins with a state of the job of its own is told that first, then what the next poll shows."""
+    seen: list[AgentJob] = []
+    async with JobTracker(Polled("active", "active", "completed"), policy=every(2)) as tracker:
+        first = tracker.watch(REF)
         await asyncio.sleep(1)
-        known = AgentJob("job_1", "docs", "active", model="older")
-        second = asyncio.ensure_future(tracker.wait_for_job(known, on_update=seen[1].append))
-        await asyncio.gather(first, second, third)
-    assert seen == [
-        [ACTIVE, changed("m"), DONE],
-        [known, ACTIVE, changed("m"), DONE],
-        [ACTIVE, changed("m"), DONE],
-    ]
+        second = tracker.watch(changed("older"), on_update=seen.append)
+        await asyncio.gather(first, second)
+    assert seen == [changed("older"), ACTIVE, DONE]
 
 
 async def test_late_comer_is_told_at_once() -> None:
