@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -85,6 +87,8 @@ RAW: Final = {
     "trailer": Reply(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{FORMS}\r\n\r\n".encode(), "fin"),
     "text": Reply(http(400, FORMS.encode())),
     "text that is no UTF-8": Reply(http(400, b"\xff" + FORMS.encode())),
+    "text at length": Reply(http(200, FORMS.encode() * 5000)),
+    "nested error": Reply(http(400, json.dumps({"error": {"message": FORMS}}).encode())),
     "bad document": Reply(http(200, b'{"id": "' + FORMS.encode())),
     "document that is no UTF-8": Reply(http(200, b'{"id": "' + FORMS.encode() + b'\xff"}')),
     "a key twice": Reply(http(200, json.dumps({KEY: 1})[:-1].encode() + b"," + json.dumps({KEY: 1})[1:].encode())),
@@ -192,17 +196,29 @@ async def test_raw_echoes() -> None:
     assert await failing_in_turn(check, RAW) == {}
 
 
-async def test_connections_never_made() -> None:
+async def test_connections_never_made(server_tls: ssl.SSLContext) -> None:
     """A connection that is never made gets the key into no sink."""
 
-    async def check(open_listener: Any) -> None:
+    async def check(place: str) -> None:
         events: list[object] = []
-        async with open_listener("https") as base_url, Emulator(api_key=KEY) as emulator:
+        async with places[place] as base_url, Emulator(api_key=KEY) as emulator:
             settings = {"base_url": base_url, "timeouts": HttpTimeouts(connect=1)}
             async with SESSION(emulator, **_watched(events) | settings) as (session, wait):
                 assert await _swept(session, _calls(session, wait), events) == []
 
-    assert await failing_in_turn(check, (full_listener, silent_listener)) == {}
+    places = {
+        "full backlog": full_listener("https"),
+        "silence before TLS": silent_listener("https"),
+        "unknown authority": silent_listener("https", server_tls),
+        "plain HTTP": _without_tls(),
+    }
+    assert await failing_in_turn(check, places) == {}
+
+
+@asynccontextmanager
+async def _without_tls() -> AsyncIterator[str]:
+    async with Scripted(Reply(), greeting=http(400)) as server:
+        yield server.base_url.replace("http", "https")
 
 
 async def test_refused_services(waiting: Waiting) -> None:
@@ -233,6 +249,7 @@ def test_refused_settings() -> None:
     refused: list[dict[str, Any]] = [
         {"base_url": "nowhere"},
         {"hooks": [5]},
+        {"user_agent": "ü"},
         {"timeouts": 5},
         {"policy": PollPolicy},
         {"get_path": "/job"},
