@@ -13,17 +13,18 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from ctypes import c_longlong
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-__all__ = ["Forked", "run_module", "run_program"]
+__all__ = ["Forked", "run_module", "run_program", "shared_number"]
 
 _IMPORTED: Final = (
     *("agentjobs_async.cli.commands", "agentjobs_async.batch", "agentjobs_async.engines.procrastinate"),
     *("agentjobs_async.testing", "agentjobs_async.learning", "agentjobs_async.report.html"),
     *("agentjobs_async.report.live.app", "sqlalchemy.dialects.postgresql", "sqlalchemy.ext.asyncio"),
-    *("rich.live", "rich.progress", "rich.markup", "tests.forked"),
+    *("rich.live", "rich.progress", "rich.markup", "tests.forked", "tests.engines.process"),
 )
 """What they import, some of it only when they need it. Not `agentjobs_async.__main__`, which the child runs."""
 
@@ -79,6 +80,11 @@ class Forked:
     def kill(self) -> None:
         """Kill it, unless it has ended."""
         self.send_signal(signal.SIGKILL)
+
+
+def shared_number() -> c_longlong:
+    """Return a number that can be passed to such a process, and that both can read and write; it is 0."""
+    return _CONTEXT.RawValue(c_longlong)
 
 
 def run_module(name: str, *arguments: str) -> None:

@@ -4,12 +4,10 @@ import asyncio
 import os
 import random
 import signal
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from typing import IO
 
 import pytest
@@ -18,32 +16,14 @@ from agentjobs_async.batch import FleetLimits, Journal, Rate, State
 from agentjobs_async.engines.procrastinate import defer, submit
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
-from tests.contract.children import ROOT, environment
+from tests.engines.process import GATE, NEVER
+from tests.engines.stage import Worker, ended, holds, until
 from tests.postgresql import Server, execute
 
-SECONDS = float(os.environ.get("AGENTJOBS_COMING_AND_GOING", "6"))
-"""For how long workers come and go; the whole sweep takes a minute."""
-GATE = 4
+ROUNDS = int(os.environ.get("AGENTJOBS_COMING_AND_GOING", "7"))
+"""How often a worker is stopped, dies or stalls; the whole sweep is AGENTJOBS_COMING_AND_GOING=70."""
 LIFE = 0.4
-LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=2.0)
-PATIENCE = 120.0
-
-WORKER = f"""
-import asyncio, signal, sys
-from agentjobs_async import AgentJobsSession, PollPolicy
-from agentjobs_async.batch import Journal
-from agentjobs_async.engines.procrastinate import run_worker
-
-async def main(base_url, key, place):
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    policy = PollPolicy(wait=lambda _: 0.05)
-    async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
-        async with Journal.open(place, owner_timeout=2.0) as journal:
-            await run_worker(session, journal, max_sending={GATE}, stalled_after=1.0, polling=0.2, stop=stop)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
+LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=4.0)
 
 
 class Fleet:
@@ -55,34 +35,25 @@ class Fleet:
         self.deaths = 0
         self._place = place
         self._complaints = complaints
-        self.workers: list[asyncio.subprocess.Process] = []
+        self.workers: list[Worker] = []
 
-    async def start(self) -> asyncio.subprocess.Process:
-        arguments = [self.emulator.base_url, self.emulator.api_key, self._place]
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-c", WORKER),
-            *arguments,
-            stderr=self._complaints,
-            cwd=ROOT,
-            env=environment(),
-        )
+    def start(self) -> Worker:
+        worker = Worker(self.emulator, self._place, self._complaints)
         self.workers.append(worker)
         return worker
 
-    async def kill(self, worker: asyncio.subprocess.Process) -> None:
-        worker.kill()
+    async def kill(self, worker: Worker) -> None:
         self.deaths += 1
-        await worker.wait()
+        await worker.killed()
 
-    async def end(self, worker: asyncio.subprocess.Process) -> None:
-        """Ask a worker to stop; it has to end well, within the time that is stated."""
-        worker.terminate()
-        async with asyncio.timeout(30):
-            assert await worker.wait() == 0
+    async def end(self, worker: Worker) -> None:
+        """Ask a worker to stop; it has to end well."""
+        worker.process.send_signal(signal.SIGTERM)
+        assert await worker.ended() == 0
 
     async def created(self, count: int) -> None:
         """Wait until so many agents were started."""
-        await until(lambda: _holds(len(self.emulator.jobs) >= count))
+        await until(lambda: holds(len(self.emulator.jobs) >= count))
 
     async def all_ended(self) -> None:
         await until(lambda: ended(self.journal))
@@ -104,27 +75,13 @@ class Fleet:
         assert LIMITS.max_active is not None
         assert LIMITS.create_rate is not None
         assert _most_within(starts, LIFE) <= LIMITS.max_active
-        assert _most_within(starts, LIMITS.create_rate.per) <= LIMITS.create_rate.count
+        sent = sorted(row.sent_at.timestamp() for row in rows if row.sent_at is not None)  # by the database's clock
+        assert _most_within(sent, LIMITS.create_rate.per) <= LIMITS.create_rate.count
         print(f"{self.deaths} deaths among {len(self.workers)} workers, {count} items: {len(unknown)} unknown")  # noqa: T201 - the figure is what it is run for
 
 
 def _most_within(starts: list[float], seconds: float) -> int:
     return max(sum(at - seconds < start <= at for start in starts) for at in starts)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - no event announces it
-            await asyncio.sleep(0.02)
-
-
-async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
-    return condition
-
-
-async def ended(journal: Journal) -> bool:
-    counts = await journal.counts()
-    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
 
 
 @asynccontextmanager
@@ -133,7 +90,7 @@ async def running(place: str, count: int, chunk: int = 10) -> AsyncIterator[Flee
     with tempfile.TemporaryFile("w+") as complaints:
         async with (
             Emulator(script=JobScript(duration=LIFE), latency=0.01) as emulator,
-            Journal.open(place, owner_timeout=2.0) as journal,
+            Journal.open(place, owner_timeout=NEVER) as journal,
         ):
             await journal.set_limits(LIMITS)
             await submit(items(count), journal=journal, chunk=chunk)
@@ -142,15 +99,14 @@ async def running(place: str, count: int, chunk: int = 10) -> AsyncIterator[Flee
                 yield fleet
             finally:
                 for worker in fleet.workers:
-                    if worker.returncode is None:
-                        worker.kill()
-                        await worker.wait()
+                    worker.process.kill()
+                    await worker.ended()
 
 
 async def test_a_worker_that_dies(database: str) -> None:
     """Of two workers one is killed with -9 in the middle and never started again; the other one does the rest."""
     async with running(database, 60) as fleet:
-        doomed, _ = await fleet.start(), await fleet.start()
+        doomed, _ = fleet.start(), fleet.start()
         await fleet.created(20)
         await fleet.kill(doomed)
         await fleet.all_ended()
@@ -160,21 +116,27 @@ async def test_a_worker_that_dies(database: str) -> None:
 async def test_a_worker_that_stalls(database: str) -> None:
     """A worker that is stopped for longer than the heartbeat, and goes on, doubles nothing; its answers are kept."""
     async with running(database, 60) as fleet:
-        stalled, _ = await fleet.start(), await fleet.start()
+        stalled, _ = fleet.start(), fleet.start()
         await fleet.created(15)
-        stalled.send_signal(signal.SIGSTOP)
         before = len(fleet.emulator.jobs)
-        await until(lambda: _holds(len(fleet.emulator.jobs) >= before + 10))
-        await until(lambda: _forgotten(database))
-        stalled.send_signal(signal.SIGCONT)
+        await _stopped(stalled)
+        await fleet.created(before + 10)
+        stalled.process.send_signal(signal.SIGCONT)
         await fleet.all_ended()
         await fleet.check(60)
         assert fleet.deaths == 0
 
 
-async def _forgotten(place: str) -> bool:
-    """Return whether one of the owners, the test's own among them, is taken for dead."""
-    return execute(place, "SELECT count(*) FROM agentjobs_owners") == [(2,)]
+async def _stopped(worker: Worker) -> None:
+    """Stop a worker until the others have taken it for dead."""
+
+    async def forgotten() -> bool:
+        await worker.record_silence()
+        return not await worker.is_known()
+
+    worker.process.send_signal(signal.SIGSTOP)
+    await until(lambda: holds(worker.is_stopped))
+    await until(forgotten)
 
 
 async def test_the_same_chunks_twice_at_once(database: str) -> None:
@@ -182,36 +144,32 @@ async def test_the_same_chunks_twice_at_once(database: str) -> None:
     async with running(database, 40) as fleet:
         for _ in range(2):
             await defer([item.key for item in items(40)], journal=fleet.journal, chunk=15)
-        workers = [await fleet.start() for _ in range(2)]
+        workers = [fleet.start() for _ in range(2)]
         await fleet.all_ended()
         for worker in workers:
             await fleet.end(worker)
         await fleet.check(40)
 
 
-async def _registered(place: str, count: int) -> bool:
-    ((workers,),) = execute(place, "SELECT count(*) FROM procrastinate_workers")
-    return int(workers) >= count
-
-
 async def test_a_restarted_database(own_postgresql: Server, own_database: str) -> None:
     """The database restarts twice under load; the workers go on with it, and nothing is unknown."""
     async with running(own_database, 60) as fleet:
-        workers = [await fleet.start() for _ in range(2)]
-        await until(lambda: _registered(own_database, 2))  # a worker that starts without a database ends with an error
+        workers = [fleet.start() for _ in range(2)]
+        for worker in workers:  # one that starts without a database ends with an error
+            await until(lambda worker=worker: holds(worker.is_registered))  # type: ignore[misc] # mypy knows no default
         for count in (10, 35):
             await fleet.created(count)
             await asyncio.to_thread(own_postgresql.restart)
         await fleet.all_ended()
-        assert [worker.returncode for worker in workers] == [None, None]
+        assert [worker.process.poll() for worker in workers] == [None, None]
         await fleet.check(60)
 
 
 async def test_stopping_in_good_order(database: str) -> None:
-    """A worker that gets SIGTERM ends well in the stated time, leaves nothing unknown, and gives its chunks back."""
+    """A worker that gets SIGTERM ends well, leaves nothing unknown, and gives its chunks back."""
     async with running(database, 60) as fleet:
         fleet.emulator.script(JobScript(duration=float("inf")))  # no chunk is done before the worker is to stop
-        worker = await fleet.start()
+        worker = fleet.start()
         await fleet.created(6)
         await fleet.end(worker)
         fleet.emulator.script(JobScript(duration=LIFE))
@@ -219,7 +177,7 @@ async def test_stopping_in_good_order(database: str) -> None:
             await fleet.emulator.inject("document status=completed forever on=get", job_id=job_id)
         assert (await fleet.journal.counts())[State.SENDING] == 0
         assert {status for (status,) in execute(database, "SELECT status::text FROM procrastinate_jobs")} == {"todo"}
-        await fleet.start()
+        fleet.start()
         await fleet.all_ended()
         await fleet.check(60)
 
@@ -228,40 +186,28 @@ async def test_stopping_in_good_order(database: str) -> None:
 async def test_coming_and_going(database: str, seed: int) -> None:
     """Workers come, are stopped, die and stall for a while: in the end, all that was promised holds."""
     draw = random.Random(seed)  # noqa: S311 - moments, no secrets
-    count = max(int(SECONDS * 10), 60)
-    loop = asyncio.get_running_loop()
+    count = 12 * ROUNDS
     async with running(database, count) as fleet:
-        over = loop.time() + SECONDS
-        present = [await fleet.start(), await fleet.start()]
-        while loop.time() < over:
-            await asyncio.sleep(draw.uniform(0.3, 1.5))
+        present = [fleet.start(), fleet.start()]
+        for over in range(ROUNDS):
+            await fleet.created(draw.randint(5 * over, 10 * over))
             one = present.pop(draw.randrange(len(present)))
             match draw.choice(["kill", "end", "stall"]):
                 case "kill":
                     await fleet.kill(one)
                 case "end":
-                    await _ended_early(fleet, one)
+                    await until(lambda one=one: holds(one.is_registered))  # type: ignore[misc] # mypy knows no default
+                    await fleet.end(one)
                 case _:
-                    one.send_signal(signal.SIGSTOP)
-                    await asyncio.sleep(draw.uniform(0.5, 2.5))
-                    one.send_signal(signal.SIGCONT)
+                    await _stopped(one)
+                    one.process.send_signal(signal.SIGCONT)
                     present.append(one)
             while len(present) < 2:
-                present.append(await fleet.start())
+                present.append(fleet.start())
         await fleet.all_ended()
         await fleet.check(count)
 
 
-async def _ended_early(fleet: Fleet, worker: asyncio.subprocess.Process) -> None:
-    """Ask a worker to stop that may not have come so far yet as to take notice; it may have claimed nothing then."""
-    worker.terminate()
-    async with asyncio.timeout(30):
-        assert await worker.wait() in {0, -signal.SIGTERM}
-    del fleet
-
-
 def test_windows() -> None:
     """The check of the limits counts what it is meant to count."""
-    starts = [0.0, 0.1, 0.5, 1.05]
-    assert _most_within(starts, 1.0) == 3
-    assert [round(later - earlier, 2) for earlier, later in pairwise(starts)] == [0.1, 0.4, 0.55]
+    assert _most_within([0.0, 0.1, 0.5, 1.05], 1.0) == 3

@@ -1,0 +1,114 @@
+"""Workers of the queue, and what tests wait for."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import IO, Any, Final
+from uuid import uuid4
+
+from psycopg.errors import LockNotAvailable
+
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.testing import Emulator
+from tests import forked
+from tests.cli.stage import environment
+from tests.engines import process
+from tests.postgresql import execute
+
+__all__ = ["SOON", "Worker", "ended", "holds", "until"]
+
+PATIENCE: Final = 200.0
+"""Seconds until a test fails."""
+SOON: Final[dict[str, Any]] = {"stalled_after": process.NEVER, "polling": 0.2}
+"""Settings of a worker in the test's own process."""
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something of which nobody tells."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110 - no event announces it
+            await asyncio.sleep(0.03)
+
+
+async def holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
+    return condition
+
+
+async def ended(journal: Journal) -> bool:
+    """Return whether no item is left to do."""
+    counts = await journal.counts()
+    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
+
+
+class Worker:
+    """A worker in a process of its own.
+
+    Args:
+        emulator: The service.
+        place: The database.
+        complaints: What it writes to.
+        point: Where it sends itself a signal.
+        number: The number of that signal.
+    """
+
+    def __init__(self, emulator: Emulator, place: str, complaints: IO[str], point: str = "", number: int = 0) -> None:
+        self._place = place
+        self._name = f"worker {uuid4().hex}"
+        self._number = forked.shared_number()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        self.process = forked.Forked(
+            process.run,
+            *(emulator.base_url, emulator.api_key, place, self._number, point, number),
+            env=environment({"PGAPPNAME": self._name}),
+            streams=(nothing, nothing, complaints.fileno()),
+        )
+        os.close(nothing)
+        self._owner = f"owner LIKE '%:{self.process.pid}:%'"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it has come so far as to be known to the queue."""
+        return self._number.value > 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process was stopped, and does not go on yet."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    async def is_known(self) -> bool:
+        """Return whether it has given a sign of life since it was taken for dead."""
+        return execute(self._place, f"SELECT 1 FROM agentjobs_owners WHERE {self._owner}") != []  # noqa: S608 - our own number
+
+    async def ended(self) -> int:
+        """Wait for the end of the process, and return its exit code."""
+        await until(lambda: holds(self.process.poll() is not None))
+        return self.process.wait()
+
+    async def killed(self) -> None:
+        """Kill it, and record that it has given no sign of life for long."""
+        self.process.kill()
+        await self.ended()
+        await until(self._is_disconnected)
+        await self.record_silence()
+
+    async def record_silence(self) -> None:
+        """Record that it has given no sign of life for long; the server ends the transactions in which it stands."""
+        await until(self._record_silence)
+
+    async def _record_silence(self) -> bool:
+        statements = (
+            "SET lock_timeout = '1s'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity"  # noqa: S608 - our own names and numbers
+            f" WHERE application_name = '{self._name}' AND state LIKE 'idle in transaction%';"
+            f" UPDATE agentjobs_owners SET seen_at = 0 WHERE {self._owner};"
+            f" UPDATE procrastinate_workers SET last_heartbeat = 'epoch' WHERE id = {self._number.value}"
+        )
+        try:  # not on the loop: a journal on it may have locked the row
+            await asyncio.to_thread(execute, self._place, statements)
+        except LockNotAvailable:  # a transaction of its own has stood still since
+            return False
+        return True
+
+    async def _is_disconnected(self) -> bool:
+        found = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{self._name}'"  # noqa: S608 - our own name
+        return execute(self._place, found) == []
