@@ -34,6 +34,13 @@ def database(postgresql: Server, queue_template: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def empty_database(postgresql: Server) -> Iterator[str]:
+    """The URL of a database without a table."""
+    with postgresql.database() as url:
+        yield url
+
+
+@pytest.fixture
 async def journal(database: str) -> AsyncIterator[Journal]:
     async with Journal.open(database, owner_timeout=NEVER) as opened:
         yield opened

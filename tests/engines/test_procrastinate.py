@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -10,34 +10,19 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
 
-from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy
+from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy, WaitTimeoutError
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.silence import be_silent
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unknown
+from tests.engines.process import NEVER
+from tests.engines.stage import SOON, ended, holds, until
 from tests.postgresql import Server, execute
 
-SOON: dict[str, Any] = {"stalled_after": 1.0, "polling": 0.1}
-"""Settings of a worker that finds out about everything quickly."""
-
-
-@pytest.fixture
-async def journal(database: str) -> AsyncIterator[Journal]:
-    async with Journal.open(database) as opened:  # a slow machine is no dead owner
-        yield opened
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(200):
-        while not await condition():  # noqa: ASYNC110 - no event announces it
-            await asyncio.sleep(0.02)
-
-
-async def ended(journal: Journal) -> bool:
-    counts = await journal.counts()
-    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
+TIME_RAN_OUT = WaitTimeoutError(JobRef("docs", "job_0"), None, None, 1, 0.1)
 
 
 def tasks(database: str) -> list[tuple[str, int]]:
@@ -121,7 +106,7 @@ async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> 
     await submit(items(40), journal=journal, chunk=20)
     for _ in range(3):
         await defer([item.key for item in items(40)], journal=journal, chunk=20)
-    async with Journal.open(database) as other:
+    async with Journal.open(database, owner_timeout=NEVER) as other:
         await asyncio.gather(
             work(session, journal, lambda: ended(journal)),
             work(session, other, lambda: ended(journal)),
@@ -132,11 +117,13 @@ async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> 
 
 async def test_what_has_not_ended_is_run_again(journal: Journal, database: str) -> None:
     """A chunk with an item whose time ran out goes back to the queue, and is taken up again."""
-    session = FakeSession(duration=0.3)
+    session = FakeSession()
+    session.ends = {"p0": TIME_RAN_OUT, "p1": TIME_RAN_OUT}
     await submit(items(2), journal=journal)
-    await work(session, journal, lambda: _attempted_again(database), timeout=0.1)
+    await work(session, journal, lambda: _attempted_again(database))
     assert states(await journal.rows()) == {"k0": "created", "k1": "created"}
-    await work(session, journal, lambda: ended(journal), timeout=None)
+    session.ends.clear()
+    await work(session, journal, lambda: ended(journal))
     assert session.agents == {"p0": 1, "p1": 1}
 
 
@@ -148,7 +135,7 @@ async def test_stopping(journal: Journal, database: str) -> None:
     stop = asyncio.Event()
     async with BatchWorker(session.session, journal, max_sending=3) as worker:
         working = asyncio.ensure_future(work_off(worker, chunks=5, stop=stop, **SOON))
-        await until(lambda: _holds(len(session.sent) >= 3 and len(worker.active()) == 5))
+        await until(lambda: holds(len(session.sent) >= 3 and len(worker.active()) == 5))
         stop.set()
         await working
     assert tasks(database) == [("todo", 1)] * 5
@@ -195,7 +182,7 @@ async def test_limits(journal: Journal, database: str) -> None:
         await submit(items(30), journal=journal, chunk=5)
         policy = PollPolicy(wait=lambda _: 0.03)
         async with (
-            Journal.open(database) as other,
+            Journal.open(database, owner_timeout=NEVER) as other,
             emulator.session(project_id="docs", policy=policy) as session,
         ):
             await asyncio.gather(
@@ -210,7 +197,7 @@ async def test_a_restarted_database(own_postgresql: Server, own_database: str) -
     """A worker rides out restarts of the database: no agent is doubled, and all come to their ends."""
     session = FakeSession(duration=0.3)
     session.answers = {f"p{number}": [0.02] for number in range(60)}
-    async with Journal.open(own_database) as journal:
+    async with Journal.open(own_database, owner_timeout=NEVER) as journal:
         await submit(items(60), journal=journal, chunk=10)
 
         async def restarts() -> None:
@@ -259,25 +246,21 @@ async def test_watching_a_worker(journal: Journal) -> None:
     async with BatchWorker(session.session, journal) as worker:
         working = asyncio.ensure_future(work_off(worker, stop=stop, **SOON))
         refs = {JobRef("docs", "job_0"), JobRef("docs", "job_1")}
-        await until(lambda: _holds({item.ref for item in worker.active()} == refs))
+        await until(lambda: holds({item.ref for item in worker.active()} == refs))
         assert worker.stats().active == 2
         stop.set()
         await working
 
 
-async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
-    return condition
-
-
-async def test_many_begin_at_once(database: str) -> None:
+async def test_many_begin_at_once(empty_database: str) -> None:
     """Of many who submit to an empty database at once, all find one queue."""
 
     async def begin(number: int) -> None:
-        async with Journal.open(database) as journal:
+        async with Journal.open(empty_database) as journal:
             await submit(items(1, first=number), journal=journal)
 
     await asyncio.gather(*(begin(number) for number in range(4)))
-    assert len(tasks(database)) == 4
+    assert len(tasks(empty_database)) == 4
 
 
 async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,15 +304,16 @@ async def test_a_journal_that_fails_for_a_moment(journal: Journal, monkeypatch: 
     assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
 
 
-async def test_a_queue_that_can_not_be_made(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_that_can_not_be_made(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no queue can be made, as by a user who may not, that is a JournalError."""
 
     async def nothing(_: object) -> None:
         pass
 
     monkeypatch.setattr(SchemaManager, "apply_schema_async", nothing)
-    with pytest.raises(JournalError, match="none can be made") as caught:
-        await submit(items(1), journal=journal)
+    async with Journal.open(empty_database) as journal:
+        with pytest.raises(JournalError, match="none can be made") as caught:
+            await submit(items(1), journal=journal)
     assert caught.value.reason == "read_only"
 
 
@@ -345,15 +329,10 @@ async def test_a_word_that_was_lost(journal: Journal, database: str, monkeypatch
         await real(connector, query, **arguments)
 
     monkeypatch.setattr(PsycopgConnector, "execute_query_async", execute)
-    session = FakeSession(duration=0.3)
+    session = FakeSession()
+    session.ends = {"p0": TIME_RAN_OUT, "p1": TIME_RAN_OUT}
     await submit(items(2), journal=journal)
-    stop = asyncio.Event()
-    working = asyncio.ensure_future(
-        run_worker(session.session, journal, timeout=0.1, stop=stop, stalled_after=FOREVER, polling=0.1)
-    )
-    await until(lambda: _attempted_again(database))
-    stop.set()
-    await working
+    await work(session, journal, lambda: _attempted_again(database), stalled_after=FOREVER)
     assert faults == []
 
 
@@ -379,25 +358,15 @@ async def test_a_chunk_that_is_held_and_not_run(journal: Journal, database: str)
     await working
 
 
-@pytest.fixture
-async def impatient(database: str) -> AsyncIterator[Journal]:
-    """A journal whose owner soon takes another one for dead."""
-    async with Journal.open(database, owner_timeout=2.0) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("late", ["created", "planned again"])
-async def test_items_that_no_chunk_carries(impatient: Journal, database: str, late: str) -> None:
+async def test_items_that_no_chunk_carries(journal: Journal, database: str, late: str) -> None:
     """Items of a chunk that was done, since they had become unknown, are followed when their late owner ends."""
-    journal = impatient
     session = FakeSession()
     await submit(items(2), journal=journal)
-    other = await Journal.open(database).__aenter__()
+    other = await Journal.open(database, owner_timeout=NEVER).__aenter__()
     claim = await entries_of(other).claim("k0")
     assert isinstance(claim, str)
-    assert other._opened.heartbeat is not None
-    assert other._opened.heartbeat._beating is not None
-    other._opened.heartbeat._beating.cancel()
+    await be_silent(other, database)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await until(lambda: _none(database))
@@ -417,7 +386,7 @@ async def test_items_that_no_chunk_carries(impatient: Journal, database: str, la
 async def test_items_that_somebody_waits_for(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items of dead owners that a chunk carries are not handed out once more."""
     await submit(items(2), journal=journal)
-    async with Journal.open(database) as other:
+    async with Journal.open(database, owner_timeout=NEVER) as other:
         await entries_of(other).claim("k0")
         await entries_of(other).mark_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
@@ -431,7 +400,7 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     monkeypatch.setattr(entries_of(journal), "unfollowed", unfollowed)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
-    await until(lambda: _holds(len(sweeps) > 2))
+    await until(lambda: holds(len(sweeps) > 2))
     assert tasks(database) == [("todo", 0)]
     stop.set()
     await working
