@@ -5,10 +5,10 @@ import gc
 import itertools
 import json
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,9 +36,8 @@ CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("at", [0.0, 0.5, 5.0])
-async def test_closed_in_the_middle(at: float, times: int, waiting: Waiting) -> None:
+async def test_closed_in_the_middle(at: float, waiting: Waiting) -> None:
     """Closing, however often and from wherever, ends all that is under way at once, and nothing is sent any more."""
     async with Emulator(script=ENDLESS, latency=1.0) as emulator:
         sockets = connections()
@@ -55,7 +54,7 @@ async def test_closed_in_the_middle(at: float, times: int, waiting: Waiting) -> 
             ]
             await asyncio.sleep(at)
             began = asyncio.get_running_loop().time()
-            await asyncio.gather(*(session.aclose() for _ in range(times)))
+            await asyncio.gather(*(session.aclose() for _ in range(3)))
             await session.aclose()
         ends = await asyncio.gather(*calls, return_exceptions=True)
         pace = 2.0 if waiting is waiting_by("free") else 0.0  # a free wait learns of it by its next poll
@@ -71,28 +70,31 @@ async def test_closed_in_the_middle(at: float, times: int, waiting: Waiting) -> 
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("order", list(itertools.permutations(["session", "other", "emulator"])))
-async def test_closed_in_any_order(order: tuple[str, ...], waiting: Waiting) -> None:
+async def test_closed_in_any_order(waiting: Waiting) -> None:
     """Server, session and a second session are closed in any order, with waits under way, without a word."""
-    async with Emulator(script=ENDLESS) as emulator, waiting(emulator) as (session, wait):
-        other = emulator.session(project_id="docs")
-        created = await session.create_job("Fix it")
-        waits = [asyncio.ensure_future(call) for call in (wait(created), other.wait_for_job(created.ref))]
-        await asyncio.sleep(0.1)
-        closing = {"session": session.aclose, "other": other.aclose, "emulator": emulator._listener.close}
-        for name in order:
-            await closing[name]()
-        assert [type(end) for end in await asyncio.gather(*waits, return_exceptions=True)] == [SessionClosedError] * 2
+
+    async def ends(order: tuple[str, ...]) -> list[object]:
+        async with Emulator(script=ENDLESS) as emulator, waiting(emulator) as (session, wait):
+            other = emulator.session(project_id="docs")
+            created = await session.create_job("Fix it")
+            waits = [asyncio.ensure_future(call) for call in (wait(created), other.wait_for_job(created.ref))]
+            await asyncio.sleep(0.1)
+            closing = {"session": session.aclose, "other": other.aclose, "emulator": emulator._listener.close}
+            for name in order:
+                await closing[name]()
+            return [type(end) for end in await asyncio.gather(*waits, return_exceptions=True)]
+
+    orders = list(itertools.permutations(["session", "other", "emulator"]))
+    found = dict(zip(orders, await asyncio.gather(*map(ends, orders)), strict=True))
+    assert {order: end for order, end in found.items() if end != [SessionClosedError] * 2} == {}
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_cancelled_while_closing(loop: str) -> None:
+def test_cancelled_while_closing() -> None:
     """However often closing is cancelled, and from whichever turn on, it leaves no socket, task or warning behind."""
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
+    loops = [asyncio.__name__, *(name for name in ["uvloop"] if find_spec(name))]
     said = run_child(
         """
-        import asyncio, gc, ssl, sys
+        import asyncio, gc, importlib, ssl, sys
         import trustme
         from agentjobs_async import AgentJobsSession
         from tests.contract.sockets import Mute
@@ -134,16 +136,13 @@ def test_cancelled_while_closing(loop: str) -> None:
                 assert asyncio.all_tasks() == {asyncio.current_task()}
             print(turn > 1)
 
-        if sys.argv[1] == "uvloop":
-            import uvloop
-            uvloop.run(main())
-        else:
-            asyncio.run(main())
+        for name in sys.argv[1:]:
+            importlib.import_module(name).run(main())
         gc.collect()
         """,
-        loop,
+        *loops,
     )
-    assert said == "True\n"
+    assert said == "True\n" * len(loops)
 
 
 @pytest.mark.parametrize("whole_loop", [True, False])
@@ -192,76 +191,65 @@ async def _turns(turns: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_closed(name: str) -> None:
+async def test_closed() -> None:
     """A closed session refuses every call with a typed error, without I/O, used before or not."""
+    failed = {}
     async with Emulator() as emulator:
-        for used in (True, False):
+        for used, (name, call) in itertools.product((True, False), CALLS.items()):
             session = emulator.session(project_id="docs")
             if used:
                 await session.create_job("Fix it")
             await session.aclose()
             await session.aclose()
             before = emulator.connections
-            with pytest.raises(SessionClosedError):
-                await CALLS[name](session)
-            assert emulator.connections == before
+            ends: list[object] = await asyncio.gather(call(session), return_exceptions=True)
+            if type(ends[0]) is not SessionClosedError or emulator.connections != before:
+                failed[name, used] = ends
+    assert failed == {}
 
 
-def test_slow_machine() -> None:
-    """The children of these tests do not fail because a machine is slow: asyncio's words about that are left out."""
+def test_whole_life() -> None:
+    """A life in real time, under `-W error -X dev`, ends without a warning and without a leak.
+
+    It does not fail because a machine is slow: what asyncio says about slow callbacks is left out.
+    """
     said = run_child(
         """
-        import asyncio
-
-        async def main():
-            asyncio.get_running_loop().slow_callback_duration = 0  # s: every callback is slow
-            await asyncio.sleep(0)
-            print("done")
-
-        asyncio.run(main())
-        """
-    )
-    assert said == "done\n"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_whole_life(way: str) -> None:
-    """A life in real time, under `-W error -X dev`, ends without a warning and without a leak."""
-    said = run_child(
-        """
-        import asyncio, gc, sys
+        import asyncio, gc
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import every, waiting_by
+        from tests.contract.ways import WAYS, every, waiting_by
 
-        async def main():
+        async def live(way):
             script, faults = JobScript(duration=0.2), "ok x3 then reset then close then 503"
             async with Emulator(script=script, faults=faults) as emulator:
-                async with waiting_by(sys.argv[1])(emulator, policy=every(0.02)) as (session, wait):
+                async with waiting_by(way)(emulator, policy=every(0.02)) as (session, wait):
                     jobs = await asyncio.gather(*(session.create_job(str(number)) for number in range(3)))
                     ended = await asyncio.gather(*(wait(job) for job in jobs))
                     late = asyncio.ensure_future(wait(jobs[0].ref))
                     await asyncio.sleep(0)
                     late.cancel()
-                    print(sum(job.succeeded for job in ended))
+                    print(way, sum(job.succeeded for job in ended))
+
+        async def main():
+            asyncio.get_running_loop().slow_callback_duration = 0  # s: every callback is slow
+            for way in WAYS:
+                await live(way)
 
         asyncio.run(main())
         gc.collect()
-        """,
-        way,
+        """
     )
-    assert said == "3\n"
+    assert said.splitlines() == [f"{way} 3" for way in WAYS]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_forked_child(way: str) -> None:
+def test_forked_child() -> None:
     """A forked child is refused every call and sends nothing on the parent's sockets; the parent goes on."""
     said = run_child(
         """
-        import asyncio, os, sys
+        import asyncio, os
         from agentjobs_async import JobRef, SessionClosedError
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import every, waiting_by
+        from tests.contract.ways import WAYS, every, waiting_by
 
         async def refused(session, wait):
             count = 0
@@ -273,57 +261,46 @@ def test_forked_child(way: str) -> None:
                     count += "forked" in str(error)
             return count
 
-        async def main():
-            async with Emulator(script=JobScript(duration=0.3)) as emulator:
-                async with waiting_by(sys.argv[1])(emulator, policy=every(0.02)) as (session, wait):
+        async def live(way):
+            async with Emulator(script=JobScript(duration=float("inf"))) as emulator:
+                async with waiting_by(way)(emulator, policy=every(0.02)) as (session, wait):
                     job = await session.create_job("Fix it")
-                    await session.get_job(job)
                     waiting = asyncio.ensure_future(wait(job))
-                    await asyncio.sleep(0.05)
+                    while len(emulator.requests) < 2:
+                        await asyncio.sleep(0.001)
                     child = os.fork()
                     if not child:
                         asyncio._set_running_loop(None)
                         os._exit(asyncio.run(refused(session, wait)))
                     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                    print(code, (await waiting).status, dict(emulator.agents_started), emulator.connections <= 3)
-
-        asyncio.run(main())
-        """,
-        way,
-    )
-    assert said == "4 completed {'Fix it': 1} True\n"
-
-
-def test_second_loop() -> None:
-    """A session that was used in one loop refuses every call from another with a typed error, and sends nothing."""
-    said = run_child(
-        """
-        import asyncio
-        from agentjobs_async import SessionClosedError
-        from agentjobs_async.testing import Emulator
-        from tests.contract.test_lifecycle import CALLS
-
-        async def refused(call, session):
-            try:
-                await call(session)
-            except SessionClosedError as error:
-                return "another event loop" in str(error)
+                    await emulator.inject("document status=completed forever on=get")
+                    status = (await waiting).status
+                    print(way, code, status, dict(emulator.agents_started), emulator.connections <= 3)
 
         async def main():
-            async with Emulator() as emulator:
-                session = emulator.session(project_id="docs")
-                await session.create_job("Fix it")
-                calls = {**CALLS, "aclose": lambda session: session.aclose()}
-                for name, call in calls.items():
-                    if not await asyncio.to_thread(lambda: asyncio.run(refused(call, session))):
-                        print(name)
-                print(len(emulator.requests))
-                await session.aclose()
+            for way in WAYS:
+                await live(way)
 
         asyncio.run(main())
         """
     )
-    assert said == "1\n"
+    assert said.splitlines() == [f"{way} 4 completed {{'Fix it': 1}} True" for way in WAYS]
+
+
+async def test_second_loop() -> None:
+    """A session that was used in one loop refuses every call from another with a typed error, and sends nothing."""
+
+    async def called(call: Callable[[AgentJobsSession], Any]) -> None:
+        await call(session)
+
+    async with Emulator() as emulator:
+        session = emulator.session(project_id="docs")
+        await session.create_job("Fix it")
+        for call in (*CALLS.values(), AgentJobsSession.aclose):
+            with pytest.raises(SessionClosedError, match="another event loop"):
+                await asyncio.to_thread(asyncio.run, called(call))
+        assert len(emulator.requests) == 1
+        await session.aclose()
 
 
 def _of_waits() -> list[object]:
@@ -360,25 +337,29 @@ SWEEPS: Final = {
 }
 
 
-@pytest.mark.parametrize("name", SWEEPS)
-def test_small_sweep(name: str) -> None:
+async def test_small_sweep() -> None:
     """The table holds on every loop, with eager tasks, and without aiohttp's C extensions, under `-W error -X dev`."""
-    words, more = SWEEPS[name]
-    if "eager" in words and sys.version_info < (3, 12):
-        pytest.skip("eager tasks came with 3.12")
-    if "uvloop" in words:
-        pytest.importorskip("uvloop")
-    done = subprocess.run(  # noqa: S603 - our own module
-        [sys.executable, "-W", "error", "-X", "dev", "-m", "tests.contract.small_sweep", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,  # s; the test itself may take 300
+    absent = {"eager tasks"} if sys.version_info < (3, 12) else set()
+    absent |= set() if find_spec("uvloop") else {"uvloop"}
+    names = [name for name in SWEEPS if name not in absent]
+    found = await asyncio.gather(*(_swept(*SWEEPS[name]) for name in names))
+    right = {"create": CREATES, "cancelled": dict.fromkeys(WAYS, "SessionClosedError")} | dict.fromkeys(WAYS, WAITS)
+    failed = {name: ends for name, ends in zip(names, found, strict=True) if ends != right}
+    assert failed == {}
+
+
+async def _swept(words: list[str], more: dict[str, str]) -> object:
+    """Run the sweep at the same time as others, and return the ends of its rows, or what it complained of."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-X", "dev", "-m", "tests.contract.small_sweep", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
         env=environment(**more),
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert found.pop("create") == CREATES
-    assert set(found.pop("cancelled").values()) == {"SessionClosedError"}
-    assert found == dict.fromkeys(WAYS, WAITS)
+    try:
+        said, complaints = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return json.loads(said) if (process.returncode, complaints) == (0, b"") else complaints.decode()
