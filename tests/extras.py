@@ -22,7 +22,8 @@ def need_recipes() -> None:
 def need_browser(path: str | None) -> str:
     """Return the path of the browser; skip the test without one, or without what drives it."""
     if path is None or not find_spec("playwright"):
-        skip("BROWSER", "needs '.[test,browser]' and a browser: `.ci/run browser` brings one")
+        how = "pip install -e '.[test,browser]' && AGENTJOBS_BROWSER=install .ci/run browser"
+        skip("BROWSER", f"needs a browser and its driver: {how}")
     return path
 
 
