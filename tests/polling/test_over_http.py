@@ -59,12 +59,12 @@ async def test_updates() -> None:
 async def test_events() -> None:
     """A wait's last event says where it asked, and how long before its end the job was last seen active."""
     events: list[Any] = []
-    script = [job(), reply(500), reply(404), job("failed")]
+    script = [job(), job(), reply(500), reply(404), job("failed")]
     async with Scripted(*script) as server, server.session(policy=every(2), hooks=[events.append]) as session:
         began = clock()
         ended = await session.wait_for_job("job_1")
         elapsed = clock() - began
-    assert [type(event) for event in events[2:5]] == [PollFailed, PollFailed, JobPolled]
+    assert [type(event) for event in events[2:6]] == [JobPolled, PollFailed, PollFailed, JobPolled]
     (end,) = [event for event in events if isinstance(event, WaitEnded)]
-    assert end == WaitEnded(REF, ended, None, 4, elapsed, lateness=end.lateness, server_address="127.0.0.1")
+    assert end == WaitEnded(REF, ended, None, 5, elapsed, lateness=end.lateness, server_address="127.0.0.1")
     assert end.lateness == pytest.approx(6)
