@@ -1,10 +1,9 @@
-"""Many at once: limits are ours, a poisoned job disturbs no other, and one job is polled once at a time."""
+"""Many at once: limits are ours, and a poisoned job disturbs no other."""
 
 import asyncio
 import itertools
 import random
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
 from typing import Any, Final
 
 import pytest
@@ -15,13 +14,12 @@ from agentjobs_async import (
     AgentJobsSession,
     CreateOutcome,
     HttpTimeouts,
-    JobRef,
     PollBudget,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.rows import failing_in_turn
 from tests.contract.tables import BAD_ANSWERS, BREAKS
-from tests.contract.ways import SESSION, Waiting, every, gets, waiting_by
+from tests.contract.ways import SESSION, Waiting, every, gets
 
 pytestmark = pytest.mark.looptime
 
@@ -67,26 +65,6 @@ async def test_one_place(waiting: Waiting) -> None:
     assert [event for event in events if type(event).__name__ == "PollFailed"] == []
     at = [request.at for request in gets(emulator)]
     assert all(later - earlier >= 1 for earlier, later in itertools.pairwise(at))
-
-
-async def test_places(waiting: Waiting) -> None:
-    """No more polls are in flight than the budget has places, and all places are used."""
-    in_flight, most = 0, 0
-
-    async def get_job(ref: JobRef) -> Mapping[str, object]:
-        nonlocal in_flight, most
-        in_flight += 1
-        most = max(most, in_flight)
-        await asyncio.sleep(1)
-        in_flight -= 1
-        return {"id": ref.job_id, "status": "completed"}
-
-    async with (
-        Emulator() as emulator,
-        waiting(emulator, get_job=get_job, budget=PollBudget(in_flight=7)) as (_, wait),
-    ):
-        await asyncio.gather(*(wait(JobRef("docs", str(number))) for number in range(50)))
-    assert most == 7
 
 
 async def test_many_creates() -> None:
@@ -200,31 +178,3 @@ async def test_chaos() -> None:
         ends = await asyncio.gather(*(wait(job.ref, timeout=600) for job in jobs))
     assert [end.id for end in ends] == [job.id for job in jobs]
     assert all(end.succeeded for end in ends)
-
-
-@pytest.mark.parametrize("way", ["session", "tracker"])
-async def test_one_poll_in_flight_per_job(way: str) -> None:
-    """A hundred waits for one job cost one stream of polls, one at a time, and none after its end."""
-    flying: defaultdict[str, int] = defaultdict(int)
-    calls: list[str] = []
-
-    async def get_job(ref: JobRef) -> Mapping[str, object]:
-        flying[ref.job_id] += 1
-        assert flying[ref.job_id] == 1
-        calls.append(ref.job_id)
-        await asyncio.sleep(1.5)
-        flying[ref.job_id] -= 1
-        return {"id": ref.job_id, "status": "completed" if calls.count(ref.job_id) == 4 else "active"}
-
-    async with Emulator() as emulator, waiting_by(way)(emulator, get_job=get_job, policy=every(1)) as (_, wait):
-        refs = [JobRef("docs", f"job_{number}") for number in range(3)]
-        waits = [asyncio.ensure_future(wait(ref, timeout=None)) for ref in refs for _ in range(100)]
-        for number in range(20):
-            await asyncio.sleep(0.3)
-            waits += [asyncio.ensure_future(wait(refs[number % 3], timeout=100))]
-        for one in waits[::7]:
-            one.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
-        await asyncio.sleep(100)
-    assert Counter(calls) == {ref.job_id: 4 for ref in refs}
-    assert emulator.requests == ()

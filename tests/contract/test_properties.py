@@ -96,7 +96,6 @@ def _check_job(job: AgentJob, document: dict[str, Any]) -> None:
     assert job.raw == document
 
 
-@settings(max_examples=150)
 @given(DOCUMENTS)
 def test_mutated_documents(document: dict[str, Any]) -> None:
     """A document changed anyhow gives a job with nothing made up, or an error of ours."""
@@ -118,7 +117,6 @@ def test_mutated_documents(document: dict[str, Any]) -> None:
         assert isinstance(created, CreateOutcomeUnknownError)
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, len(TEXT)), st.integers(0, 20), st.binary(max_size=12)), min_size=1, max_size=4)
 )
@@ -159,7 +157,6 @@ HEADER_VALUES: Final = (
 )
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from(HEADER_NAMES), HEADER_VALUES), min_size=1, max_size=4),
     st.sampled_from([200, 201, 204, 206, 302, 400, 404, 500, 503]),
