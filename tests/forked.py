@@ -21,6 +21,7 @@ from typing import Any, Final
 __all__ = ["Forked", "run_module", "run_program", "shared_number"]
 
 _IMPORTED: Final = (
+    *("agentjobs_async.cli.batches", "agentjobs_async.cli.fleet", "agentjobs_async.cli.status", "click._textwrap"),
     *("agentjobs_async.cli.commands", "agentjobs_async.batch", "agentjobs_async.engines.procrastinate"),
     *("agentjobs_async.testing", "agentjobs_async.learning", "agentjobs_async.report.html"),
     *("agentjobs_async.report.live.app", "sqlalchemy.dialects.postgresql", "sqlalchemy.ext.asyncio"),
