@@ -181,40 +181,40 @@ async def test_own_hosts(first: Path) -> None:
             assert await status_of(page.client.get(page.address, headers={"Host": host})) == 200
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 401),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": "Bearer \u00e4"}, 401),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://127.0.0.1:1"}, 403),
-        ({"Host": "evil.example"}, 403),
-        ({"Content-Type": "text/plain"}, 415),
-    ],
-)
-async def test_refused_actions(
-    headers: dict[str, str], status: int, run: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+REFUSED: list[tuple[dict[str, str], int]] = [
+    ({}, 401),
+    ({"Authorization": "Bearer wrong"}, 401),
+    ({"Authorization": "Bearer \u00e4"}, 401),
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Origin": "http://127.0.0.1:1"}, 403),
+    ({"Host": "evil.example"}, 403),
+    ({"Content-Type": "text/plain"}, 415),
+]
+"""Headers of an action, those of the first three without the token, and the status of the answer."""
+
+
+async def test_refused_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No action without the token, from another origin or host, or by what a form can send; nothing is changed."""
     before = await rows_of(run)
+    failed = []
     async with served(run, allow_actions=True) as page:
-        given = headers if status == 401 else page.bearer | headers
-        assert (await page.act("retry", FAILED, headers=given))[0] == status
-        assert page.token not in caplog.text
+        for headers, status in REFUSED:
+            caplog.clear()
+            given = headers if status == 401 else page.bearer | headers
+            found, _ = await page.act("retry", FAILED, headers=given)
+            if found != status or page.token in caplog.text or "was refused" not in caplog.text:
+                failed.append((headers, found))
+    assert failed == []
     assert await rows_of(run) == before
-    assert "was refused" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "headers", [{"Content-Type": "application/json; charset=klingon"}, {"Content-Encoding": "gzip"}]
-)
-async def test_body_that_cannot_be_read(headers: dict[str, str], run: Path) -> None:
+async def test_body_that_cannot_be_read(run: Path) -> None:
     """An action in a coding that nobody knows, or that is broken, is a bad request."""
     async with served(run, allow_actions=True) as page:
-        given = page.bearer | {"Content-Type": "application/json"} | headers
-        assert await status_of(page.client.post(f"{page.address}actions", data=b"{}", headers=given)) == 400
+        for headers in ({"Content-Type": "application/json; charset=klingon"}, {"Content-Encoding": "gzip"}):
+            given = page.bearer | {"Content-Type": "application/json"} | headers
+            assert await status_of(page.client.post(f"{page.address}actions", data=b"{}", headers=given)) == 400
 
 
 async def test_read_only_without_the_option(run: Path) -> None:
@@ -255,21 +255,21 @@ async def test_retry_of_many(tmp_path: Path) -> None:
     assert {row.tries for row in await rows_of(path)} == {2}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *("[", "[]", "{}", '{"action": "retry"}', '{"action": "drop", "numbers": [1]}', "[" * 100_000),
-        *('{"action": "retry", "numbers": ["1"]}', '{"action": "retry", "numbers": [true]}'),
-        *('{"action": "retry", "numbers": [1], "job": "x"}', '{"action": "set_job", "numbers": [4]}'),
-        '{"action": "set_job", "numbers": [4], "job": 7}',
-    ],
+NO_ACTIONS = (
+    *("[", "[]", "{}", '{"action": "retry"}', '{"action": "drop", "numbers": [1]}', "[" * 100_000),
+    *('{"action": "retry", "numbers": ["1"]}', '{"action": "retry", "numbers": [true]}'),
+    *('{"action": "retry", "numbers": [1], "job": "x"}', '{"action": "set_job", "numbers": [4]}'),
+    '{"action": "set_job", "numbers": [4], "job": 7}',
 )
-async def test_bodies_that_are_no_actions(body: str, first: Path) -> None:
-    """What is no action is refused with words, and changes nothing."""
+
+
+async def test_bodies_that_are_no_actions(first: Path) -> None:
+    """What is no action is refused."""
     async with served(first, allow_actions=True) as page:
         headers = page.bearer | {"Content-Type": "application/json"}
-        async with page.client.post(f"{page.address}actions", data=body, headers=headers) as response:
-            assert response.status == 400
+        posts = [page.client.post(f"{page.address}actions", data=body, headers=headers) for body in NO_ACTIONS]
+        answers = [await status_of(post) for post in posts]
+    assert [body for body, answer in zip(NO_ACTIONS, answers, strict=True) if answer != 400] == []
 
 
 async def test_file_in_use(run: Path) -> None:

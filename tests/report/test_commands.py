@@ -1,8 +1,6 @@
 import shlex
 import subprocess
 
-import pytest
-
 from agentjobs_async.batch import State
 from agentjobs_async.report.commands import COMMANDS, commands_of
 
@@ -19,18 +17,17 @@ def test_every_state_has_commands() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_words_of_a_shell(key: str) -> None:
+def test_words_of_a_shell() -> None:
     """A shell reads the key of a command as it is, and no character of it acts on a screen."""
-    line = commands_of(State.UNKNOWN, key, "my run.db")[1][1]
-    assert "\u202e" not in line
+    lines = [commands_of(State.UNKNOWN, key, "my run.db")[1][1] for key in KEYS]
+    assert "\u202e" not in "".join(lines)
     said = subprocess.run(  # noqa: S603 - our own words
-        ["bash", "-c", line.replace("agentjobs", "printf '%s\\n'", 1)],  # noqa: S607 - any bash
+        ["bash", "-c", "\necho\n".join(line.replace("agentjobs", "printf '%s\\n'", 1) for line in lines)],  # noqa: S607 - any bash
         capture_output=True, text=True, check=True, env={"LC_ALL": "C.UTF-8", "PATH": "/bin:/usr/bin"},
-    ).stdout.splitlines()  # fmt: skip
-    assert said[-1] == key
-    assert said[1:4] == ["--journal", "my run.db", "--send-again"]
-    assert ("--" in said) is key.startswith("-")
+    ).stdout  # fmt: skip
+    begin = ["resolve", "--journal", "my run.db", "--send-again"]
+    wanted = [[*begin, *(["--"] if key.startswith("-") else []), key] for key in KEYS]
+    assert [words.splitlines() for words in said.split("\n\n")] == wanted
 
 
 def test_plain_words() -> None:

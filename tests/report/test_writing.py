@@ -12,12 +12,11 @@ from agentjobs_async.testing import Emulator
 from tests.report.stage import report_of
 
 
-@pytest.mark.parametrize("form", FORMATS)
-async def test_empty_journal(form: str, tmp_path: Path) -> None:
+async def test_empty_journal(tmp_path: Path) -> None:
     """A journal without items has a report in every format."""
     async with Journal.open(tmp_path / "run.db"):
         pass
-    assert await report_of(tmp_path / "run.db", format=form) != ""
+    assert [form for form in FORMATS if await report_of(tmp_path / "run.db", format=form) == ""] == []
 
 
 async def test_unknown_format(tmp_path: Path) -> None:
@@ -51,10 +50,7 @@ async def test_postgresql(database: str) -> None:
         assert "1 item<" in page.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("file", "form"),
-    [("a.html", "html"), ("a", "html"), ("A.CSV", "csv"), ("summary.md", "markdown"), ("t.xml", "junit")],
-)
-def test_format_of_a_file(file: str, form: str) -> None:
+def test_format_of_a_file() -> None:
     """The suffix of a file names the format; a page is the default."""
-    assert format_of(file) == form
+    wanted = {"a.html": "html", "a": "html", "A.CSV": "csv", "summary.md": "markdown", "t.xml": "junit"}
+    assert {file: format_of(file) for file in wanted} == wanted
