@@ -1,9 +1,7 @@
 """A batch user's day, with all that goes wrong in it: has each row of the input exactly one outcome?"""
 
-import asyncio
 import csv
 import os
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,24 +10,14 @@ import pytest
 
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.testing import Emulator, JobScript
-from tests.cli.stage import environment
+from tests.engines.process import run_command
+from tests.engines.stage import Client, holds, until
 
 ROWS = int(os.environ.get("AGENTJOBS_DAY", "60"))
 """Rows of the table; the whole day is AGENTJOBS_DAY=3000."""
 FAILING = 20
 """Of so many rows, the first agent of one fails."""
 RUN = ("--max-active", "200", "--create-rate", "none", "--yes")
-
-
-HASTY = """
-import sys
-from agentjobs_async.__main__ import main
-from agentjobs_async.batch import Journal
-from agentjobs_async.engines.procrastinate import work_off
-Journal.open.__func__.__kwdefaults__["owner_timeout"] = work_off.__kwdefaults__["stalled_after"] = 2.0
-sys.exit(main(sys.argv[1:]))
-"""
-"""The command line, with a worker that dies missed after 2 s instead of 30."""
 
 
 class Day:
@@ -41,7 +29,7 @@ class Day:
         self.url = url
         self.file = str(folder / "run.db")
         self.table = folder / "pages.csv"
-        self.processes: list[asyncio.subprocess.Process] = []
+        self.commands: list[Client] = []
 
     def prompt(self, number: int) -> str:
         return f"Document Page {number}: line one\nline, two of {number}"
@@ -53,38 +41,32 @@ class Day:
             for number in range(ROWS):
                 writer.writerow([f"page-{number}", f"Page {number}", f"line one\nline, two of {number}", "me"])
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+    def start(self, *arguments: str) -> Client:
         settings = self.emulator.environment("docs") | {"XDG_STATE_HOME": str(self.folder)}
-        quiet = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", HASTY, *arguments), env=environment(settings), stdout=quiet, stderr=quiet
-        )
-        self.processes.append(process)
-        return process
+        command = Client(self.url, run_command, *arguments, env=settings)
+        self.commands.append(command)
+        return command
 
     async def end(self) -> None:
         """Kill what a failed test has left."""
-        for process in self.processes:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        for command in self.commands:
+            command.process.kill()
+            await command.ended()
 
     async def command(self, *arguments: str) -> int:
-        return await (await self.start(*arguments)).wait()
+        return await self.start(*arguments).ended()
 
-    async def kill_after(self, agents: int, *processes: asyncio.subprocess.Process) -> None:
+    async def kill_after(self, agents: int, *commands: Client) -> None:
         """Kill the first of these commands with -9 once so many more agents were started, or one of them has ended."""
-        wanted, process = self.emulator.agents_started.total() + agents, processes[0]
+        wanted = self.emulator.agents_started.total() + agents
 
         def is_due() -> bool:
             started = self.emulator.agents_started.total()
-            return started >= wanted or any(one.returncode is not None for one in processes)
+            return started >= wanted or any(one.process.poll() is not None for one in commands)
 
-        while not is_due():  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        await until(lambda: holds(is_due()))
+        commands[0].process.kill()
+        await commands[0].ended()
 
     async def settle(self) -> None:
         """Settle what is unknown by what the service shows: an agent, or none."""
@@ -141,14 +123,15 @@ async def test_a_day(day: Day) -> None:
         day.emulator.script(JobScript(duration=0.2, outcome="failed"), prompt=day.prompt(number))
     day.write_table()
     source = ("--file", str(day.table), "--key", "id", "--prompt", "Document {title}: {body}")
-    await day.kill_after(ROWS // 6, await day.start("run", *source, "--journal", day.file, *RUN))
-    await day.kill_after(ROWS // 6, await day.start("resume", day.file))
+    await day.kill_after(ROWS // 6, day.start("run", *source, "--journal", day.file, *RUN))
+    await day.kill_after(ROWS // 6, day.start("resume", day.file))
     assert await day.command("move", "--from", day.file, "--to", day.url) == 0
     assert await day.command("resume", day.file) == 4  # it is closed
-    first = await day.start("worker", "--journal", day.url)
-    second = await day.start("worker", "--journal", day.url, "--until-done")
+    first = day.start("worker", "--journal", day.url)
+    second = day.start("worker", "--journal", day.url, "--until-done")
     await day.kill_after(ROWS // 6, first, second)  # fewer may be left: then it ends with `second`
-    assert await second.wait() in {1, 4}
+    await first.killed()
+    assert await second.ended() in {1, 4}
     await day.settle()
     # An unknown item whose agent is found may fail, too, and is then retried in its turn.
     codes = [await day.retry_all(), await day.retry_all()]

@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async.batch import Journal
 from agentjobs_async.engines.procrastinate import defer
-from tests.engines.process import NEVER, impatient
+from tests.engines.process import NEVER, impatient, unhurried
 from tests.postgresql import Server
 
 
@@ -49,4 +49,10 @@ async def journal(database: str) -> AsyncIterator[Journal]:
 @pytest.fixture(autouse=True)
 def _impatient() -> Iterator[None]:
     with impatient():
+        yield
+
+
+@pytest.fixture
+def _unhurried() -> Iterator[None]:
+    with unhurried():
         yield

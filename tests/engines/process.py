@@ -19,12 +19,13 @@ from procrastinate.manager import JobManager
 from sqlalchemy import true
 
 from agentjobs_async import AgentJobsSession, PollPolicy
+from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchWorker, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.engines._connector import QueueConnector
 from agentjobs_async.engines.procrastinate import run_worker
 
-__all__ = ["GATE", "NEVER", "POINTS", "POINTS_OF_LEAVING", "impatient", "run"]
+__all__ = ["GATE", "NEVER", "POINTS", "POINTS_OF_LEAVING", "impatient", "run", "run_command", "unhurried"]
 
 GATE: Final = 4
 """The most creates under way at once in one worker."""
@@ -46,14 +47,16 @@ POINTS: Final[dict[str, tuple[type, str, str]]] = {
 """Before or after a call, or before a query with a word."""
 POINTS_OF_LEAVING: Final = {"before it gives the chunk back", "before it says good-bye"}
 _SOON_SECONDS: Final = 0.25
+_DEFAULT_PATIENCE: Final = 30.0
+"""Of the command line, which has no setting for it."""
 _STORE: Final = "agentjobs_async.batch._store"
 _ENGINES: Final = "agentjobs_async.engines"
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
-    """Let workers beat and sweep often, and let the server count as up for long from its start."""
-    often = NEVER / _SOON_SECONDS
+def impatient(patience: float = NEVER) -> Iterator[None]:
+    """Let workers of a patience beat and sweep often, and let the server count as up for long from its start."""
+    often = patience / _SOON_SECONDS
     with ExitStack() as changes:
         for name in (f"{_STORE}.heartbeat._BEATS", f"{_ENGINES}.procrastinate._BEATS", f"{_ENGINES}._sweeping._SWEEPS"):
             changes.enter_context(patch(name, often))
@@ -61,14 +64,34 @@ def impatient() -> Iterator[None]:
         yield
 
 
-def run(base_url: str, key: str, place: str, told: c_longlong, point: str = "", number: int = 0) -> None:
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Let no worker leave before the database has recorded all: the machine may stand still meanwhile."""
+    batch = "agentjobs_async.batch"
+    bounds: tuple[str, ...] = (f"{batch}._item_tasks._SETTLING_SECONDS", f"{batch}._item_tasks._CANCELLED_SECONDS")
+    bounds += (f"{batch}.journal._CLOSING_SECONDS", f"{batch}.journal._CANCELLED_SECONDS")
+    bounds += (f"{_STORE}.heartbeat._PARTING_SECONDS", f"{_ENGINES}.procrastinate._LEAVING_SECONDS")
+    with ExitStack() as changes:
+        for name in bounds:
+            changes.enter_context(patch(name, NEVER))
+        yield
+
+
+def run_command(told: c_longlong, *arguments: str) -> None:
+    """Run the command line; `told` gets the number of its worker in the queue."""
+    _tell_number(told)
+    with impatient(_DEFAULT_PATIENCE), unhurried():
+        sys.exit(main(arguments))
+
+
+def run(told: c_longlong, base_url: str, key: str, place: str, point: str = "", number: int = 0) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
+        told: Gets the worker's number in the queue.
         base_url: The address of the service.
         key: Its key.
         place: The database.
-        told: Gets the worker's number in the queue.
         point: Where it sends a signal to itself, once; it ends with 1 if it has not come there.
         number: The number of that signal.
     """
@@ -80,18 +103,23 @@ def run(base_url: str, key: str, place: str, told: c_longlong, point: str = "", 
             missed.clear()
             os.kill(os.getpid(), number)
 
-    def tell(found: int) -> None:
-        told.value = found
-
     if point:
         owner, name, when = POINTS[point]
         _call_around(owner, name, when, lambda _: arrive())
     if point in POINTS_OF_LEAVING:
         _call_around(Entries, "mark_created", "after", lambda _: stop.set())
-    _call_around(JobManager, "register_worker", "after", tell)
-    with impatient(), patch(f"{_STORE}.heartbeat.time", _clock_that_goes_on()), suppress(KeyboardInterrupt):
+    _tell_number(told)
+    clock = patch(f"{_STORE}.heartbeat.time", _clock_that_goes_on())
+    with impatient(), unhurried(), clock, suppress(KeyboardInterrupt):
         asyncio.run(_work(base_url, key, place, stop))
     sys.exit(len(missed))
+
+
+def _tell_number(told: c_longlong) -> None:
+    def tell(found: int) -> None:
+        told.value = found
+
+    _call_around(JobManager, "register_worker", "after", tell)
 
 
 async def _work(base_url: str, key: str, place: str, stop: asyncio.Event) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
@@ -16,7 +16,7 @@ from tests.cli.stage import environment
 from tests.engines import process
 from tests.postgresql import execute
 
-__all__ = ["SOON", "Worker", "ended", "holds", "until"]
+__all__ = ["SOON", "Client", "Worker", "ended", "holds", "until"]
 
 PATIENCE: Final = 200.0
 """Seconds until a test fails."""
@@ -41,27 +41,35 @@ async def ended(journal: Journal) -> bool:
     return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
 
 
-class Worker:
-    """A worker in a process of its own.
+class Client:
+    """A process that uses a database.
 
     Args:
-        emulator: The service.
         place: The database.
-        complaints: What it writes to.
-        point: Where it sends itself a signal.
-        number: The number of that signal.
+        work: What it does, called with a number to set to that of its worker in the queue, and with `arguments`.
+        arguments: The others.
+        env: Its environment.
+        complaints: What it writes its errors to.
     """
 
-    def __init__(self, emulator: Emulator, place: str, complaints: IO[str], point: str = "", number: int = 0) -> None:
+    def __init__(
+        self,
+        place: str,
+        work: Callable[..., object],
+        *arguments: object,
+        env: Mapping[str, str] = {},
+        complaints: IO[str] | None = None,
+    ) -> None:
         self._place = place
-        self._name = f"worker {uuid4().hex}"
+        self._name = f"client {uuid4().hex}"
         self._number = forked.shared_number()
         nothing = os.open(os.devnull, os.O_RDWR)
         self.process = forked.Forked(
-            process.run,
-            *(emulator.base_url, emulator.api_key, place, self._number, point, number),
-            env=environment({"PGAPPNAME": self._name}),
-            streams=(nothing, nothing, complaints.fileno()),
+            work,
+            self._number,
+            *arguments,
+            env=environment({**env, "PGAPPNAME": self._name}),
+            streams=(nothing, nothing, nothing if complaints is None else complaints.fileno()),
         )
         os.close(nothing)
         self._owner = f"owner LIKE '%:{self.process.pid}:%'"
@@ -112,3 +120,19 @@ class Worker:
     async def _is_disconnected(self) -> bool:
         found = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{self._name}'"  # noqa: S608 - our own name
         return execute(self._place, found) == []
+
+
+class Worker(Client):
+    """A worker in a process of its own.
+
+    Args:
+        emulator: The service.
+        place: The database.
+        complaints: What it writes its errors to.
+        point: Where it sends itself a signal.
+        number: The number of that signal.
+    """
+
+    def __init__(self, emulator: Emulator, place: str, complaints: IO[str], point: str = "", number: int = 0) -> None:
+        arguments = (emulator.base_url, emulator.api_key, place, point, number)
+        super().__init__(place, process.run, *arguments, complaints=complaints)

@@ -22,6 +22,8 @@ from tests.engines.process import NEVER
 from tests.engines.stage import SOON, ended, holds, until
 from tests.postgresql import Server, execute
 
+pytestmark = pytest.mark.usefixtures("_unhurried")
+
 TIME_RAN_OUT = WaitTimeoutError(JobRef("docs", "job_0"), None, None, 1, 0.1)
 
 
