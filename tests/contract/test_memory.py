@@ -11,9 +11,10 @@ import pytest
 from agentjobs_async.testing import Emulator, Fault
 from tests.contract.children import ROOT, environment
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"
-)
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"),
+    pytest.mark.xdist_group("real time"),
+]
 
 MEBIBYTE: Final = 1_048_576
 MOST_MEMORY: Final = 16 * MEBIBYTE

@@ -58,6 +58,7 @@ async def test_stream(emulator: Emulator) -> None:
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
 
 
+@pytest.mark.looptime
 async def test_silence(emulator: Emulator) -> None:
     """Silence is noticed without losing a change, and is not mixed up with the end of the wait's own time."""
     emulator.script(JobScript(duration=float("inf")))

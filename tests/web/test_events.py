@@ -81,6 +81,7 @@ async def test_last_event_id() -> None:
         assert [event async for event in job_events(tracker, REF, last_event_id="other")] == [first, last]
 
 
+@pytest.mark.looptime
 async def test_heartbeats() -> None:
     """A comment comes after each silence, and changes still come after it."""
     states = [ACTIVE]
@@ -99,6 +100,7 @@ async def test_heartbeats() -> None:
     assert set(rest[:-1]) <= {b": heartbeat\n\n"}
 
 
+@pytest.mark.looptime
 async def test_errors_are_events() -> None:
     """The error that ends a wait is told as an answer to end users, and is the last event."""
     async with tracker_of(ACTIVE) as tracker:
