@@ -100,8 +100,20 @@ def client_tls(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="session")
-def postgresql(pytestconfig: pytest.Config) -> "Server":
+def parting_seconds() -> Iterator[float]:
+    """The seconds that an owner has to say that it leaves: in these tests it has more, as the machine may stall."""
+    from agentjobs_async.batch._store import heartbeat  # noqa: PLC0415 - most tests need none
+
+    with pytest.MonkeyPatch.context() as patch:
+        seconds = heartbeat._PARTING_SECONDS
+        patch.setattr(heartbeat, "_PARTING_SECONDS", 10.0)
+        yield seconds
+
+
+@pytest.fixture(scope="session")
+def postgresql(pytestconfig: pytest.Config, parting_seconds: float) -> "Server":
     """A running PostgreSQL, the same for all test processes."""
+    del parting_seconds
     from tests.postgresql import shared_server  # noqa: PLC0415 - most tests need none
 
     return shared_server(pytestconfig.stash[_SHARED_FOLDER])
@@ -137,8 +149,9 @@ def laid_out(postgresql: "Server", journal_template: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def own_postgresql(pytestconfig: pytest.Config) -> Iterator["Server"]:
+def own_postgresql(pytestconfig: pytest.Config, parting_seconds: float) -> Iterator["Server"]:
     """A PostgreSQL of this test process alone, which may be restarted."""
+    del parting_seconds
     from tests.postgresql import new_server  # noqa: PLC0415 - as above
 
     with new_server(pytestconfig.stash[_SHARED_FOLDER]) as server:

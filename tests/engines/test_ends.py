@@ -10,6 +10,7 @@ import pytest
 
 from agentjobs_async import PollPolicy
 from agentjobs_async.batch import FleetLimits, Journal, State
+from agentjobs_async.batch._store import heartbeat
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
@@ -109,8 +110,11 @@ async def _unknown_of(stopped: Worker, journal: Journal) -> list[str]:
 
 
 @pytest.mark.parametrize("by", ["a stop", "a cancellation"])
-async def test_ending_without_a_database(database: str, by: str) -> None:
+async def test_ending_without_a_database(
+    database: str, monkeypatch: pytest.MonkeyPatch, parting_seconds: float, by: str
+) -> None:
     """A worker whose database does not answer any more ends within 30 s."""
+    monkeypatch.setattr(heartbeat, "_PARTING_SECONDS", parting_seconds)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     async def work(place: str, emulator: Emulator) -> None:
