@@ -12,8 +12,9 @@ SLOW = "import threading; print('importing', flush=True); threading.Event().wait
 SCRIPT = "import sys; from agentjobs_async.__main__ import main; sys.exit(main())"
 
 
-@pytest.mark.parametrize("as_script", [False, True])
-@pytest.mark.parametrize("module", ["aiohttp", "click", "sqlalchemy"])
+@pytest.mark.parametrize(
+    ("module", "as_script"), [("aiohttp", False), ("aiohttp", True), ("click", False), ("sqlalchemy", True)]
+)
 def test_interrupted_while_importing(module: str, as_script: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case of the parameter list
     """Ctrl-C while the program is still importing what it needs ends with 130, and says nothing."""
     (tmp_path / f"{module}.py").write_text(SLOW)

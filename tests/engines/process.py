@@ -19,7 +19,6 @@ from procrastinate.manager import JobManager
 from sqlalchemy import true
 
 from agentjobs_async import AgentJobsSession, PollPolicy
-from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchWorker, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.engines._connector import QueueConnector
@@ -79,6 +78,8 @@ def unhurried() -> Iterator[None]:
 
 def run_command(told: c_longlong, *arguments: str) -> None:
     """Run the command line; `told` gets the number of its worker in the queue."""
+    from agentjobs_async.__main__ import main  # noqa: PLC0415 - a child that runs it as a module must not find it imported
+
     _tell_number(told)
     with impatient(_DEFAULT_PATIENCE), unhurried():
         sys.exit(main(arguments))

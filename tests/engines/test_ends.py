@@ -27,7 +27,9 @@ CANCELLED_AT = ("before it runs a chunk", "before it sends", "when it has record
 
 
 @pytest.mark.parametrize(
-    ("number", "points"), [(signal.SIGKILL, POINTS), (signal.SIGTERM, POINTS), (signal.SIGINT, CANCELLED_AT)]
+    ("number", "points"),
+    [(signal.SIGKILL, POINTS), (signal.SIGTERM, POINTS), (signal.SIGINT, CANCELLED_AT)],
+    ids=["SIGKILL", "SIGTERM", "SIGINT"],
 )
 async def test_every_point(
     postgresql: Server, queue_template: str, number: signal.Signals, points: tuple[str, ...]
