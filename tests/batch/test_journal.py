@@ -9,7 +9,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, S
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.format import APPLICATION
 from agentjobs_async.batch._workers import workers_of
-from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
@@ -380,19 +379,6 @@ async def test_only_looking(place: str) -> None:
     assert states(await rows_of(place)) == {"k0": "sending"}
 
 
-async def test_what_an_owner_left(place: str) -> None:
-    """Opening makes the rows unknown that an earlier owner was sending, and only those."""
-    async with Journal.open(place) as journal:
-        await journal.add(items(3))
-        await sending(journal, "k0", "k1")
-        await entries_of(journal).mark_created("k1", JobRef("docs", "job_1"))
-    async with Journal.open(place) as journal:
-        assert [row.key for row in await journal.unknown()] == ["k0"]
-        assert opened_of(journal).take_unknown() == ("k0",)
-        assert opened_of(journal).take_unknown() == ()
-    assert states(await rows_of(place)) == {"k0": "unknown", "k1": "created", "k2": "planned"}
-
-
 async def test_mode_and_durability(file_journal: Journal, path: Path) -> None:
     """All files are readable to their user only; commits are synced, and the journal is a WAL."""
     await file_journal.add(items(1))
@@ -587,25 +573,6 @@ async def test_killed_as_the_log_was_carried_over(path: Path) -> None:
             assert len(await journal.rows()) == 500
 
 
-async def test_commits_are_shared(journal: Journal) -> None:
-    """What is written at the same time shares its commit, off the loop."""
-    await journal.add(items(100))
-    database = journal._opened.database
-    assert database is not None
-    commits: list[int] = []
-    committed = database._committed
-
-    async def counted(queue: Any, writes: Any) -> Any:
-        commits.append(len(writes))
-        return await committed(queue, writes)
-
-    database._committed = counted  # type: ignore[method-assign]  # only looks
-    await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(100)))
-    assert sum(commits) == 100
-    assert len(commits) <= 3
-    assert journal.is_shared or threading.active_count() > 1
-
-
 async def test_no_prompt_is_shown(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """No error of the database and no log shows anything of a prompt, not even that of the database's own library."""
     caplog.set_level(logging.DEBUG)
@@ -646,21 +613,6 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
     async with Journal.open(path) as journal:
         assert await journal.unknown() == []
-
-
-async def test_cancelled_closing(path: Path) -> None:
-    """A closing that is cancelled finishes what is being written before it gives the file up."""
-    journal = await Journal.open(path).__aenter__()
-    await journal.add(items(2))
-    claiming = asyncio.ensure_future(entries_of(journal).claim("k0"))
-    await asyncio.sleep(0)
-    closing = asyncio.ensure_future(journal.aclose())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
-    assert await claiming
-    assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
 
 
 async def test_closed_under_somebody(journal: Journal) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
-from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Outcome, Rate, run_batch
+from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
 from agentjobs_async.batch.journal import entries_of
-from tests.batch.stage import FOREVER, FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
+from tests.batch.stage import FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
@@ -210,17 +210,6 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
     assert "HTTP 503" in warnings[0]
 
 
-async def test_a_worker_in_an_outage(file_journal: Journal) -> None:
-    """A worker sends one create at a time as well while an outage lasts."""
-    service = Service(lambda _, __, now: gateway(504) if now < 600 else None)
-    await file_journal.add(items(200))
-    async with BatchWorker(service.session, file_journal, max_sending=10) as worker:
-        assert await worker.run([item.key for item in items(200)]) == ()
-        assert worker.stats().outcomes[Outcome.UNKNOWN] <= 30
-        assert worker.stats().paused_by is None
-    assert service.agents.total() >= 170
-
-
 @pytest.mark.parametrize(("planned", "blocks"), [(True, False), (False, True)])
 async def test_a_rate_for_each_project(file_journal: Journal, *, planned: bool, blocks: bool) -> None:
     """Three projects take as long as one of them, in whatever order their items come."""
@@ -369,13 +358,3 @@ async def test_a_slot_of_a_long_job(file_journal: Journal) -> None:
             most = max(most, batch.stats().active)
     assert most <= 4
     assert service.agents.total() == 18
-
-
-async def test_leaving_while_held_back(file_journal: Journal) -> None:
-    """A run that is left while everything is held back leaves no task and no timer behind."""
-    service = Service(lambda *_: gateway(504), duration=FOREVER)
-    before = asyncio.all_tasks()
-    async with run_batch(service.session, of_projects(20, "a", "b"), journal=file_journal, max_active=4) as batch:
-        assert (await anext(batch)).outcome == "unknown"
-        await asyncio.sleep(50)
-    assert [task for task in asyncio.all_tasks() - before if "_write_all" not in repr(task)] == []

@@ -370,20 +370,6 @@ async def test_max_failures(file_journal: Journal) -> None:
     assert len(results) < 20
 
 
-async def test_max_failures_by_refusals(file_journal: Journal) -> None:
-    """Refused items count as failures too, and end the reading."""
-    results = await run(FakeSession(), [BatchItem("", "x")] * 100, file_journal, max_failures=3)
-    assert len(results) == 3
-
-
-async def test_limit(file_journal: Journal) -> None:
-    """No more items are begun than the limit allows; the rest stays planned."""
-    session = FakeSession()
-    await file_journal.add(items(10))
-    assert len(await run(session, (), file_journal, limit=4)) == 4
-    assert (await file_journal.counts())[State.PLANNED] == 6
-
-
 async def test_gate(file_journal: Journal) -> None:
     """No more creates are under way at once than the gate lets through."""
     session = FakeSession()
@@ -426,19 +412,6 @@ async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
     assert [task for task in asyncio.all_tasks() - before if "_write_all" not in repr(task)] == []
     assert [result async for result in batch] == []
     await batch.aclose()
-
-
-async def test_full_journal_stops_the_sending(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that can't be written sends nothing, and comes out as a JournalError."""
-
-    async def full(key: str, project_id: str | None) -> bool:
-        raise JournalError(f"no room for {key} {project_id}", "full")
-
-    monkeypatch.setattr(entries_of(file_journal), "claim", full)
-    session = FakeSession()
-    with pytest.raises(JournalError) as caught:
-        await run(session, items(50), file_journal, max_active=1)
-    assert (caught.value.reason, session.sent) == ("full", [])
 
 
 async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -835,22 +808,6 @@ async def test_an_async_source_is_read_in_groups(file_journal: Journal, monkeypa
 
     assert await run(FakeSession(), source(), file_journal) == []
     assert len(looked_up) < 10
-
-
-async def test_a_second_agent_counts_for_the_rate(path: Path) -> None:
-    """A create that was sent again by `resolve` counts twice, after a restart too."""
-    session = FakeSession()
-    session.answers = {"p0": [unknown()]}
-    loop = asyncio.get_running_loop()
-    rate = Rate(2, per=1000)
-    async with Journal.open(path, clock=loop.time) as journal:
-        await run(session, items(1), journal, create_rate=rate)
-        await journal.resolve("k0", send_again=True)
-        await run(session, (), journal, create_rate=rate)
-    async with Journal.open(path, clock=loop.time) as journal:
-        await run(session, items(1, first=1), journal, create_rate=rate)
-    times = [at for at, _ in session.sent]
-    assert times[2] - times[0] >= 999
 
 
 async def test_counts_after_the_block(journal: Journal) -> None:

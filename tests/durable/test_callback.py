@@ -61,14 +61,6 @@ async def test_cancelled() -> None:
         await task
 
 
-def test_no_function() -> None:
-    """What can't be called, and a class, is refused."""
-    wrong: list[Any] = [3, None, "on_end", Callback]
-    for function in wrong:
-        with pytest.raises(InvalidInputError, match="on_end must be"):
-            Callback("on_end", function)
-
-
 def test_other_arguments() -> None:
     """A function that can't be called with an entry and a job is refused at once, not when the first job ends."""
     wrong: list[Any] = [lambda: None, lambda _entry: None, lambda _a, _b, _c: None, abs]

@@ -15,6 +15,7 @@ from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
 from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.stage import states
 from tests.durable.listener import Listener, complete
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
@@ -38,6 +39,7 @@ async def test_changes(emulator: Emulator, session: AgentJobsSession, path: Path
         async with DurableJobs(session, journal, on_change=change, on_end=listener.on_end, least_gap=0.5) as jobs:
             await jobs.submit("k", "Hello")
             await listener.ends(1)
+        assert states(await journal.rows()) == {"k": "failed"}
     steps = [int(status.removeprefix("step ").replace("active", "0")) for _, status in listener.changes]
     assert len(steps) == 3
     assert steps == sorted(set(steps))
@@ -114,18 +116,6 @@ async def test_contexts(emulator: Emulator, session: AgentJobsSession, path: Pat
             await listener.ends(2)
     assert set(seen) == {"the bot"}
     assert sorted(listener.called) == [("k", "completed"), ("refused", "RejectedError")]
-
-
-async def test_job_that_is_gone(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
-    """A job that the service does not have any more has failed, and `on_end` is told why."""
-    listener = Listener()
-    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-        await jobs.submit("k", "long")
-        await emulator.inject("410 forever on=get", prompt="long")
-        await listener.ends(1)
-        entry = await jobs.get("k")
-    assert entry is not None
-    assert (listener.called, entry.state) == ([("k", "NotFoundError")], "failed")
 
 
 async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:

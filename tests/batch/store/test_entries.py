@@ -77,17 +77,6 @@ def test_moves_outside_of_the_table() -> None:
         statements.move("a", State.PLANNED, origin=State.COMPLETED)
 
 
-async def test_unknown_rows_have_no_id(journal: Journal) -> None:
-    """A late answer gives an unknown row its id; before it there is none, and the database itself sees to that."""
-    await journal.add(items(1))
-    await move(journal, "k0", State.SENDING)
-    await move(journal, "k0", State.UNKNOWN)
-    assert (await journal.unknown())[0].job_id is None
-    assert await move(journal, "k0", State.CREATED)
-    row = (await entries_of(journal).get_many(["k0"]))["k0"]
-    assert (row.state, row.job_id, row.project_id, row.error) == ("created", "job_1", "docs", None)
-
-
 async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     """What ended a wait is noted at the row of its job, and nowhere else."""
     await journal.add(items(2))

@@ -7,26 +7,20 @@ import filelock
 import pytest
 
 from agentjobs_async import JournalError
+from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import file_lock
 from agentjobs_async.batch._store.file_lock import FileLock, is_owned
+from agentjobs_async.batch._workers import is_at_work, workers_of
 
 LOCKED = (
     "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); sys.stdin.read()"
 )
 
 
-def test_owned_by_this_process(path: Path) -> None:
-    """A journal is owned from the lock to the release; to look at one that nobody ever owned makes no file."""
+def test_owned_by_another_process(path: Path) -> None:
+    """The lock of another process counts, until that is killed; to look at what nobody ever owned makes no file."""
     assert not is_owned(path)
     assert not list(path.parent.iterdir())
-    owner = FileLock(path)
-    assert is_owned(path)
-    owner.release()
-    assert not is_owned(path)
-
-
-def test_owned_by_another_process(path: Path) -> None:
-    """The lock of another process counts, until that is killed."""
     command = [sys.executable, "-c", LOCKED, f"{path}.lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:  # noqa: S603 - our own script
         assert other.stdout is not None
@@ -38,6 +32,16 @@ def test_owned_by_another_process(path: Path) -> None:
         other.kill()
         other.wait()
         assert not is_owned(path)
+
+
+async def test_owned_by_this_process(path: Path) -> None:
+    """A file has one owner without a name; once that one has left, nobody is at work."""
+    async with Journal.open(path):
+        async with Journal.open(path, read_only=True) as seen:
+            assert await workers_of(seen) is None
+    async with Journal.open(path, read_only=True) as seen:
+        assert await workers_of(seen) == []
+    assert (is_at_work(None), is_at_work([])) == (True, False)
 
 
 def test_look_beside_a_new_owner(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import Connection, func, make_url, select
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
+from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.entries import Entries, NoRoom
@@ -122,18 +121,6 @@ async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
         assert not await entries_of(stalled).mark_rejected("k0", WHY, claim=old)
         assert not await entries_of(stalled).mark_unknown("k0", WHY, claim=old)
         assert await state_of(living, "k0") is State.SENDING
-
-
-async def test_an_end_is_written_once(laid_out: str) -> None:
-    """Of all who waited for one job, one writes its end."""
-    async with owner(laid_out) as one, owner(laid_out) as two:
-        await one.add(items(1))
-        await claimed(one, "k0")
-        await entries_of(one).mark_created("k0", JobRef("docs", "job_1"))
-        ends = [AgentJob("job_1", "docs", status) for status in ("completed", "failed")]
-        assert await entries_of(one).mark_ended("k0", ends[0])
-        assert not await entries_of(two).mark_ended("k0", ends[1])
-        assert await state_of(one, "k0") is State.COMPLETED
 
 
 async def test_a_server_that_was_down(laid_out: str) -> None:
@@ -379,12 +366,6 @@ async def test_an_owner_that_was_taken_for_dead(
         after = entries_of(stalled).lease()
         assert after is not None
         assert after.holds()
-
-
-async def test_a_file_needs_no_lease(path: Path) -> None:
-    """In a file nobody takes another one's claim away, however long it takes to send it."""
-    async with Journal.open(path) as journal:
-        assert entries_of(journal).lease() is None
 
 
 async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:

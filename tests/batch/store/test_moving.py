@@ -76,6 +76,8 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     back = tmp_path / "back.db"
     assert await move_journal(url, back) == 7
     await is_closed(url, "it was moved to .*back.db")
+    async with Journal.open(back) as journal:
+        assert await journal.limits() == LIMITS
     assert [row.number for row in await all_rows(back)] == sorted({row.number for row in await all_rows(url)})
     async with Journal.open(path, read_only=True) as old:
         assert (old.moved_to or "").startswith("postgresql+psycopg://")
@@ -106,18 +108,6 @@ async def test_the_move_is_told_again(path: Path, url: str) -> None:
     with pytest.raises(JournalError, match="it was moved to") as caught:
         await move_journal(path, path.with_name("other.db"))
     assert caught.value.reason == "moved"
-
-
-async def test_limits_move_between_databases(postgresql: Server, url: str) -> None:
-    """The limits of a fleet move with the rows of a database."""
-    async with Journal.open(url) as journal:
-        await journal.set_limits(LIMITS)
-        await journal.add(items(2))
-    with postgresql.database() as other:
-        await move_journal(url, other)
-        async with Journal.open(other) as journal:
-            assert await journal.limits() == LIMITS
-            assert len(await journal.rows()) == 2
 
 
 async def test_a_journal_in_use(path: Path, url: str) -> None:

@@ -238,16 +238,6 @@ async def test_a_limit_of_one(laid_out: str) -> None:
         assert isinstance(await entries.claim("k2", "good"), str)
 
 
-async def test_without_limits(laid_out: str) -> None:
-    """Without limits every item goes; limits are read as they were set."""
-    rate = Rate(3, per=2.5)
-    async with owners(laid_out, 2, max_active=4, create_rate=rate, unknown_for=None) as journals:
-        assert await journals[1].limits() == FleetLimits(4, rate, None)
-        await journals[1].set_limits(FleetLimits())
-        assert await journals[0].limits() == FleetLimits()
-        assert len(await claim_all(journals)) == 40
-
-
 async def test_a_batch_within_the_limits(laid_out: str) -> None:
     """A run that is held back by the limits goes on as soon as there is room."""
     async with owners(laid_out, 1, max_active=2) as journals:
