@@ -7,6 +7,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.conftest import _time_waits_for_the_disk, file_journal, path, place
 from tests.batch.silence import NEVER
+from tests.durable.listener import Listener
 
 __all__ = ["_time_waits_for_the_disk", "file_journal", "path", "place"]
 
@@ -30,6 +31,12 @@ async def session(emulator: Emulator) -> AsyncIterator[AgentJobsSession]:
     """A session of that service."""
     async with emulator.session(project_id="docs") as session:
         yield session
+
+
+@pytest.fixture
+def listener() -> Listener:
+    """Callbacks that keep what they are told."""
+    return Listener()
 
 
 @pytest.fixture

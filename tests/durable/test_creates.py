@@ -1,7 +1,6 @@
 """How the creates of durable jobs are sent, and what becomes of them."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,11 @@ from tests.durable.listener import Listener
 from tests.held import HeldEmulator
 
 
-async def test_cancelled_caller(path: Path) -> None:
+async def test_cancelled_caller(file_journal: Journal, listener: Listener) -> None:
     """A caller that is cancelled leaves; the create goes on, and its job is followed."""
-    listener = Listener()
     async with Emulator(script=JobScript(duration=0.1), latency=0.2) as emulator:
-        async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
-            async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        async with emulator.session(project_id="docs") as session:
+            async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
                 caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
                 while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
                     await asyncio.sleep(0.001)
@@ -34,36 +32,35 @@ async def test_cancelled_caller(path: Path) -> None:
     assert listener.called == [("k", "completed")]
 
 
-async def test_answer_while_leaving(path: Path) -> None:
+async def test_answer_while_leaving(file_journal: Journal) -> None:
     """Leaving waits for the answer of a create under way, and its caller gets it."""
     async with Emulator(script=JobScript(duration=1e6), latency=0.2) as emulator:
-        async with emulator.session(project_id="docs") as session, Journal.open(path) as journal:
-            async with DurableJobs(session, journal) as jobs:
+        async with emulator.session(project_id="docs") as session:
+            async with DurableJobs(session, file_journal) as jobs:
                 caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
                 while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
                     await asyncio.sleep(0.001)
             assert (await caller).state == "created"
-            assert [row.state for row in await journal.rows()] == ["created"]
+            assert [row.state for row in await file_journal.rows()] == ["created"]
 
 
-async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession, path: Path) -> None:
+async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession, file_journal: Journal) -> None:
     """As a scope of anyio's does it: calls under way end all the same, and the open journal can be followed again."""
-    async with Journal.open(path) as journal:
-        jobs = DurableJobs(session, journal)
-        await jobs.__aenter__()
-        submitting = asyncio.create_task(jobs.submit("k", "Hello"))
+    jobs = DurableJobs(session, file_journal)
+    await jobs.__aenter__()
+    submitting = asyncio.create_task(jobs.submit("k", "Hello"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(jobs.aclose())
+    while not closing.done():
         await asyncio.sleep(0)
-        closing = asyncio.create_task(jobs.aclose())
-        while not closing.done():
-            await asyncio.sleep(0)
-            closing.cancel()
-        with pytest.raises(SessionClosedError):
-            await submitting
-        async with DurableJobs(session, journal) as again:
-            assert (await again.submit("k", "Hello")).state == "created"
+        closing.cancel()
+    with pytest.raises(SessionClosedError):
+        await submitting
+    async with DurableJobs(session, file_journal) as again:
+        assert (await again.submit("k", "Hello")).state == "created"
 
 
-async def test_row_that_was_read_before_its_create(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_that_was_read_before_its_create(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that finds its row before the create is answered, and goes on after that, returns the job."""
     calls: list[str] = []
     work = DurableRows.submit
@@ -79,36 +76,36 @@ async def test_row_that_was_read_before_its_create(path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(DurableRows, "submit", submit)
     async with HeldEmulator(script=JobScript(duration=1e6)) as emulator, emulator.session(project_id="docs") as session:
-        async with Journal.open(path) as journal, DurableJobs(session, journal) as jobs:
+        async with DurableJobs(session, file_journal) as jobs:
             first, second = (asyncio.ensure_future(jobs.submit("k", "Hello")) for _ in range(2))
             assert (await second).ref == (await first).ref is not None
             assert (await second).state == "created"
 
 
-async def test_rejected(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_rejected(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """A create that the service rejects is an entry, told once, and not sent again under its key."""
     await emulator.inject("422 forever", prompt="Hello")
     listener = Listener()
-    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         entry = await jobs.submit("k", "Hello")
         await listener.ends(1)
         again = await jobs.submit("k", "Hello")
         assert (entry.state, again.state) == ("rejected", "rejected")
         assert "422" in (again.error or "")
-        assert [row.key for row in await journal.rows("rejected")] == ["k"]
+        assert [row.key for row in await file_journal.rows("rejected")] == ["k"]
     assert listener.called == [("k", "RejectedError")]
     assert len([request for request in emulator.requests if request.method == "POST"]) == 1
 
 
 async def test_refused_key(
-    emulator: Emulator, session: AgentJobsSession, path: Path, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, session: AgentJobsSession, file_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the service refuses the key, a job stays planned; it is sent again by itself after a time."""
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
     monkeypatch.setattr("agentjobs_async.durable._run.REFUSED_SECONDS", 0.01)
     await emulator.inject("401", prompt="Hello")
     listener = Listener()
-    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         entry = await jobs.submit("k", "Hello")
         assert entry.state == "planned"
         assert entry.error is not None
@@ -117,17 +114,16 @@ async def test_refused_key(
     assert listener.called == [("k", "completed")]
 
 
-async def test_closed_session(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_closed_session(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """A job that is submitted to a session that drains is refused, and sent at the next start."""
     listener = Listener()
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal) as jobs:
-            await session.drain()
-            with pytest.raises(SessionClosedError):
-                await jobs.submit("k", "Hello")
-        async with emulator.session(project_id="docs") as another:
-            async with DurableJobs(another, journal, on_end=listener.on_end):
-                await listener.ends(1)
+    async with DurableJobs(session, file_journal) as jobs:
+        await session.drain()
+        with pytest.raises(SessionClosedError):
+            await jobs.submit("k", "Hello")
+    async with emulator.session(project_id="docs") as another:
+        async with DurableJobs(another, file_journal, on_end=listener.on_end):
+            await listener.ends(1)
     assert listener.called == [("k", "completed")]
     assert emulator.agents_started == {"Hello": 1}
 
@@ -139,7 +135,7 @@ async def test_closed_session(emulator: Emulator, session: AgentJobsSession, pat
 async def test_journal_that_was_full(
     emulator: Emulator,
     session: AgentJobsSession,
-    path: Path,
+    file_journal: Journal,
     monkeypatch: pytest.MonkeyPatch,
     move: str,
     fault: str,
@@ -159,7 +155,7 @@ async def test_journal_that_was_full(
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
     await emulator.inject(f"{fault} on=create")
     listener = Listener()
-    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         with pytest.raises(JournalError, match="no space left"):
             await jobs.submit("k", "Hello")
         await listener.ends(1)

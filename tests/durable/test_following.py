@@ -4,7 +4,6 @@ import asyncio
 import sys
 from contextvars import ContextVar
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ USER: ContextVar[str] = ContextVar("user", default="nobody")
 
 
 @pytest.mark.looptime
-async def test_changes(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_changes(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Each new state is told, the newest one and no earlier than the gap allows; the end is left to `on_end`."""
     stages = tuple((float(second), f"step {second}") for second in range(1, 1_000))
     emulator.script(JobScript(duration=1e6, stages=stages), prompt="Hello")
@@ -35,11 +34,10 @@ async def test_changes(emulator: Emulator, session: AgentJobsSession, path: Path
         if len(times) == 3:
             await emulator.inject("410 forever on=get", prompt="Hello")
 
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal, on_change=change, on_end=listener.on_end, least_gap=0.5) as jobs:
-            await jobs.submit("k", "Hello")
-            await listener.ends(1)
-        assert states(await journal.rows()) == {"k": "failed"}
+    async with DurableJobs(session, file_journal, on_change=change, on_end=listener.on_end, least_gap=0.5) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert states(await file_journal.rows()) == {"k": "failed"}
     steps = [int(status.removeprefix("step ").replace("active", "0")) for _, status in listener.changes]
     assert len(steps) == 3
     assert steps == sorted(set(steps))
@@ -47,7 +45,7 @@ async def test_changes(emulator: Emulator, session: AgentJobsSession, path: Path
     assert listener.called == [("k", "NotFoundError")]
 
 
-async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """`on_end` is not called while `on_change` is under way: it would be overtaken by an older state."""
     told: list[str] = []
     ended = asyncio.Event()
@@ -62,7 +60,7 @@ async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSess
         told.append("end")
         ended.set()
 
-    async with Journal.open(path) as journal, DurableJobs(session, journal, on_change=change, on_end=end) as jobs:
+    async with DurableJobs(session, file_journal, on_change=change, on_end=end) as jobs:
         await jobs.submit("k", "long")
         await ended.wait()
     assert told == ["change", "end"]
@@ -96,7 +94,7 @@ async def test_callbacks_that_raise(
     ]
 
 
-async def test_contexts(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_contexts(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Callbacks run in the context in which the block was entered, whoever submits the job, also when it is refused."""
     await emulator.inject("422", prompt="Bye")
     seen: list[str] = []
@@ -107,26 +105,24 @@ async def test_contexts(emulator: Emulator, session: AgentJobsSession, path: Pat
         await listener.on_end(entry, ended)
 
     USER.set("the bot")
-    async with Journal.open(path) as journal:
-        async with DurableJobs(
-            session, journal, on_change=lambda _entry, _job: seen.append(USER.get()), on_end=end
-        ) as jobs:
-            USER.set("a user")
-            await asyncio.gather(jobs.submit("k", "Hello"), jobs.submit("refused", "Bye"))
-            await listener.ends(2)
+    async with DurableJobs(
+        session, file_journal, on_change=lambda _entry, _job: seen.append(USER.get()), on_end=end
+    ) as jobs:
+        USER.set("a user")
+        await asyncio.gather(jobs.submit("k", "Hello"), jobs.submit("refused", "Bye"))
+        await listener.ends(2)
     assert set(seen) == {"the bot"}
     assert sorted(listener.called) == [("k", "completed"), ("refused", "RejectedError")]
 
 
-async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Where the service can't be asked at a restart, `on_end` gets the job as the journal knows it."""
     failing, listener = Listener(failures=10), Listener()
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal, on_end=failing.on_end) as jobs:
-            entry = await jobs.submit("k", "Hello")
-            await failing.ends(1)
-        async with emulator.refusing(), DurableJobs(session, journal, on_end=listener.on_end):
-            await listener.ends(1)
+    async with DurableJobs(session, file_journal, on_end=failing.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello")
+        await failing.ends(1)
+    async with emulator.refusing(), DurableJobs(session, file_journal, on_end=listener.on_end):
+        await listener.ends(1)
     job = listener.entries[0].job
     assert job is not None
     assert (job.ref, job.status) == (entry.ref, JobStatus.COMPLETED)
@@ -134,7 +130,7 @@ async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSes
 
 
 async def test_leaving_does_not_wait_for_pauses(
-    session: AgentJobsSession, path: Path, monkeypatch: pytest.MonkeyPatch
+    session: AgentJobsSession, file_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaving waits for a callback that runs, and not for one that is to be called again later."""
     monkeypatch.setattr(following, "_FIRST_RETRY_SECONDS", 3600.0)
@@ -152,33 +148,31 @@ async def test_leaving_does_not_wait_for_pauses(
         else:
             await failing.on_end(entry, ended)
 
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal, on_end=slow) as jobs:
-            await jobs.submit("failing", "Hello")
-            await failing.ends(1)
-            await jobs.submit("slow", "Hello")
-            await began.wait()
-        assert (done, len(failing.called)) == (["slow"], 1)
+    async with DurableJobs(session, file_journal, on_end=slow) as jobs:
+        await jobs.submit("failing", "Hello")
+        await failing.ends(1)
+        await jobs.submit("slow", "Hello")
+        await began.wait()
+    assert (done, len(failing.called)) == (["slow"], 1)
 
 
-async def test_drained_session(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_drained_session(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Draining the session ends the waits, tells of no end, and leaves every job to the next start."""
     listener = Listener()
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-            await jobs.submit("k", "long")
-            await session.drain()
-        rows = await journal.rows()
-        assert [(row.state, row.error) for row in rows] == [("created", None)]
-        await complete(emulator)
-        async with emulator.session(project_id="docs") as another:
-            async with DurableJobs(another, journal, on_end=listener.on_end):
-                await listener.ends(1)
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "long")
+        await session.drain()
+    rows = await file_journal.rows()
+    assert [(row.state, row.error) for row in rows] == [("created", None)]
+    await complete(emulator)
+    async with emulator.session(project_id="docs") as another:
+        async with DurableJobs(another, file_journal, on_end=listener.on_end):
+            await listener.ends(1)
     assert listener.called == [("k", "completed")]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
-async def test_changes_with_eager_tasks(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
+async def test_changes_with_eager_tasks(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Each change is told as well where tasks begin eagerly, and a plain callback is done before its task is known."""
     emulator.script(JobScript(duration=1e6, stages=((1.0, "one"), (2.0, "two"), (3.0, "three"))), prompt="Hello")
     seen: list[str] = []
@@ -190,17 +184,16 @@ async def test_changes_with_eager_tasks(emulator: Emulator, session: AgentJobsSe
             ended.set()
 
     asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]  # from 3.12 on
-    async with Journal.open(path) as journal:
-        async with DurableJobs(session, journal, on_change=change, least_gap=0.0) as jobs:
-            await jobs.submit("k", "Hello")
-            async with asyncio.timeout(60):
-                await ended.wait()
+    async with DurableJobs(session, file_journal, on_change=change, least_gap=0.0) as jobs:
+        await jobs.submit("k", "Hello")
+        async with asyncio.timeout(60):
+            await ended.wait()
     assert len(seen) > 1
     assert seen[-1] == "three"
 
 
 async def test_wait_that_ends_as_cancelled(
-    emulator: Emulator, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    emulator: Emulator, file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where a `get_job` of the user's raises CancelledError, the job is waited for again later, and this is logged."""
     monkeypatch.setattr(following, "_UNREADABLE_SECONDS", 0.01)
@@ -213,7 +206,7 @@ async def test_wait_that_ends_as_cancelled(
         return AgentJob(ref.job_id, ref.project_id, "completed")
 
     async with AgentJobsSession(emulator.base_url, emulator.api_key, project_id="docs", get_job=get_job) as session:
-        async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
             await jobs.submit("k", "Hello")
             await listener.ends(1)
     assert listener.called == [("k", "completed")]

@@ -11,9 +11,8 @@ from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
 
 
-async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """A submitted job is created, followed and told with its context; afterwards its end is in the journal."""
-    listener = Listener()
     async with DurableJobs(session, journal, on_change=listener.on_change, on_end=listener.on_end) as jobs:
         entry = await jobs.submit("message-1", "Hello", context={"chat": 7, "names": ["a"]})
         assert (entry.key, entry.state, entry.context) == ("message-1", "created", {"chat": 7, "names": ["a"]})
@@ -27,9 +26,8 @@ async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journ
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_same_key(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_same_key(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """The same key is the same job, at the same time and later; the first context is kept."""
-    listener = Listener()
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
         entries = await asyncio.gather(*(jobs.submit("k", "Hello", context={"n": n}) for n in range(5)))
         assert len({entry.ref for entry in entries}) == 1
@@ -50,9 +48,8 @@ async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSessio
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_submit_without_waiting_for_the_create(file_journal: Journal) -> None:
+async def test_submit_without_waiting_for_the_create(file_journal: Journal, listener: Listener) -> None:
     """It returns a planned entry while the create is not answered; the job is followed all the same."""
-    listener = Listener()
     script = JobScript(duration=0.2)
     async with HeldEmulator(script=script, speed=20) as emulator, emulator.session(project_id="docs") as session:
         async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
@@ -110,9 +107,8 @@ async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
         assert await jobs.get("chat-3/1") is None
 
 
-async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """A job that is not followed any more goes on, and is told of by no block."""
-    listener = Listener()
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         assert await jobs.unfollow("k")
@@ -139,9 +135,8 @@ async def test_unfollow_by_a_callback(session: AgentJobsSession, file_journal: J
         assert await jobs.active() == []
 
 
-async def test_item_of_a_batch(session: AgentJobsSession, journal: Journal) -> None:
+async def test_item_of_a_batch(session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """The items of a batch in the same journal are left alone, until one is submitted."""
-    listener = Listener()
     async with run_batch(session, [BatchItem("a", "Hello"), BatchItem("b", "Hello")], journal=journal) as results:
         assert len([result async for result in results]) == 2
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
@@ -169,13 +164,13 @@ async def test_misuse(session: AgentJobsSession, path: Any) -> None:
     assert not path.exists()
 
 
-async def test_misuse_of_submit(emulator: Emulator, session: AgentJobsSession, path: Any) -> None:
+async def test_misuse_of_submit(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """A job that can't be sent is refused and not planned; outside of the block every call is."""
-    async with Journal.open(path) as journal, emulator.session() as nameless:
-        async with DurableJobs(nameless, journal) as without_project:
+    async with emulator.session() as nameless:
+        async with DurableJobs(nameless, file_journal) as without_project:
             with pytest.raises(InvalidInputError, match="project_id is missing"):
                 await without_project.submit("k", "Hello")
-        jobs = DurableJobs(session, journal)
+        jobs = DurableJobs(session, file_journal)
         with pytest.raises(InvalidInputError, match="not open"):
             await jobs.submit("k", "Hello")
         async with jobs:
@@ -187,13 +182,12 @@ async def test_misuse_of_submit(emulator: Emulator, session: AgentJobsSession, p
         with pytest.raises(InvalidInputError, match="entered once"):
             async with jobs:
                 pass
-        assert await journal.rows() == []
+        assert await file_journal.rows() == []
 
 
-async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """An unknown create is told, listed and not sent again; once it is resolved, its job is followed to its end."""
     await emulator.inject("reset on=create", prompt="Hello")
-    listener = Listener()
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
         entry = await jobs.submit("k", "Hello")
         assert (entry.state, entry.ref) == ("unknown", None)
@@ -207,9 +201,8 @@ async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: 
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_abandoned(session: AgentJobsSession, file_journal: Journal) -> None:
+async def test_abandoned(session: AgentJobsSession, file_journal: Journal, listener: Listener) -> None:
     """A job that is abandoned while it is followed has ended."""
-    listener = Listener()
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         await file_journal.abandon("k")
@@ -228,10 +221,9 @@ async def test_journal_that_is_followed(session: AgentJobsSession, file_journal:
         pass
 
 
-async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: Journal) -> None:
+async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
     """A failed job that the journal's owner retries is followed again, with its context."""
     emulator.script(JobScript(duration=0.2, outcome="failed"), prompt="Hello")
-    listener = Listener()
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "Hello", context={"chat": 1})
         await listener.ends(1)

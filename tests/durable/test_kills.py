@@ -71,10 +71,9 @@ async def killed(emulator: Emulator, place: Path, moment: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["claim", "mark_ended", "on_end", "mark_told"])
-async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, moment: str) -> None:
+async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, moment: str, listener: Listener) -> None:
     """Killed between plan and claim, before the end is recorded, or in `on_end`: the next start tells of the end."""
     await killed(emulator, path, moment)
-    listener = Listener()
     async with Journal.open(path) as journal:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
             await listener.ends(1)
@@ -141,9 +140,8 @@ async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession
     assert emulator.agents_started == {"long": 1}
 
 
-async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
+async def test_many_replicas(emulator: Emulator, session: AgentJobsSession, laid_out: str, listener: Listener) -> None:
     """However many processes get the same messages, each job has one agent and one end is told."""
-    listener = Listener()
     journals = [Journal.open(laid_out, owner_timeout=NEVER) for _ in range(3)]
     try:
         opened = [await journal.__aenter__() for journal in journals]
