@@ -6,14 +6,12 @@ import math
 import sys
 import threading
 from http.client import HTTPConnection
-from typing import Any
 
 import aiohttp
 import pytest
 
-import agentjobs_async
 from agentjobs_async import AgentJobsSession
-from agentjobs_async.testing import Emulator, Fault, FaultPlan, JobScript, RandomScripts, RateLimit
+from agentjobs_async.testing import Emulator, JobScript, RateLimit
 from agentjobs_async.testing.faults.grammar import FAULTS
 from agentjobs_async.testing.records import without_shown_credentials
 from tests.rows import failing, failing_async
@@ -23,16 +21,6 @@ EVERY_FAULT = [*FAULTS, "missing:id", "103", "204", "206", "302", "429 retry-aft
 
 UNSHARED_HOST = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Where no other process takes a port that was given up for a moment: the others have theirs on 127.0.0.1."""
-
-
-async def test_first_use() -> None:
-    """A job is created, read while it runs, and read when it has ended."""
-    async with Emulator(script=JobScript(duration=0)) as emulator:
-        created = await ask(emulator, create(emulator, "write"))
-        ended = await read(emulator, created.document["id"])
-    assert (created.status, created.document["status"]) == (201, "active")
-    assert (ended.status, ended.document["status"]) == (200, "completed")
-    assert ended.document["prLink"].startswith("https://")
 
 
 async def test_record_of_requests() -> None:
@@ -56,51 +44,15 @@ async def test_record_of_requests() -> None:
 
 
 async def test_counters() -> None:
-    """Agents are counted by prompt; connections and keys are recorded."""
-    async with Emulator(api_key="emk_1") as emulator:
+    """Agents are counted by prompt, up to the rate limit; connections and keys are recorded."""
+    async with Emulator(api_key="emk_1", rate_limit=RateLimit(3)) as emulator:
         for prompt in ("a", "b", "a"):
             await start(emulator, prompt)
+        assert (await ask(emulator, create(emulator, "a"))).status == 429
         await ask(emulator, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert emulator.agents_started == {"a": 2, "b": 1}
     assert [job.prompt for job in emulator.jobs.values()] == ["a", "b", "a"]
-    assert (emulator.connections, emulator.keys_seen) == (4, frozenset({"Bearer emk_1"}))
-
-
-@pytest.mark.looptime
-async def test_errors_of_the_service() -> None:
-    """A wrong body, a wrong key, an unknown job and a limit are answered with their status and an error document."""
-    async with Emulator(rate_limit=RateLimit(1)) as emulator:
-        refused = await ask(emulator, request(emulator, "POST", JOBS, b"[]"))
-        await start(emulator)
-        limited = await ask(emulator, create(emulator))
-        strange = await read(emulator, "job_9")
-        keyless = await ask(emulator, b"GET /v2/agent/docs/job/job_000001 HTTP/1.1\r\nHost: x\r\n\r\n")
-    replies = [refused, limited, strange, keyless]
-    assert [reply.status for reply in replies] == [400, 429, 404, 401]
-    assert all(isinstance(reply.document["error"], str) for reply in replies)
-    assert limited.all("Retry-After") == ["3600"]
-
-
-async def test_kept_connection() -> None:
-    """Requests in sequence, and several at once, are served on one connection."""
-    async with Emulator() as emulator, connected(emulator) as (reader, writer):
-        writer.write(create(emulator))
-        await read_reply(reader)
-        writer.write(create(emulator, "a") + create(emulator, "b"))
-        assert [(await read_reply(reader)).document["id"] for _ in range(2)] == ["job_000002", "job_000003"]
-    assert [arrived.connection for arrived in emulator.requests] == [1, 1, 1]
-
-
-@pytest.mark.looptime
-async def test_jobs_follow_the_clock_of_the_loop() -> None:
-    """A job of minutes runs in skipped time."""
-    async with Emulator(script=RandomScripts(shortest=110, longest=190)) as emulator:
-        job_id = await start(emulator)
-        statuses = []
-        for _ in range(3):
-            statuses.append((await read(emulator, job_id)).document["status"])
-            await asyncio.sleep(99)
-    assert statuses == ["active", "active", "completed"]
+    assert (emulator.connections, emulator.keys_seen) == (5, frozenset({"Bearer emk_1"}))
 
 
 @pytest.mark.looptime
@@ -119,24 +71,6 @@ async def test_scripts() -> None:
     assert [reply.document["status"] for reply in replies] == ["active", "failed", "archived"]
 
 
-@pytest.mark.looptime
-async def test_latency() -> None:
-    """Every answer is sent after the latency."""
-    loop = asyncio.get_running_loop()
-    async with Emulator(latency=7) as emulator:
-        before = loop.time()
-        await start(emulator)
-    assert loop.time() - before == pytest.approx(7, abs=0.5)
-
-
-async def test_faults_from_the_start() -> None:
-    """A plan for all requests is a text or a value."""
-    plans: list[Any] = ["500 x2 then reset", FaultPlan.parse("500"), Fault("500")]
-    for plan in plans:
-        async with Emulator(faults=plan) as emulator:
-            assert (await ask(emulator, create(emulator))).status == 500
-
-
 async def test_injected_faults() -> None:
     """A plan applies to its prompt, project or job, and to reads of the jobs of its prompt."""
     async with Emulator() as emulator:
@@ -152,48 +86,11 @@ async def test_injected_faults() -> None:
     assert [first, *statuses, other, web, job] == [500, 500, 200, 201, 501, 502]
 
 
-async def test_agents_started_under_faults() -> None:
-    """A create under a fault starts the agent or not, as the fault says."""
-    for plan, started in {"500": 1, "close": 1, "400": 0, "307": 0, "500 agent=no": 0}.items():
-        async with Emulator(faults=plan) as emulator:
-            async with connected(emulator) as (reader, writer):
-                writer.write(create(emulator))
-                await reader.read(1)
-            assert (plan, emulator.agents_started.total()) == (plan, started)
-            assert emulator.foreign.requests == ()
-
-
-async def test_key_echoed() -> None:
-    """The server can echo the key, in a document or in an error."""
-    async with Emulator(faults='document model={key} then 500 error="bad {key:base64}"') as emulator:
-        assert (await ask(emulator, create(emulator))).document["model"] == emulator.api_key
-        assert (await ask(emulator, create(emulator))).document["error"].startswith("bad ZW1r")
-
-
 async def test_placeholders_are_for_faults() -> None:
     """An answer without a fault never has the key, whatever the name of the project."""
     async with Emulator() as emulator:
         reply = await ask(emulator, create(emulator, "write", "/v2/agent/%7Bkey%7D/job"))
     assert reply.document["source"]["repository"] == "acme/{key}"
-
-
-async def test_foreign_origin() -> None:
-    """A redirect leads to an origin that is not the emulator's."""
-    async with Emulator(faults="308") as emulator:
-        reply = await ask(emulator, create(emulator))
-        assert reply.all("Location") == [f"{emulator.foreign.url}/moved"]
-        assert emulator.foreign.url != emulator.base_url
-
-
-async def test_refusing() -> None:
-    """Connections are refused inside the block, and accepted after it on the same port."""
-    async with Emulator() as emulator:
-        url = emulator.base_url
-        with pytest.raises(ConnectionRefusedError):
-            async with emulator.refusing():
-                await start(emulator)
-        assert emulator.base_url == url
-        assert await start(emulator) == "job_000001"
 
 
 @pytest.mark.looptime
@@ -219,15 +116,6 @@ async def test_refusal_after_an_answer() -> None:
         assert await reader.read() == b""
         await asyncio.sleep(2.1)
         assert (await ask(emulator, create(emulator, "c"))).status == 201
-
-
-@pytest.mark.looptime
-async def test_injected_refusal_holds_at_once() -> None:
-    """An injected refusal refuses the next connection."""
-    async with Emulator() as emulator:
-        await emulator.inject("refuse for=inf")
-        with pytest.raises(ConnectionRefusedError):
-            await start(emulator)
 
 
 @pytest.mark.looptime
@@ -259,17 +147,6 @@ async def test_restart() -> None:
     async with emulator:
         assert (await read(emulator, job_id)).document["status"] == "completed"
         assert emulator.base_url == url
-
-
-async def test_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session has the address and key of the emulator, which its settings override."""
-    made: list[dict[str, Any]] = []
-    monkeypatch.setattr(agentjobs_async, "AgentJobsSession", lambda *_base, **settings: made.append(settings))
-    async with Emulator() as emulator:
-        emulator.session(project_id="docs")
-        emulator.session(api_key="other")
-    assert [settings["api_key"] for settings in made] == [emulator.api_key, "other"]
-    assert (made[0]["base_url"], made[0]["project_id"]) == (emulator.base_url, "docs")
 
 
 def test_session_before_the_emulator_runs() -> None:

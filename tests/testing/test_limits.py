@@ -32,8 +32,3 @@ def test_projects_have_their_own_windows() -> None:
     """The creates of one project do not count for another."""
     window = RateWindow(1, per=3600)
     assert [window.take("docs", 0.0), window.take("web", 0.0), window.take("docs", 0.0)] == [None, None, 3600]
-
-
-def test_limit_of_none() -> None:
-    """A limit of no creates refuses the first one."""
-    assert RateWindow(0, per=5).take("docs", 1.0) == 5

@@ -54,19 +54,6 @@ def test_no_script() -> None:
     assert failing(check, rows) == {}
 
 
-def test_newest_script_that_fits() -> None:
-    """The newest script that matches a project and a prompt holds, otherwise the default."""
-    scripts = ScriptTable(JobScript(duration=1))
-    scripts.add(JobScript(duration=2), "docs", None)
-    scripts.add(JobScript(duration=3), None, "write")
-    assert [scripts(*job).duration for job in [("web", "x"), ("docs", "x"), ("docs", "write"), ("web", "write")]] == [
-        1,
-        2,
-        3,
-        3,
-    ]
-
-
 def test_default_may_be_a_function() -> None:
     """The default may be a function of project and prompt."""
     scripts = ScriptTable(lambda project_id, prompt: JobScript(job_id=f"{project_id}-{prompt}"))

@@ -21,24 +21,14 @@ async def test_reset() -> None:
             assert emulator.agents_started == {"write": 1}
 
 
-async def test_close_before_the_answer() -> None:
-    """A close before the answer ends the connection without a byte."""
-    async with Emulator(faults="close") as emulator:
-        assert await ask_to_the_end(emulator, create(emulator)) == b""
-
-
-async def test_close_in_headers() -> None:
-    """A close amid the headers leaves them unfinished."""
-    async with Emulator(faults="close:headers") as emulator:
-        data = await ask_to_the_end(emulator, create(emulator))
-    assert data.startswith(b"HTTP/1.1 201 Created\r\n")
-    assert b"\r\n\r\n" not in data
-
-
-async def test_close_in_body() -> None:
-    """A close amid the body leaves it unfinished."""
-    async with Emulator(faults="close:body") as emulator:
-        head, _, body = (await ask_to_the_end(emulator, create(emulator))).partition(b"\r\n\r\n")
+async def test_close_amid_the_answer() -> None:
+    """A close leaves the answer without a byte, with unfinished headers, or with an unfinished body."""
+    async with Emulator(faults="close then close:headers then close:body") as emulator:
+        nothing, headers, whole = [await ask_to_the_end(emulator, create(emulator)) for _ in range(3)]
+    assert nothing == b""
+    assert headers.startswith(b"HTTP/1.1 201 Created\r\n")
+    assert b"\r\n\r\n" not in headers
+    head, _, body = whole.partition(b"\r\n\r\n")
     assert 0 < len(body) < int(head.split(b"Content-Length: ")[1].split()[0])
 
 

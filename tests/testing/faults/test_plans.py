@@ -23,12 +23,8 @@ def kinds(plans: Plans, *subjects: Subject) -> list[str | None]:
 
 
 def test_steps_follow_each_other() -> None:
-    """Each step applies to its number of requests; after the last step there is no fault."""
+    """Each step applies to its number of requests, if it has one; after the last step there is no fault."""
     assert kinds(plans(running("500 x2 then reset")), *[GET] * 4) == ["500", "500", "reset", None]
-
-
-def test_for_ever() -> None:
-    """A step for ever never ends."""
     assert kinds(plans(running("500 forever then reset")), *[GET] * 9) == ["500"] * 9
 
 
