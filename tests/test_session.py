@@ -22,7 +22,6 @@ from yarl import URL
 
 from agentjobs_async import (
     AgentJob,
-    AgentJobsError,
     AgentJobsSession,
     AuthError,
     CreateFailed,
@@ -39,15 +38,13 @@ from agentjobs_async import (
     PollPolicy,
     ProtocolError,
     RejectedError,
-    ServerError,
     SessionClosedError,
-    TransportError,
     WaitTimeoutError,
     __version__,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from tests.rows import failing, failing_async
-from tests.scripted import KEY, SERVICE, Reply, Scripted, http, job, reply, session_of
+from tests.scripted import KEY, SERVICE, Reply, Scripted, job, session_of
 
 REF = JobRef("docs", "job_1")
 
@@ -242,31 +239,6 @@ def test_made_without_a_loop() -> None:
 # Reading.
 
 
-@pytest.mark.looptime
-async def test_one_read_is_one_request() -> None:
-    """A read that fails is one request, on a kept connection too, and ends by `timeouts.request`."""
-
-    async def check(first: Reply, kind: type[AgentJobsError], reason: str | None) -> None:
-        async with Scripted(job(), first, job()) as server, server.session(timeouts=HttpTimeouts(request=5)) as session:
-            await session.get_job("job_1")
-            began = clock()
-            with pytest.raises(kind) as caught:
-                await session.get_job("job_1")
-            assert clock() - began < 5.1
-        assert len(server.requests) == 2
-        assert getattr(caught.value, "reason", None) == reason
-
-    rows = [
-        (Reply(then="fin"), TransportError, None),
-        (Reply(then="hang"), TransportError, None),
-        (Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "hang"), TransportError, None),
-        (job(job_id="job_2"), ProtocolError, "wrong_id"),
-        (Reply(http(200, b" " * 1_048_577)), ProtocolError, "too_large"),
-        (reply(503, None, ("Retry-After", "1")), ServerError, None),
-    ]
-    assert await failing_async(check, rows) == {}
-
-
 async def test_paced_answer_is_a_job() -> None:
     """A job that comes with a Retry-After is a job all the same."""
     async with Scripted(job("active", "job_1", ("Retry-After", "5"))) as server, server.session() as session:
@@ -439,7 +411,7 @@ async def test_run_job_whose_create_hangs() -> None:
     async with Scripted(Reply(then="hang")) as server, server.session() as session:
         for seconds, cut in ((30, 30), (500, 120), (None, 120)):
             began = clock()
-            with pytest.raises(CreateOutcomeUnknownError) as caught:
+            with pytest.raises(CreateOutcomeUnknownError, match=f"no usable answer within {cut} s") as caught:
                 await session.run_job("Fix it", timeout=seconds)
             assert clock() - began == pytest.approx(cut)
             assert caught.value.outcome is CreateOutcome.UNKNOWN
@@ -463,37 +435,6 @@ async def test_waiting_for_a_place_is_no_slow_server() -> None:
 
 
 # Closing.
-
-
-@pytest.mark.looptime
-async def test_closing_in_the_middle() -> None:
-    """Closing ends everything under way at once, each with its typed error, and leaves nothing behind."""
-    async with Scripted(Reply(then="hang")) as server:
-        session = server.session(policy=PollPolicy(wait=tenacity.wait_fixed(1000)), budget=PollBudget(in_flight=2))
-        calls = [
-            asyncio.ensure_future(call)
-            for call in (
-                session.wait_for_job(REF),
-                session.wait_for_job(REF),
-                session.create_job("Fix it"),
-                session.get_job(REF),
-                session.get_job(REF),
-                session.run_job("Fix it"),
-            )
-        ]
-        await asyncio.sleep(10)
-        began = clock()
-        await asyncio.gather(session.aclose(), session.aclose())
-        assert all(call.done() for call in calls)
-        assert clock() == began
-        sent = len(server.requests)
-        await asyncio.sleep(2000)
-        assert len(server.requests) == sent
-    errors = [type(call.exception()) for call in calls]
-    closed, unknown = SessionClosedError, CreateOutcomeUnknownError
-    assert errors == [closed, closed, unknown, closed, closed, unknown]
-    gc.collect()
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_closing_waits_for_the_polite() -> None:
@@ -522,51 +463,6 @@ async def test_closing_waits_for_the_polite() -> None:
     assert isinstance(waiting.exception(), SessionClosedError)
     assert isinstance(polite.exception(), SessionClosedError)
     assert (await stubborn).succeeded
-
-
-CALLS: list[Call] = [
-    lambda session: session.create_job("Fix it"),
-    lambda session: session.get_job(REF),
-    lambda session: session.wait_for_job(REF),
-    lambda session: session.wait_for_job(AgentJob("job_1", "docs", "completed")),
-    lambda session: session.run_job("Fix it"),
-    lambda session: session.__aenter__(),
-]
-
-
-async def test_closed_session() -> None:
-    """A closed session refuses every call before any I/O, and closes again without a word."""
-    async with Emulator() as emulator:
-        async with emulator.session(project_id="docs") as session:
-            pass
-        for call in CALLS:
-            with pytest.raises(SessionClosedError, match="the session is closed"):
-                await call(session)
-            await session.aclose()
-    assert emulator.connections == 0
-
-
-async def test_closed_before_use() -> None:
-    """A session that was never used closes, and says so."""
-    session = session_of()
-    await session.aclose()
-    await session.aclose()
-    assert repr(session).endswith("closed>")
-
-
-def test_second_loop() -> None:
-    """A session that was used in one loop refuses every call from another."""
-    session = session_of(get_job=_ended)
-    with asyncio.Runner() as first_loop:
-        first_loop.run(session.get_job(REF))
-        for call in (*CALLS, AgentJobsSession.aclose):
-            with pytest.raises(SessionClosedError, match="another event loop"):
-                asyncio.run(call(session))
-        first_loop.run(session.aclose())
-
-
-async def _ended(ref: JobRef) -> AgentJob:
-    return AgentJob(ref.job_id, ref.project_id, "completed")
 
 
 # The key.

@@ -169,27 +169,6 @@ async def test_cancelled_in_the_body() -> None:
         assert (await body_of(transport, server), server.connections) == (JOB, 2)
 
 
-async def test_a_dropped_connection_is_not_used_twice_for_one_read() -> None:
-    """A read whose kept-alive connection breaks went out once: aiohttp repeats it unless `_retry_connection` is off."""
-    for broken in (Reply(then="fin"), Reply(then="reset")):
-        async with Scripted(job(), broken, job()) as server, opened() as transport:
-            assert await body_of(transport, server) == JOB
-            assert isinstance(await transport.read(URL(server.base_url)), TransportError)
-        assert [request.connection for request in server.requests] == [1, 1]
-
-
-@pytest.mark.looptime
-async def test_unasked_answers_are_not_taken() -> None:
-    """An idle connection on which something arrived unasked is dropped: the next read gets its own answer."""
-    forged = http(200, b'{"id": "job_1", "status": "completed"}')
-    async with Scripted(Reply(http(200, JOB), later=forged), job()) as server, opened() as transport:
-        assert await body_of(transport, server) == JOB
-        await asyncio.sleep(2)
-        assert await body_of(transport, server) == JOB
-        assert await body_of(transport, server) == JOB
-    assert [request.connection for request in server.requests] == [1, 2, 2]
-
-
 async def test_reads_share_connections_and_creates_do_not() -> None:
     """Reads reuse a connection; every create has its own, which no other request ever uses."""
     async with Scripted(job()) as server, opened() as transport:
@@ -200,16 +179,6 @@ async def test_reads_share_connections_and_creates_do_not() -> None:
     reads = [request.connection for request in server.requests if request.line.startswith("GET")]
     creates = [request.connection for request in server.requests if request.line.startswith("POST")]
     assert (reads, creates) == ([1, 1], [2, 3])
-
-
-async def test_progress_of_a_create() -> None:
-    """A create that was answered may have left, and its status is known."""
-    progress = progress_of_one()
-    async with Scripted(reply(503)) as server, opened() as transport:
-        await transport.create(URL(server.base_url), b"{}", progress)
-    assert (progress.may_have_left, progress.status) == (True, 503)
-    progress.start_try()
-    assert (progress.may_have_left, progress.status) == (True, None)
 
 
 async def _failure(transport: Transport, url: str, progress: Progress | None = None) -> NotSentError:
