@@ -35,7 +35,7 @@ from agentjobs_async.telemetry import metrics as snapshots
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from tests.polled import REF, every
-from tests.scripted import Reply, Scripted, job, reply, session_of
+from tests.scripted import Reply, Scripted, job, reply
 
 PATIENT = reply(429, None, ("Retry-After", "0"))
 
@@ -183,13 +183,6 @@ async def test_traced_polls(telemetry: Telemetry) -> None:
     assert len(telemetry.spans("GET")) == 1
 
 
-def test_trace_polls_is_a_flag() -> None:
-    """Anything but a bool is refused."""
-    for value in (1, None, "yes"):
-        with pytest.raises(InvalidInputError, match="trace_polls"):
-            session_of(trace_polls=value)
-
-
 async def test_repeated_create(telemetry: Telemetry) -> None:
     """The tries of a create are counted in its one span."""
     async with Scripted(PATIENT, PATIENT, job()) as server, server.session(hooks=[telemetry.hook()]) as session:
@@ -330,15 +323,17 @@ async def test_shared_wait(telemetry: Telemetry) -> None:
 
 
 async def test_two_hooks(telemetry: Telemetry) -> None:
-    """Two hooks on one session make two spans of each call, and leave the caller in its own context."""
+    """Two hooks on one session make two spans of each call; the project is a label of metrics only if asked for."""
     others = Telemetry()
-    hooks = [telemetry.hook(), others.hook()]
+    hooks = [telemetry.hook(), others.hook(projects=True)]
     async with Scripted(job()) as server, server.session(hooks=hooks) as session:
         before = contexts.get_current()
         await session.create_job("Fix it")
         await session.create_job("Fix it")
         assert contexts.get_current() == before
     assert [len(each.spans("create_job")) for each in (telemetry, others)] == [2, 2]
+    assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": "created"}, 2)]
+    assert others.metrics()["agentjobs.create.duration"] == [({"outcome": "created", "project": "docs"}, 2)]
     assert [parent_of(span) for span in telemetry.spans()] == [None, None]
 
 
@@ -394,13 +389,6 @@ async def test_metrics(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) ->
     assert metrics["agentjobs.poll.duration"] == metrics["agentjobs.polls"]
     assert metrics["agentjobs.jobs.watched"] == [({}, 0)]  # as of the first event, before the wait
     assert {"agentjobs.jobs.due", "agentjobs.jobs.oldest_unobserved"} <= set(metrics)
-
-
-async def test_projects(telemetry: Telemetry) -> None:
-    """The project is a label only if asked for."""
-    async with Scripted(job()) as server, server.session(hooks=[telemetry.hook(projects=True)]) as session:
-        await session.create_job("Fix it")
-    assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": "created", "project": "docs"}, 1)]
 
 
 async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_path: Path) -> None:

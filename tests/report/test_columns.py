@@ -52,14 +52,6 @@ async def test_times_follow_each_other(tmp_path: Path) -> None:
             assert (sent[place] or 0) + sum(less) == round(row.ended_at.timestamp() * 1000)
 
 
-async def test_prompts_can_be_left_out(tmp_path: Path) -> None:
-    """A block without prompts has no column of them."""
-    await run_some(tmp_path / "run.db")
-    rows = await rows_of(tmp_path / "run.db")
-    assert "prompt" not in block(rows, prompts=False)
-    assert "Document the page" not in block_line(rows, prompts=False)
-
-
 async def test_long_and_acting_texts(tmp_path: Path) -> None:
     """A prompt of a million characters is cut, and control characters are escaped; a key stays as it is."""
     await fail_hostile(tmp_path / "run.db")

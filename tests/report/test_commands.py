@@ -1,4 +1,3 @@
-import shlex
 import subprocess
 
 from agentjobs_async.batch import State
@@ -28,8 +27,3 @@ def test_words_of_a_shell() -> None:
     begin = ["resolve", "--journal", "my run.db", "--send-again"]
     wanted = [[*begin, *(["--"] if key.startswith("-") else []), key] for key in KEYS]
     assert [words.splitlines() for words in said.split("\n\n")] == wanted
-
-
-def test_plain_words() -> None:
-    """A plain word is quoted as by `shlex`."""
-    assert shlex.quote("a b") in commands_of(State.FAILED, "a b", "run.db")[0][1]

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.figures import Tally
@@ -9,21 +10,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def row(state: State, seconds: float | None = None, polls: int = 0) -> JournalRow:
     ended = None if seconds is None else START + timedelta(seconds=seconds)
     created = None if seconds is None else START
-    return JournalRow(
-        "k",
-        "p",
-        "docs",
-        state,
-        None,
-        None,
-        None,
-        START,
-        1,
-        sent_at=START,
-        created_at=created,
-        ended_at=ended,
-        polls=polls,
-    )
+    times: dict[str, Any] = {"sent_at": START, "created_at": created, "ended_at": ended}
+    return JournalRow("k", "p", "docs", state, None, None, None, START, 1, **times, polls=polls)
 
 
 def test_figures() -> None:

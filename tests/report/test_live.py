@@ -22,7 +22,7 @@ from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit
 from tests.report.served import Served, served
-from tests.report.stage import OUTCOMES, fail_hostile, run_some
+from tests.report.stage import OUTCOMES, run_some
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -260,24 +260,6 @@ async def test_silent_connection(browser: "Browser", run: Path) -> None:
             await visited.page.evaluate("live.heard = 0; live.check()")  # as if it had slept for years
         await plan(run)
         await expect(row(visited.page, "late-1")).to_have_count(1)
-
-
-async def test_hostile_rows(browser: "Browser", tmp_path: Path) -> None:
-    """Rows that would do harm are text, in the table as in the panel; no script but the page's own runs."""
-    await fail_hostile(tmp_path / "run.db")
-    async with (
-        served(tmp_path / "run.db", allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
-        for index in range(6):
-            await visited.page.locator("#rows .row").nth(index).click(position={"x": 20, "y": 10})
-            await expect(visited.page.locator("#panel h2")).not_to_be_empty()
-        assert {url.removeprefix(page.address) for url in visited.requests} <= {
-            "",
-            f"#token={page.token}",
-            "rows",
-            "events",
-        }
 
 
 async def test_token_for_reading(browser: "Browser", run: Path) -> None:

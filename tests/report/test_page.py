@@ -99,6 +99,7 @@ async def test_tiles_with_and_without_scripts(browser: "Browser", written: Path)
     """The script shows the same tiles as stand in plain HTML, with the unknown first."""
     async with visit(browser, written.as_uri(), java_script_enabled=False) as plain:
         before = await plain.texts(".tile span")
+        assert not await plain.page.is_visible("#search")
     async with opened(browser, written) as visited:
         assert await visited.texts(".tile span") == before
     assert before[0] == "unknown"
@@ -235,13 +236,6 @@ async def test_narrow_screen(browser: "Browser", written: Path) -> None:
         assert (box["x"], box["width"]) == (0, 390)
 
 
-async def test_without_scripts(browser: "Browser", written: Path) -> None:
-    """Without scripts, the tiles and the items that need a person can be read."""
-    async with visit(browser, written.as_uri(), java_script_enabled=False) as visited:
-        assert await visited.texts("#plain td.key") == ["page-4", "page-3"]
-        assert not await visited.page.is_visible("#search")
-
-
 async def test_redraws_lose_no_click(browser: "Browser", written: Path) -> None:
     """A row that is drawn anew while the button is down on it, as a live page does, is opened all the same."""
     async with opened(browser, written) as visited:
@@ -294,24 +288,16 @@ async def test_clicks_that_follow_each_other(browser: "Browser", written: Path) 
         assert await visited.page.evaluate(CLICK_AFTER_CLICK) is True
 
 
-async def test_printing(browser: "Browser", tmp_path: Path) -> None:
-    """All rows are printed, not only those in sight."""
-    async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(300)])
-    async with opened(browser, await write(tmp_path / "run.db")) as visited:
-        assert len(await keys_shown(visited)) < 100
-        await visited.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert len(await keys_shown(visited)) == 300
-
-
-async def test_scrolling(browser: "Browser", tmp_path: Path) -> None:
-    """Rows are drawn as they come into sight."""
+async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
+    """Rows are drawn as they come into sight, and as many as 2,000 are printed, in sight or not."""
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(3000)])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         await visited.page.evaluate("scrollTo(0, document.body.scrollHeight)")
         await visited.page.wait_for_selector("#rows .row[data-index='2999']")
         assert await visited.page.locator("#rows .row").count() < 100
+        await visited.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert len(await keys_shown(visited)) == 2000
 
 
 async def test_hostile_items(browser: "Browser", tmp_path: Path) -> None:
@@ -343,22 +329,3 @@ async def test_nothing_yet(browser: "Browser", tmp_path: Path) -> None:
         pass
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         assert await visited.texts("#empty") == ["The journal has no items yet."]
-
-
-async def test_changes(browser: "Browser", written: Path) -> None:
-    """A page takes what it has read already once more: rows that changed replace the old ones, removed ones go."""
-    async with opened(browser, written) as visited:
-        await visited.page.evaluate(
-            """() => {
-                const block = { number: [3], state: ['completed'], polls: [9], tries: [2], planned: [1], sent: [2],
-                    created: [1], seen: [1], ended: [1] };
-                for (const name of ['key', 'project', 'job', 'link', 'error']) {
-                    block[name] = { start: [0], end: [0], text: [`new ${name}`] };
-                }
-                report.apply(block);
-                report.apply({ removed: [1] });
-                report.refresh();
-            }"""
-        )
-        assert (await keys_shown(visited))[:2] == ["page-2", "new key"]
-        assert await visited.texts("#count") == ["8"]

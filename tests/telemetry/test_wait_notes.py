@@ -21,15 +21,6 @@ def test_each_wait_gets_its_own() -> None:
     assert list(notes.end(REF, 0)) == []
 
 
-def test_trouble_begins_again() -> None:
-    """Trouble is noted where it begins, and again after a poll has shown the job."""
-    notes = WaitNotes(polls=False)
-    notes.begin(REF)
-    for event in (FAILED, FAILED, JobPolled(ACTIVE, 3), JobPolled(ACTIVE, 4), FAILED):
-        notes.on_poll(event)
-    assert [note.name for note in notes.end(REF, 0)] == ["unreachable", "unreachable"]
-
-
 def test_changes_of_status_only() -> None:
     """A change is noted if it is one of the status."""
     notes = WaitNotes(polls=False)

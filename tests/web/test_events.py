@@ -10,7 +10,6 @@ import pytest
 from tenacity import retry_never, wait_fixed
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobTracker, PollPolicy
-from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import job_events, sse_events
 
 pytestmark = pytest.mark.looptime
@@ -43,17 +42,6 @@ async def until_left(session: JobTracker | AgentJobsSession) -> None:
     async with asyncio.timeout(100):
         while session.stats().jobs:  # noqa: ASYNC110 - nothing tells when an iterator is finalized
             await asyncio.sleep(0)
-
-
-async def test_frames_of_a_real_job() -> None:
-    """A job's states come as frames with id, event and JSON; the stream ends with the job."""
-    async with Emulator(script=JobScript(duration=0.1)) as emulator, emulator.session(project_id="docs") as session:
-        job = await session.create_job("Show me")
-        frames = [parsed(frame) async for frame in sse_events(session, job)]
-    assert [frame["event"] for frame in frames] == ["job", "job_end"]
-    assert frames[0]["data"] == job.to_dict()
-    assert frames[1]["data"]["status"] == "completed"
-    assert frames[0]["id"] != frames[1]["id"]
 
 
 async def test_dicts_for_web_sockets() -> None:
