@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,8 +22,6 @@ __all__ = [
     "clock",
     "ended_after",
     "every",
-    "failures",
-    "failures_at_once",
     "forbidden",
     "gaps",
     "in_memory",
@@ -34,6 +32,7 @@ __all__ = [
     "refs",
     "response",
     "stand_still",
+    "swallows",
 ]
 
 REF = JobRef("docs", "job_1")
@@ -181,29 +180,19 @@ async def never(_ref: JobRef) -> Any:
     return await asyncio.Event().wait()
 
 
+async def swallows(_ref: JobRef) -> Any:
+    """Take 100 s, however often it is cancelled."""
+    began = clock()
+    while (left := began + 100 - clock()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            continue
+    return "completed"
+
+
 async def forbidden(_ref: JobRef) -> object:
     raise AuthError(401, None, None, "no")
-
-
-def failures(check: Callable[..., object], *rows: Any) -> dict[str, BaseException]:
-    """Check each row of a table, a tuple as several arguments; return what those that fail raised, by their texts."""
-    failed: dict[str, BaseException] = {}
-    for row in rows:
-        try:
-            check(*_arguments(row))
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever it is, the row fails
-            failed[repr(row)[:200]] = error
-    return failed
-
-
-async def failures_at_once(check: Callable[..., Coroutine[Any, Any, object]], *rows: Any) -> dict[str, BaseException]:
-    """Check all rows of a table at the same time; return the same as `failures`."""
-    ends = await asyncio.gather(*(check(*_arguments(row)) for row in rows), return_exceptions=True)
-    return {repr(row)[:200]: end for row, end in zip(rows, ends, strict=True) if isinstance(end, BaseException)}
-
-
-def _arguments(row: Any) -> tuple[Any, ...]:
-    return row if isinstance(row, tuple) else (row,)
 
 
 def response(kind: Any, status: int, seconds: float | None = None) -> Any:

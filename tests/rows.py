@@ -1,34 +1,56 @@
-"""Tables as one test: each row is checked, and a failure names all the rows that fail."""
+"""Tables as one test: each row is checked, and a failure names each row that fails, and why.
 
-from collections.abc import Awaitable, Callable, Iterable
+A row that is a tuple is several arguments.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["failing", "failing_async"]
+__all__ = ["end_of", "failures", "failures_at_once", "failures_in_turn"]
+
+Check = Callable[..., Coroutine[Any, Any, object]]
 
 
-def failing(check: Callable[..., object], rows: Iterable[tuple[Any, ...]]) -> dict[str, str]:
+def failures(check: Callable[..., object], *rows: Any) -> dict[str, str]:
     """Call `check` with each row; return why each row that fails did so."""
     failed = {}
     for number, row in enumerate(rows):
         try:
-            check(*row)
+            check(*_arguments(row))
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any error makes a row one that fails
-            failed[_name(number, row)] = f"{type(error).__name__}: {error}"
+            failed[_name(number, row)] = repr(error)
     return failed
 
 
-async def failing_async(check: Callable[..., Awaitable[object]], rows: Iterable[tuple[Any, ...]]) -> dict[str, str]:
-    """Await `check` with each row, one after the other; return why each row that fails did so."""
-    failed = {}
-    for number, row in enumerate(rows):
-        try:
-            await check(*row)
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - as above
-            failed[_name(number, row)] = f"{type(error).__name__}: {error}"
-    return failed
+async def failures_at_once(check: Check, *rows: Any) -> dict[str, str]:
+    """Check all rows at the same time; return the same."""
+    return _failed(rows, await asyncio.gather(*(check(*_arguments(row)) for row in rows), return_exceptions=True))
 
 
-def _name(number: int, row: tuple[Any, ...]) -> str:
+async def failures_in_turn(check: Check, *rows: Any) -> dict[str, str]:
+    """Check one row after the other, where rows would get into each other's way; return the same."""
+    return _failed(rows, [await end_of(check(*_arguments(row))) for row in rows])
+
+
+async def end_of(awaitable: Awaitable[object]) -> object:
+    """Return what it gives, or the error it raises, a cancellation too."""
+    try:
+        return await awaitable
+    except BaseException as error:  # noqa: BLE001 - a cancellation is looked through like any error
+        return error
+
+
+def _failed(rows: Sequence[Any], ends: Sequence[object]) -> dict[str, str]:
+    found = enumerate(zip(rows, ends, strict=True))
+    return {_name(number, row): repr(end) for number, (row, end) in found if isinstance(end, BaseException)}
+
+
+def _arguments(row: Any) -> tuple[Any, ...]:
+    return row if isinstance(row, tuple) else (row,)
+
+
+def _name(number: int, row: Any) -> str:
     return f"row {number}: {row!r:.200}"

@@ -28,7 +28,7 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef
-from tests.rows import failing
+from tests.rows import failures
 
 REF = JobRef("docs", "job 1")
 JOB = AgentJob("job 1", "docs", "active", raw={"id": "job 1"})
@@ -82,7 +82,7 @@ def test_keeps_its_data() -> None:
             assert {name: getattr(twin, name) for name in expected} == expected
         error.outcome = own
 
-    assert failing(check, SAMPLES) == {}
+    assert failures(check, *SAMPLES) == {}
 
 
 class Unpicklable(Exception):  # noqa: N818 - stands for a foreign exception of any name

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobSource, JobStatus
-from tests.rows import failing
+from tests.rows import failures
 
 JOB: Final = AgentJob(
     "job_1",
@@ -97,7 +97,7 @@ def test_refused() -> None:
         with pytest.raises(InvalidInputError, match=f"^not a job's document: {field} must be "):
             AgentJob.from_dict(DOCUMENT | change)
 
-    assert failing(check, REFUSED) == {}
+    assert failures(check, *REFUSED) == {}
 
 
 def test_no_document() -> None:

@@ -17,7 +17,7 @@ from agentjobs_async._validation import MAX_NAME_LENGTH, checked_id
 from agentjobs_async.errors import InvalidInputError, JobFailedError
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
 from tests.ids import LEGAL_IDS
-from tests.rows import failing
+from tests.rows import failures
 
 JOB = AgentJob(
     "job_1",
@@ -53,7 +53,7 @@ def test_illegal_ids() -> None:
         with pytest.raises(InvalidInputError, match=r"^job_id must"):
             JobRef("docs", value)
 
-    assert failing(check, ((value,) for value in ILLEGAL_IDS)) == {}
+    assert failures(check, *ILLEGAL_IDS) == {}
 
 
 def test_legal_ids() -> None:
@@ -106,7 +106,7 @@ def test_no_token() -> None:
         assert str(caught.value).isprintable()
         assert caught.value.__context__ is None
 
-    assert failing(check, ((text,) for text in NO_TOKENS)) == {}
+    assert failures(check, *NO_TOKENS) == {}
     others: list[Any] = [None, 7, b"docs/job"]
     for value in others:
         with pytest.raises(InvalidInputError, match="a token must be a string, not"):

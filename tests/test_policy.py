@@ -14,7 +14,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, delay_by_age
 from tests.past import POLICY
-from tests.polled import failures
+from tests.rows import failures
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
 BAD_SECONDS = [-1, nan, inf, True, None, "30", 10**400]

@@ -43,16 +43,11 @@ from agentjobs_async import (
     __version__,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.rows import failing, failing_async
+from tests.polled import REF, clock
+from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, SERVICE, Reply, Scripted, job, session_of
 
-REF = JobRef("docs", "job_1")
-
 Call = Callable[[AgentJobsSession], Coroutine[Any, Any, object]]
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class _Answer(aiohttp.ClientResponse):
@@ -121,7 +116,7 @@ async def test_shape_of_a_read(service: aioresponses) -> None:
         ({"get_path": "/jobs?id={job_id}&of={project_id}"}, "a&b", "a&b", "/jobs?id=a%26b&of=docs"),
         ({"base_url": f"{SERVICE}/api/", "get_path": "/jobs/{job_id}"}, "job_1", "job_1", "/api/jobs/job_1"),
     ]
-    assert await failing_async(check, rows) == {}
+    assert await failures_in_turn(check, *rows) == {}
 
 
 # Settings.
@@ -173,7 +168,7 @@ def test_settings_that_make_no_sense() -> None:
         if name == "api_key" and value:
             assert str(value) not in str(caught.value)
 
-    assert failing(check, ((name, value) for name, values in SETTINGS.items() for value in values)) == {}
+    assert failures(check, *((name, value) for name, values in SETTINGS.items() for value in values)) == {}
 
 
 BAD_TIMEOUTS = (0, -1, True, float("nan"), float("inf"), "5", 10**400)
@@ -206,7 +201,7 @@ async def test_arguments_that_make_no_sense() -> None:
             assert caught.value.outcome in {None, CreateOutcome.NOT_SENT}
 
         rows = [(row[0], call, value) for call, row in enumerate(ARGUMENTS) for value in row[2]]
-        assert await failing_async(check, rows) == {}
+        assert await failures_in_turn(check, *rows) == {}
         with pytest.raises(InvalidInputError) as caught:
             await session.create_job("")
         assert caught.value.outcome is CreateOutcome.NOT_SENT

@@ -18,7 +18,7 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, START, again
-from tests.polled import failures, failures_at_once
+from tests.rows import failures, failures_at_once
 
 
 class OwnWait(wait_base):

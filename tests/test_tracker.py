@@ -22,19 +22,8 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import (
-    DONE,
-    REF,
-    Polled,
-    clock,
-    every,
-    failures,
-    failures_at_once,
-    in_memory,
-    never,
-    refs,
-    response,
-)
+from tests.polled import DONE, REF, Polled, clock, every, in_memory, never, refs, response
+from tests.rows import failures, failures_at_once
 
 
 def test_settings_that_make_no_sense() -> None:

@@ -17,7 +17,7 @@ from agentjobs_async._validation import (
     validator,
 )
 from agentjobs_async.errors import InvalidInputError
-from tests.rows import failing
+from tests.rows import failures
 
 NO_SECONDS = [-1, -0.001, nan, inf, -inf, True, False, None, "5", b"5", 5j, [5], 10**400, -(10**400)]
 
@@ -42,13 +42,13 @@ def test_no_seconds() -> None:
             with pytest.raises(InvalidInputError, match=r"^timeout must be "):
                 checked_timeout(value)
 
-    assert failing(check, ((value,) for value in [*NO_SECONDS, 0, 0.0, -0.0])) == {}
+    assert failures(check, *NO_SECONDS, 0, 0.0, -0.0) == {}
 
     def check_with_zero(value: Any) -> None:
         with pytest.raises(InvalidInputError, match=r"^grace must be a .* from 0 on, not "):
             checked_seconds("grace", value, zero=True)
 
-    assert failing(check_with_zero, ((value,) for value in NO_SECONDS)) == {}
+    assert failures(check_with_zero, *NO_SECONDS) == {}
 
 
 def test_large_numbers() -> None:
@@ -110,7 +110,7 @@ def test_no_count() -> None:
             checked_count("places", value)
         assert len(str(caught.value)) < 100
 
-    assert failing(check, [(0,), (-1,), (1.0,), (True,), (None,), ("3",), (nan,), (-(10**5000),)]) == {}
+    assert failures(check, 0, -1, 1.0, True, None, "3", nan, -(10**5000)) == {}
 
 
 def test_count() -> None:
@@ -163,4 +163,4 @@ def test_no_prompt() -> None:
         (" \t\r\n\u00a0\u2003", "is blank: it must say something"),
         ("ab\ud800", "is not valid Unicode: character 3 is a lone surrogate"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}

@@ -9,7 +9,7 @@ import pickle
 import re
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -29,7 +29,7 @@ import attrs
 
 from agentjobs_async import AgentJob, AgentJobsError
 
-__all__ = ["Log", "echoes_of", "end_of", "forms_of", "leaks"]
+__all__ = ["Log", "echoes_of", "forms_of", "leaks"]
 
 _TESTS: Final = str(Path(__file__).parents[1])
 _EMULATOR: Final = "agentjobs_async.testing"
@@ -101,14 +101,6 @@ class Log(logging.Handler):
         logging.getLogger().removeHandler(self)
         for logger, level in self._levels.items():
             logger.setLevel(level)
-
-
-async def end_of(awaitable: Awaitable[object]) -> object:
-    """Return what it gives, or the error it raises, a cancellation too."""
-    try:
-        return await awaitable
-    except BaseException as error:  # noqa: BLE001 - a cancellation is looked through like any error
-        return error
 
 
 def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:

@@ -18,7 +18,8 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.ways import WAYS, every, gets, waiting_by
+from tests.contract.ways import WAYS, gets, waiting_by
+from tests.polled import every
 
 CREATES: Final = {
     "ok": "created 1",

@@ -16,8 +16,9 @@ from agentjobs_async import (
     ProtocolError,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.rows import failing
-from tests.contract.ways import Waiting, every
+from tests.contract.ways import Waiting
+from tests.polled import every
+from tests.rows import failures_at_once
 
 MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
 NOT_TEXT: Final = ("null", "7", "0", "true", "false", "[]", "{}", '["text"]', "1e3")
@@ -168,7 +169,7 @@ async def test_text_is_cleaned(waiting: Waiting, caplog: pytest.LogCaptureFixtur
         _check_shown(said)
 
     async with Emulator() as emulator:
-        assert await failing(check, SAID) == {}
+        assert await failures_at_once(check, *SAID) == {}
     logged = [record.getMessage() for record in caplog.records if record.name.startswith("agentjobs_async")]
     assert len(logged) > len(SAID)
     _check_shown(logged)

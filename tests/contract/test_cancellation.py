@@ -29,9 +29,10 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
-from tests.contract.rows import failing_in_turn
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
-from tests.contract.ways import Waiting, every, gets, met_by
+from tests.contract.ways import Waiting, gets, met_by
+from tests.polled import every
+from tests.rows import failures_in_turn
 from tests.scripted import KEY
 
 pytestmark = pytest.mark.looptime
@@ -111,8 +112,7 @@ CREATE_STEPS: Final = {
 async def test_create() -> None:
     """A create is cancelled in the middle of whatever it does, and the hook is told what may have become of it."""
 
-    async def check(row: tuple[str, int]) -> None:
-        fault, times = row
+    async def check(fault: str, times: int) -> None:
         events: list[Event] = []
         async with tasks_kept(), Emulator(faults=fault) as emulator:
             async with emulator.session(project_id="docs", hooks=[events.append]) as session, tasks_kept():
@@ -124,7 +124,7 @@ async def test_create() -> None:
             assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CREATE_STEPS[fault]]
             assert CREATE_STEPS[fault] is CreateOutcome.UNKNOWN or emulator.agents_started == {}
 
-    assert await failing_in_turn(check, product(CREATE_STEPS, (1, 3))) == {}
+    assert await failures_in_turn(check, *product(CREATE_STEPS, (1, 3))) == {}
 
 
 @pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
@@ -149,14 +149,13 @@ async def test_connecting(open_listener: Callable[[str], AbstractAsyncContextMan
         outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
         assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
 
-    assert await failing_in_turn(check, ("create", "read", "wait")) == {}
+    assert await failures_in_turn(check, "create", "read", "wait") == {}
 
 
 async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     """What ends against a server that never says a word has no socket any more, and the rest is never sent."""
 
-    async def check(row: tuple[str, bool, int]) -> None:
-        how, tls, size = row
+    async def check(how: str, tls: bool, size: int) -> None:  # noqa: FBT001 - a row of a table
         settings: dict[str, Any] = {"project_id": "docs", "ssl": client_tls, "timeouts": HttpTimeouts(request=3)}
         async with Mute(server_tls if tls else None) as server:
             session = AgentJobsSession(server.base_url, KEY, **settings)
@@ -186,7 +185,7 @@ async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
         "closed": ["CreateOutcomeUnknownError", "SessionClosedError"],
     }
     rows = [*product(ends_of, (True, False), (SMALL,)), *product(ends_of, (True,), (LARGE,)), ("closed", False, LARGE)]
-    assert await failing_in_turn(check, rows) == {}
+    assert await failures_in_turn(check, *rows) == {}
 
 
 @pytest.mark.parametrize("name", ["create", "read"])
@@ -210,7 +209,7 @@ async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext
 async def test_create_at_every_turn() -> None:
     """At whatever turn of the loop a create is cancelled, it is out at once, and what the hook is told is true."""
     plans = ("ok", "500", "429", "close", "429 then ok", "short")
-    assert await failing_in_turn(_check_create_at_every_turn, plans) == {}
+    assert await failures_in_turn(_check_create_at_every_turn, *plans) == {}
 
 
 async def _check_create_at_every_turn(plan: str) -> None:
@@ -287,7 +286,7 @@ async def test_wait(waiting: Waiting) -> None:
             assert len(ended) == 1
             assert len(polled) == ended[0].polls
 
-    assert await failing_in_turn(check, met_by(waiting, WAIT_STEPS)) == {}
+    assert await failures_in_turn(check, *met_by(waiting, WAIT_STEPS)) == {}
 
 
 async def _read_once(session: AgentJobsSession, emulator: Emulator, fault: str) -> AgentJob:
@@ -313,7 +312,7 @@ async def test_read() -> None:
         assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over by then
         assert asked == 3 - ("refuse" in fault)  # the create, the first read, and this one
 
-    assert await failing_in_turn(check, WAIT_STEPS) == {}
+    assert await failures_in_turn(check, *WAIT_STEPS) == {}
 
 
 async def test_wait_at_every_turn(waiting: Waiting) -> None:
@@ -336,7 +335,7 @@ async def test_wait_at_every_turn(waiting: Waiting) -> None:
         assert turns > 8
 
     plans = ("ok", "500 on=get", "close on=get", "body:html on=get", "short on=get")
-    assert await failing_in_turn(check, plans) == {}
+    assert await failures_in_turn(check, *plans) == {}
 
 
 async def test_waiting_for_a_place(waiting: Waiting) -> None:

@@ -24,11 +24,10 @@ from agentjobs_async import (
     wait_for_job,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.ways import every
+from tests.polled import REF, every
 
 pytestmark = pytest.mark.looptime
 
-REF = JobRef("docs", "job_1")
 CALLER: ContextVar[Any] = ContextVar("CALLER")
 OF_CALLERS = JobCreated | CreateFailed | WaitStarted | WaitEnded
 OF_JOBS = JobPolled | JobChanged | PollFailed

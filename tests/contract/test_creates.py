@@ -26,9 +26,9 @@ from agentjobs_async import (
     SessionClosedError,
 )
 from agentjobs_async.testing import Emulator, FaultPlan
-from tests.contract.rows import failing
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import GOOD_CREATES, UNSURE_CREATES, is_rejection
+from tests.rows import failures_at_once
 
 pytestmark = pytest.mark.looptime
 
@@ -101,7 +101,7 @@ async def test_created() -> None:
         assert (outcome, started, sent) == (CreateOutcome.CREATED, 1, 1)
 
     async with Emulator() as emulator:
-        assert await failing(check, GOOD_CREATES) == {}
+        assert await failures_at_once(check, *GOOD_CREATES) == {}
 
 
 async def test_unknown() -> None:
@@ -113,7 +113,7 @@ async def test_unknown() -> None:
             assert (outcome, started, sent) == (CreateOutcome.UNKNOWN, number, 1)
 
     async with Emulator() as emulator:
-        assert await failing(check, UNSURE_CREATES) == {}
+        assert await failures_at_once(check, *UNSURE_CREATES) == {}
     assert emulator.foreign.connections == 0
 
 
@@ -167,7 +167,7 @@ async def test_rejected() -> None:
     async with Emulator() as emulator:
         statuses = (301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 451)
         faults = [f"{status}{wish}" for status in statuses for wish in ("", " retry-after=1")]
-        assert await failing(check, faults) == {}
+        assert await failures_at_once(check, *faults) == {}
 
 
 SEQUENCES: Final = {
@@ -204,7 +204,7 @@ async def test_sequences() -> None:
         assert started <= 1
         assert outcome is CreateOutcome.UNKNOWN or started == (outcome is CreateOutcome.CREATED)
 
-    assert await failing(check, SEQUENCES) == {}
+    assert await failures_at_once(check, *SEQUENCES) == {}
 
 
 async def test_put_off_for_ever() -> None:

@@ -18,7 +18,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import http_answer
-from tests.contract.ways import every
+from tests.polled import every
 
 pytestmark = pytest.mark.looptime
 

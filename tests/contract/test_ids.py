@@ -7,7 +7,7 @@ from yarl import URL
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, NotFoundError
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.rows import failing
+from tests.rows import failures_at_once
 
 AWKWARD: Final = (
     "a b",
@@ -80,7 +80,7 @@ async def test_ids_stay_in_their_place() -> None:
         assert post.headers.keys() - get.headers.keys() == {"Content-Type", "Content-Length", "Connection"}
 
     async with Emulator(script=lambda project_id, _: JobScript(duration=0, job_id=project_id)) as emulator:
-        assert await failing(check, AWKWARD) == {}
+        assert await failures_at_once(check, *AWKWARD) == {}
     assert emulator.keys_seen == {f"Bearer {emulator.api_key}"}
 
 
@@ -113,7 +113,7 @@ async def test_refused_before_any_io() -> None:
                 await call()
 
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
-        assert await failing(check, REFUSED) == {}
+        assert await failures_at_once(check, *REFUSED) == {}
     assert (emulator.requests, emulator.connections) == ((), 0)
 
 
@@ -159,7 +159,7 @@ async def test_addresses_refused() -> None:
         with pytest.raises(InvalidInputError):
             AgentJobsSession(base_url, "0123456789")
 
-    assert await failing(check, ADDRESSES) == {}
+    assert await failures_at_once(check, *ADDRESSES) == {}
 
 
 async def test_headers() -> None:

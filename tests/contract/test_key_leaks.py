@@ -20,11 +20,12 @@ from agentjobs_async import (
     PollPolicy,
 )
 from agentjobs_async.testing import Emulator
-from tests.contract.rows import failing_in_turn
-from tests.contract.sinks import Log, echoes_of, end_of, forms_of, leaks
+from tests.contract.sinks import Log, echoes_of, forms_of, leaks
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import BAD_ANSWERS, BREAKS, UNSURE_CREATES
-from tests.contract.ways import SESSION, Wait, Waiting, every, met_by
+from tests.contract.ways import SESSION, Wait, Waiting, met_by
+from tests.polled import every
+from tests.rows import end_of, failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, http
 
 pytestmark = pytest.mark.looptime
@@ -151,7 +152,7 @@ async def test_creates_and_reads() -> None:
         assert await _swept(session, calls, events) == []
 
     async with Emulator(api_key=KEY) as emulator:
-        assert await failing_in_turn(check, FAULTS) == {}
+        assert await failures_in_turn(check, *FAULTS) == {}
     assert emulator.keys_seen == {f"Bearer {KEY}"}
     assert emulator.foreign.connections == 0
 
@@ -168,7 +169,7 @@ async def test_waits(waiting: Waiting) -> None:
 
     async with Emulator(api_key=KEY) as emulator:
         faults = FAULTS if waiting is SESSION else (*met_by(waiting, FAULTS), *ECHOES[::3])
-        assert await failing_in_turn(check, faults) == {}
+        assert await failures_in_turn(check, *faults) == {}
     assert emulator.foreign.connections == 0
 
 
@@ -193,7 +194,7 @@ async def test_raw_echoes() -> None:
         async with Scripted(RAW[name]) as server, SESSION(server, **_watched(events)) as (session, wait):
             assert await _swept(session, _calls(session, wait), events) == []
 
-    assert await failing_in_turn(check, RAW) == {}
+    assert await failures_in_turn(check, *RAW) == {}
 
 
 async def test_connections_never_made(server_tls: ssl.SSLContext) -> None:
@@ -212,7 +213,7 @@ async def test_connections_never_made(server_tls: ssl.SSLContext) -> None:
         "unknown authority": silent_listener("https", server_tls),
         "plain HTTP": _without_tls(),
     }
-    assert await failing_in_turn(check, places) == {}
+    assert await failures_in_turn(check, *places) == {}
 
 
 @asynccontextmanager

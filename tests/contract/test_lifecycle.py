@@ -21,7 +21,8 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.children import ROOT, environment, run_child
 from tests.contract.small_sweep import CREATES, WAITS
 from tests.contract.sockets import connections
-from tests.contract.ways import WAYS, Waiting, every, waiting_by
+from tests.contract.ways import WAYS, Waiting, waiting_by
+from tests.polled import every
 
 REF: Final = JobRef("docs", "job_000001")
 ENDLESS: Final = JobScript(duration=float("inf"))
@@ -218,7 +219,8 @@ def test_whole_life() -> None:
         """
         import asyncio, gc
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import WAYS, every, waiting_by
+        from tests.contract.ways import WAYS, waiting_by
+        from tests.polled import every
 
         async def live(way):
             script, faults = JobScript(duration=0.2), "ok x3 then reset then close then 503"
@@ -250,7 +252,8 @@ def test_forked_child() -> None:
         import asyncio, os
         from agentjobs_async import JobRef, SessionClosedError
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import WAYS, every, waiting_by
+        from tests.contract.ways import WAYS, waiting_by
+        from tests.polled import every
 
         async def refused(session, wait):
             count = 0

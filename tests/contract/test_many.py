@@ -17,9 +17,10 @@ from agentjobs_async import (
     PollBudget,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.rows import failing_in_turn
 from tests.contract.tables import BAD_ANSWERS, BREAKS
-from tests.contract.ways import SESSION, Waiting, every, gets
+from tests.contract.ways import SESSION, Waiting, gets
+from tests.polled import every
+from tests.rows import failures_in_turn
 
 pytestmark = pytest.mark.looptime
 
@@ -152,7 +153,7 @@ async def test_tenth_of_one_kind(places: int, latency: float, faults: list[str])
         assert max(filter(None, healthy)) <= 30 + 5 + 10
         assert {seconds for seconds, name in zip(times, projects, strict=True) if name != "docs"} == {None}
 
-    assert await failing_in_turn(check, faults) == {}
+    assert await failures_in_turn(check, *faults) == {}
 
 
 async def _seconds_until_end(waited: Any, job: AgentJob, began: float) -> float | None:

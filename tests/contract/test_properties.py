@@ -24,8 +24,9 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.tables import is_rejection
-from tests.contract.ways import WAYS, every, gets, waiting_by
+from tests.contract.ways import WAYS, gets, waiting_by
 from tests.ids import LEGAL_IDS
+from tests.polled import every
 from tests.scripted import Reply, Scripted, http
 
 GOOD: Final = {

@@ -10,8 +10,9 @@ import pytest
 
 from agentjobs_async import CreateOutcome, RateLimitedError
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
-from tests.contract.rows import failing
-from tests.contract.ways import Waiting, every, gets, started
+from tests.contract.ways import Waiting, gets, started
+from tests.polled import every
+from tests.rows import failures_at_once
 
 pytestmark = pytest.mark.looptime
 
@@ -81,7 +82,7 @@ async def test_polls() -> None:
         assert max(gaps) <= not_before + 0.1
 
     async with Emulator(script=JobScript(duration=0)) as emulator:
-        assert await failing(check, WISHES) == {}
+        assert await failures_at_once(check, *WISHES) == {}
 
 
 def _gaps(requests: Sequence[ReceivedRequest]) -> list[float]:
@@ -103,15 +104,15 @@ async def test_date_without_a_date() -> None:
 async def test_polls_of_an_active_job() -> None:
     """A wish beside a good answer counts as well, as a lower bound. The session only: a bare job bears no wish."""
 
-    async def check(row: tuple[str, float]) -> None:
-        (wish, expected), policy = row, every(PACE, max_retry_after=CAP)
+    async def check(wish: str, expected: float) -> None:
+        policy = every(PACE, max_retry_after=CAP)
         async with started(emulator, f"ok retry-after={wish} forever", policy=policy) as (wait, created):
             await wait(created.ref)
         gaps = _gaps(gets(emulator, created))
         assert gaps == pytest.approx([expected] * len(gaps), abs=0.1)
 
     async with Emulator(script=JobScript(duration=100)) as emulator:
-        assert await failing(check, [("7", 7), ("1", PACE), ("86400", CAP), ("soon", PACE)]) == {}
+        assert await failures_at_once(check, ("7", 7), ("1", PACE), ("86400", CAP), ("soon", PACE)) == {}
 
 
 async def test_wishes_of_many(waiting: Waiting) -> None:
@@ -153,7 +154,7 @@ async def test_creates() -> None:
         assert all(asked - 0.001 <= gap <= max(asked, 0.5) for gap in gaps)
 
     async with Emulator() as emulator:
-        assert await failing(check, WISHES) == {}
+        assert await failures_at_once(check, *WISHES) == {}
 
 
 async def test_rate_limited_service() -> None:

@@ -24,8 +24,6 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.scripts import EndStatus
-from tests.contract.rows import failing
-from tests.contract.sinks import end_of
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import (
     BAD_ANSWERS,
@@ -35,7 +33,9 @@ from tests.contract.tables import (
     ends_polls,
     transient_statuses,
 )
-from tests.contract.ways import Waiting, every, gets, met_by, started
+from tests.contract.ways import Waiting, gets, met_by, started
+from tests.polled import clock, every
+from tests.rows import end_of, failures_at_once, failures_in_turn
 
 pytestmark = pytest.mark.looptime
 
@@ -44,10 +44,6 @@ ENDLESS = JobScript(duration=float("inf"))
 SOON = HttpTimeouts(request=5)
 REF = JobRef("docs", "job_000001")
 TRANSIENT: Final = ("404", "408", "425", "429", "500", "502", "503", "504")
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def test_rides_out(waiting: Waiting) -> None:
@@ -60,7 +56,7 @@ async def test_rides_out(waiting: Waiting) -> None:
         assert [request.fault is None for request in gets(emulator, created)] == [False, False, False, True]
 
     async with Emulator(script=ENDED) as emulator:
-        assert await failing(check, met_by(waiting, (*BREAKS, *BAD_ANSWERS, *TRANSIENT, "529"))) == {}
+        assert await failures_at_once(check, *met_by(waiting, (*BREAKS, *BAD_ANSWERS, *TRANSIENT, "529"))) == {}
     assert emulator.foreign.connections == 0
 
 
@@ -85,7 +81,7 @@ async def test_transient_for_ever(waiting: Waiting) -> None:
         assert polls[-1].at - began <= 29
 
     async with Emulator() as emulator:
-        assert await failing(check, met_by(waiting, (*BREAKS, *TRANSIENT, "503 retry-after=1"))) == {}
+        assert await failures_at_once(check, *met_by(waiting, (*BREAKS, *TRANSIENT, "503 retry-after=1"))) == {}
 
 
 async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
@@ -98,7 +94,7 @@ async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
         assert (caught.value.reason, len(gets(emulator, created))) == (BAD_ANSWERS[fault], 5)
 
     async with Emulator() as emulator:
-        assert await failing(check, met_by(waiting, BAD_ANSWERS)) == {}
+        assert await failures_at_once(check, *met_by(waiting, BAD_ANSWERS)) == {}
 
 
 END: Final = "document status=completed"
@@ -136,7 +132,7 @@ async def test_histories(waiting: Waiting) -> None:
         assert (type(end), len(gets(emulator, created))) == PLANS[plan]
 
     async with Emulator(script=ENDLESS) as emulator:
-        assert await failing(check, PLANS) == {}
+        assert await failures_at_once(check, *PLANS) == {}
 
 
 async def test_every_error_status(waiting: Waiting) -> None:
@@ -158,7 +154,7 @@ async def test_every_error_status(waiting: Waiting) -> None:
             await asyncio.sleep(100)
             assert (type(end), len(gets(emulator, created))) == expected[status]
 
-        assert await failing(check, met_by(waiting, expected)) == {}
+        assert await failures_at_once(check, *met_by(waiting, expected)) == {}
     assert emulator.foreign.connections == 0
 
 
@@ -176,7 +172,7 @@ async def test_redirects_are_not_followed() -> None:
     places = ("{foreign}/v2/agent/docs/job/job_000001?token=hidden", "{base}/other", "/other")
     async with Emulator(script=ENDED) as emulator:
         faults = [f"{status} location={place}" for status in (301, 302, 303, 307, 308) for place in places]
-        assert await failing(check, faults) == {}
+        assert await failures_at_once(check, *faults) == {}
     assert emulator.foreign.connections == 0
 
 
@@ -189,7 +185,7 @@ async def test_good() -> None:
         assert len(gets(emulator, created)) == 1
 
     async with Emulator(script=ENDED) as emulator:
-        assert await failing(check, GOOD_POLLS) == {}
+        assert await failures_at_once(check, *GOOD_POLLS) == {}
 
 
 async def test_ends(waiting: Waiting) -> None:
@@ -213,7 +209,7 @@ async def test_ends(waiting: Waiting) -> None:
             else:
                 assert job.raise_for_status() is job
 
-        assert await failing(check, ("completed", "archived", "failed")) == {}
+        assert await failures_at_once(check, "completed", "archived", "failed") == {}
 
 
 UNKNOWN: Final = {
@@ -238,7 +234,7 @@ async def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
         assert (seen[0].status, seen[0].is_terminal) == (UNKNOWN[status], False)
 
     async with Emulator(script=JobScript(duration=20)) as emulator:
-        assert await failing(check, UNKNOWN) == {}
+        assert await failures_at_once(check, *UNKNOWN) == {}
     assert ["unknown status" in record.message for record in caplog.records] == [True] * len(UNKNOWN)
     assert "\x1b" not in caplog.text
 
@@ -246,8 +242,7 @@ async def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
 async def test_not_visible_yet(waiting: Waiting) -> None:
     """A 404 within the grace is a job not visible yet; after it, it is not there."""
 
-    async def check(row: tuple[float, float, type[AgentJob | NotFoundError], int]) -> None:
-        grace, hidden, kind, polls = row
+    async def check(grace: float, hidden: float, kind: type[AgentJob | NotFoundError], polls: int) -> None:
         emulator.script(JobScript(duration=0, visible_after=hidden))
         async with started(emulator, "ok", waiting, policy=every(2, not_found_grace=grace)) as (wait, created):
             end = await end_of(wait(created.ref))
@@ -255,7 +250,7 @@ async def test_not_visible_yet(waiting: Waiting) -> None:
 
     rows = [(30, 20, AgentJob, 11), (30, 40, NotFoundError, 16), (0, 1, NotFoundError, 1)]
     async with Emulator() as emulator:
-        assert [row for row in rows if await failing(check, [row])] == []
+        assert await failures_in_turn(check, *rows) == {}
 
 
 async def test_refused_connections() -> None:
@@ -286,7 +281,7 @@ async def test_cut_at_the_deadline(waiting: Waiting) -> None:
         assert len(gets(emulator, created)) == 2
 
     async with Emulator() as emulator:
-        assert await failing(check, met_by(waiting, CUT_AT_THE_DEADLINE)) == {}
+        assert await failures_at_once(check, *met_by(waiting, CUT_AT_THE_DEADLINE)) == {}
 
 
 @pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
@@ -320,7 +315,7 @@ async def test_last_poll(waiting: Waiting) -> None:
             assert at == pytest.approx([0, seconds - min(1, seconds / 10)], abs=0.011)
             assert (caught.value.last_job, caught.value.last_error) == (created, None)
 
-        assert await failing(check, (0.5, 1.0, 5.0, 10.0, 100.0, 1800.0)) == {}
+        assert await failures_at_once(check, 0.5, 1.0, 5.0, 10.0, 100.0, 1800.0) == {}
         emulator.script(JobScript(duration=58.5))
         assert (await wait(await session.create_job("Fix it"), timeout=60)).succeeded
 
@@ -348,7 +343,7 @@ async def test_one_read() -> None:
 
     async with Emulator(script=ENDED) as emulator:
         statuses = ("301", "400", "401", "404", "408", "410", "429", "500", "503")
-        assert await failing(check, (*BREAKS, *BAD_ANSWERS, *statuses)) == {}
+        assert await failures_at_once(check, *BREAKS, *BAD_ANSWERS, *statuses) == {}
 
 
 async def test_surplus_answers() -> None:

@@ -5,8 +5,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
-import tenacity
-
 from agentjobs_async import (
     AgentJob,
     AgentJobsSession,
@@ -21,7 +19,7 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, ReceivedRequest
 from tests.contract.tables import ONE_OF_EACH
 
-__all__ = ["SESSION", "WAYS", "Server", "Wait", "Waiting", "every", "gets", "met_by", "started", "waiting_by"]
+__all__ = ["SESSION", "WAYS", "Server", "Wait", "Waiting", "gets", "met_by", "started", "waiting_by"]
 
 
 class Wait(Protocol):
@@ -80,11 +78,6 @@ SESSION: Final[Waiting] = _session
 def waiting_by(way: str) -> Waiting:
     """Return a way by its name."""
     return _OPENERS[way]
-
-
-def every(seconds: float, **settings: Any) -> PollPolicy:
-    """Return the policy of an even pace."""
-    return PollPolicy(wait=tenacity.wait_fixed(seconds), **settings)
 
 
 def gets(emulator: Emulator, job: AgentJob | None = None) -> list[ReceivedRequest]:

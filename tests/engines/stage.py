@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
@@ -15,24 +15,12 @@ from tests import forked
 from tests.cli.stage import environment
 from tests.engines import process
 from tests.postgresql import execute
+from tests.until import until
 
-__all__ = ["SOON", "Client", "Worker", "ended", "holds", "until"]
+__all__ = ["SOON", "Client", "Worker", "ended"]
 
-PATIENCE: Final = 200.0
-"""Seconds until a test fails."""
 SOON: Final[dict[str, Any]] = {"stalled_after": process.NEVER, "polling": 0.2}
 """Settings of a worker in the test's own process."""
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something of which nobody tells."""
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - no event announces it
-            await asyncio.sleep(0.03)
-
-
-async def holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
-    return condition
 
 
 async def ended(journal: Journal) -> bool:
@@ -90,7 +78,7 @@ class Client:
 
     async def ended(self) -> int:
         """Wait for the end of the process, and return its exit code."""
-        await until(lambda: holds(self.process.poll() is not None))
+        await until(lambda: self.process.poll() is not None)
         return self.process.wait()
 
     async def killed(self) -> None:

@@ -16,8 +16,9 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
 from tests.batch.wire import wired
 from tests.engines.process import GATE, NEVER, POINTS, POINTS_OF_LEAVING
-from tests.engines.stage import SOON, Worker, ended, holds, until
+from tests.engines.stage import SOON, Worker, ended
 from tests.postgresql import Server, execute
+from tests.until import until
 
 COUNT = 6
 ENDLESS = JobScript(duration=float("inf"))
@@ -106,7 +107,7 @@ async def _unknown_of(stopped: Worker, journal: Journal) -> list[str]:
         await stopped.record_silence()
         return bool(await journal.unknown())
 
-    await until(lambda: holds(stopped.is_stopped))
+    await until(lambda: stopped.is_stopped)
     await until(found)
     return [row.key for row in await journal.unknown()]
 
@@ -130,7 +131,7 @@ async def test_ending_without_a_database(
         await submit(items(COUNT), journal=journal, chunk=1)
     async with wired(database) as wire, Emulator(script=ENDLESS) as emulator:
         working = asyncio.ensure_future(work(wire.url, emulator))
-        await until(lambda: holds(len(emulator.jobs) >= GATE))
+        await until(lambda: len(emulator.jobs) >= GATE)
         wire.silence()
         loop.setup_looptime(start=loop.time(), _enabled=True)  # type: ignore[attr-defined] # of looptime: no real waiting
         began = loop.time()

@@ -19,8 +19,9 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import be_silent
 from tests.batch.stage import FOREVER, FakeSession, items, refused_key, rejected, states, unknown
 from tests.engines.process import NEVER
-from tests.engines.stage import SOON, ended, holds, until
+from tests.engines.stage import SOON, ended
 from tests.postgresql import Server, execute
+from tests.until import until
 
 pytestmark = pytest.mark.usefixtures("_unhurried")
 
@@ -137,7 +138,7 @@ async def test_stopping(journal: Journal, database: str) -> None:
     stop = asyncio.Event()
     async with BatchWorker(session.session, journal, max_sending=3) as worker:
         working = asyncio.ensure_future(work_off(worker, chunks=5, stop=stop, **SOON))
-        await until(lambda: holds(len(session.sent) >= 3 and len(worker.active()) == 5))
+        await until(lambda: len(session.sent) >= 3 and len(worker.active()) == 5)
         stop.set()
         await working
     assert tasks(database) == [("todo", 1)] * 5
@@ -248,7 +249,7 @@ async def test_watching_a_worker(journal: Journal) -> None:
     async with BatchWorker(session.session, journal) as worker:
         working = asyncio.ensure_future(work_off(worker, stop=stop, **SOON))
         refs = {JobRef("docs", "job_0"), JobRef("docs", "job_1")}
-        await until(lambda: holds({item.ref for item in worker.active()} == refs))
+        await until(lambda: {item.ref for item in worker.active()} == refs)
         assert worker.stats().active == 2
         stop.set()
         await working
@@ -402,7 +403,7 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     monkeypatch.setattr(entries_of(journal), "unfollowed", unfollowed)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
-    await until(lambda: holds(len(sweeps) > 2))
+    await until(lambda: len(sweeps) > 2)
     assert tasks(database) == [("todo", 0)]
     stop.set()
     await working

@@ -17,8 +17,9 @@ from agentjobs_async.engines.procrastinate import defer, submit
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
 from tests.engines.process import GATE, NEVER
-from tests.engines.stage import Worker, ended, holds, until
+from tests.engines.stage import Worker, ended
 from tests.postgresql import Server, execute
+from tests.until import until
 
 ROUNDS = int(os.environ.get("AGENTJOBS_COMING_AND_GOING", "7"))
 """How often a worker is stopped, dies or stalls; the whole sweep is AGENTJOBS_COMING_AND_GOING=70."""
@@ -53,7 +54,7 @@ class Fleet:
 
     async def created(self, count: int) -> None:
         """Wait until so many agents were started."""
-        await until(lambda: holds(len(self.emulator.jobs) >= count))
+        await until(lambda: len(self.emulator.jobs) >= count)
 
     async def all_ended(self) -> None:
         await until(lambda: ended(self.journal))
@@ -134,7 +135,7 @@ async def _stopped(worker: Worker) -> None:
         return not await worker.is_known()
 
     worker.process.send_signal(signal.SIGSTOP)
-    await until(lambda: holds(worker.is_stopped))
+    await until(lambda: worker.is_stopped)
     await until(forgotten)
 
 
@@ -155,7 +156,7 @@ async def test_a_restarted_database(own_postgresql: Server, own_database: str) -
     async with running(own_database, 60) as fleet:
         workers = [fleet.start() for _ in range(2)]
         for worker in workers:  # one that starts without a database ends with an error
-            await until(lambda worker=worker: holds(worker.is_registered))  # type: ignore[misc] # mypy knows no default
+            await until(lambda worker=worker: worker.is_registered)  # type: ignore[misc] # mypy knows no default
         for count in (10, 35):
             await fleet.created(count)
             await asyncio.to_thread(own_postgresql.restart)
@@ -195,7 +196,7 @@ async def test_coming_and_going(database: str, seed: int) -> None:
                 case "kill":
                     await fleet.kill(one)
                 case "end":
-                    await until(lambda one=one: holds(one.is_registered))  # type: ignore[misc] # mypy knows no default
+                    await until(lambda one=one: one.is_registered)  # type: ignore[misc] # mypy knows no default
                     await fleet.end(one)
                 case _:
                     await _stopped(one)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from agentjobs_async._http.api_key import MASK, ApiKey
 from agentjobs_async._http.responses import ResponseDecoder
 from agentjobs_async.errors import InvalidInputError
-from tests.rows import failing
+from tests.rows import failures
 
 KEY = "sk_Marma+lade/42?~"
 ALPHABET = "".join(map(chr, range(0x21, 0x7F)))
@@ -87,7 +87,7 @@ def test_masks(key: str) -> None:
         assert not recognisable(key, masked)
         assert ApiKey(key).may_be_in(text.encode())
 
-    assert failing(check, FORMS.items()) == {}
+    assert failures(check, *FORMS.items()) == {}
 
 
 def test_hostile_text() -> None:
@@ -136,8 +136,8 @@ def test_not_copied() -> None:
         assert "Marma" not in str(caught.value)
 
     key = ApiKey(KEY)
-    assert failing(check, product([pickle.dumps, copy.deepcopy], [key, Holder(key)])) == {}
-    assert failing(check, [(copy.copy, key)]) == {}
+    assert failures(check, *product([pickle.dumps, copy.deepcopy], [key, Holder(key)])) == {}
+    assert failures(check, (copy.copy, key)) == {}
 
 
 def test_not_in_tracebacks() -> None:
@@ -174,7 +174,7 @@ def test_refused() -> None:
         assert "marma" not in repr(caught.value)
         assert caught.value.__context__ is None
 
-    assert failing(check, ((key,) for key in REFUSED)) == {}
+    assert failures(check, *REFUSED) == {}
 
 
 def test_header() -> None:

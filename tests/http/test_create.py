@@ -27,16 +27,13 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
-from tests.rows import failing_async
+from tests.polled import clock
+from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, http, loopback_socket, reply
 
 CREATED = reply(201, {"id": "job_1", "status": "active"})
 PATIENT = reply(429, {"error": "slow down"}, ("Retry-After", "5"))
 HEAD = b"HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n{"
-
-
-def clock() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def failures(events: Sequence[object]) -> list[tuple[str, CreateOutcome, BaseException]]:
@@ -73,7 +70,7 @@ async def test_unknown() -> None:
         assert (caught.value.outcome, caught.value.phase, caught.value.status) == (CreateOutcome.UNKNOWN, phase, status)
         assert failures(events) == [("docs", CreateOutcome.UNKNOWN, caught.value)]
 
-    assert await failing_async(check, UNKNOWN) == {}
+    assert await failures_in_turn(check, *UNKNOWN) == {}
 
 
 async def test_what_aiohttp_should_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +130,7 @@ async def test_429_without_patience() -> None:
         assert caught.value.retry_after == (float(wish) if wish.isdigit() else None)
         assert len(server.requests) == 1
 
-    assert await failing_async(check, [("61", 120), ("1e9", 0.05), ("30", 20)]) == {}
+    assert await failures_in_turn(check, ("61", 120), ("1e9", 0.05), ("30", 20)) == {}
 
 
 @pytest.mark.looptime
@@ -164,7 +161,7 @@ async def test_named_refusals_without_patience() -> None:
         assert (caught.value.outcome, caught.value.retry_after) == (CreateOutcome.REJECTED, float(wish))
         assert len(server.requests) == 1
 
-    assert await failing_async(check, [("61", {}), ("30", {"retry": False}), ("30", {"timeout": 20})]) == {}
+    assert await failures_in_turn(check, ("61", {}), ("30", {"retry": False}), ("30", {"timeout": 20})) == {}
 
 
 STALLED = Reply(b"HTTP/1.1 429 No\r\nRetry-After: 500\r\nContent-Length: 99\r\n\r\n{", "hang")
@@ -240,7 +237,7 @@ async def test_session_closed_meanwhile() -> None:
         assert type(caught.value) is kind
         assert failures(events) == [("docs", outcome, caught.value)]
 
-    assert await failing_async(check, INTERRUPTED) == {}
+    assert await failures_in_turn(check, *INTERRUPTED) == {}
 
 
 def no() -> bool:
@@ -281,7 +278,7 @@ async def test_withheld(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) 
         assert arrived == []
         assert KEY not in "".join(traceback.format_exception(caught.value))
 
-    assert await failing_async(check, product([no, fault, cancellation], [False, True])) == {}
+    assert await failures_in_turn(check, *product([no, fault, cancellation], [False, True])) == {}
 
 
 async def test_before_send_is_called_in_time() -> None:

@@ -15,12 +15,11 @@ from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.polled_jobs import PolledJobs
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async.models import JobWithRetryAfter
-from tests.polled import every
-from tests.rows import failing
+from tests.polled import REF, every
+from tests.rows import failures
 from tests.scripted import KEY, Reply, Scripted, http, job
 
 DECODER = ResponseDecoder(ApiKey(KEY), 100_000)
-REF = JobRef("docs", "job_1")
 ACTIVE = json.dumps({"id": "job_1", "status": "active", "source": {"ref": "main"}}).encode()
 COMPLETED = ACTIVE.replace(b"active", b"completed")
 ECHO = json.dumps({"id": "job_1", "status": "active", "note": KEY}).encode()
@@ -58,7 +57,7 @@ def test_the_same_bytes_in_another_response() -> None:
 
     coded, cut = response(Content_Encoding="gzip"), response(whole=False)
     others = [response(status=500), response(status=204), response(Retry_After="7"), coded, cut]
-    assert failing(check, ((other,) for other in others)) == {}
+    assert failures(check, *others) == {}
 
 
 RESPONSES = st.builds(
@@ -94,7 +93,7 @@ def test_what_is_not_kept() -> None:
         polled.read(response(body), REF)
         assert polled._last == {}
 
-    assert failing(check, [(ECHO,), (LARGE,), (NESTED,), (COMPLETED,)]) == {}
+    assert failures(check, ECHO, LARGE, NESTED, COMPLETED) == {}
 
 
 @pytest.mark.looptime

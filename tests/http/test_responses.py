@@ -35,14 +35,14 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobWithRetryAfter
 from tests.http.test_api_key import FORMS, KEY, recognisable
-from tests.rows import failing
+from tests.polled import REF
+from tests.rows import failures
 
 # Without the time of day, or each worker of a parallel run would name the cases otherwise.
 compressed = partial(gzip.compress, mtime=0)
 
 LIMIT = 100_000
 CODEC = ResponseDecoder(ApiKey(KEY), LIMIT)
-REF = JobRef("docs", "job_1")
 DOCUMENT: dict[str, Any] = {
     "id": "job_1",
     "status": "active",
@@ -117,7 +117,7 @@ def test_not_vital() -> None:
         assert name in str(error)
         assert str(error).isprintable()
 
-    assert failing(check, product(["id", "status"], [*OF_OTHER_TYPES, "", ...])) == {}
+    assert failures(check, *product(["id", "status"], [*OF_OTHER_TYPES, "", ...])) == {}
 
 
 def test_no_object() -> None:
@@ -128,7 +128,7 @@ def test_no_object() -> None:
         with pytest.raises(ProtocolError, match="a job is an object, not "):
             job_of(value, "docs")
 
-    assert failing(check, [(None,), (7,), ("job",), ([DOCUMENT],)]) == {}
+    assert failures(check, None, 7, "job", [DOCUMENT]) == {}
 
 
 LINKS = [
@@ -288,7 +288,7 @@ def test_coding() -> None:
         ("deflate", raw_deflate(SOUND)),
         ("gzip", compressed(b"\xef\xbb\xbf" + SOUND)),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_no_coding() -> None:
@@ -312,7 +312,7 @@ def test_no_coding() -> None:
         ("gzip, gzip", compressed(compressed(SOUND))),
         (KEY.lower(), SOUND),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_limit() -> None:
@@ -362,7 +362,7 @@ def test_poll_statuses() -> None:
 
     strange = (100, 199, 204, 205, 206, 600, 999)
     kinds = KINDS | dict.fromkeys((303, 408), RejectedError) | dict.fromkeys((500, 503, 599), ServerError)
-    assert failing(check, [*kinds.items(), *((status, ProtocolError) for status in strange)]) == {}
+    assert failures(check, *kinds.items(), *((status, ProtocolError) for status in strange)) == {}
     assert {status for status in (200, 201, 203, 207, 299) if polled(answer(status=status)) != job_with()} == set()
 
 
@@ -384,7 +384,7 @@ def test_bad_answers() -> None:
         ("wrong_id", SOUND.replace(b"job_1", b"JOB_1")),
         ("wrong_id", SOUND.replace(b"job_1", b"job_1 ")),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 # Retry-After.
@@ -400,7 +400,7 @@ def test_retry_after_on_any_answer() -> None:
             plain: Any = polled(answer(status=status, **headers))
             assert plain == job_with() if status == 200 else plain.retry_after is None
 
-    assert failing(check, ((status,) for status in (200, 204, 302, 404, 429, 503, 600))) == {}
+    assert failures(check, 200, 204, 302, 404, 429, 503, 600) == {}
 
 
 # Creates: the contract's table.
@@ -418,7 +418,7 @@ def test_rejected() -> None:
         assert type(error) is KINDS[status]
         assert (error.status, error.retry_after, error.outcome) == (status, 3.0, CreateOutcome.REJECTED)
 
-    assert failing(check, product(KINDS, DOCUMENTS)) == {}
+    assert failures(check, *product(KINDS, DOCUMENTS)) == {}
 
 
 def test_unknown() -> None:
@@ -431,7 +431,7 @@ def test_unknown() -> None:
         assert error.retry_after == 3  # for whoever sends other creates
         assert f"HTTP {status}" in str(error)
 
-    assert failing(check, product([303, 408, 500, 501, 503, 599, 600, 999, 100, 199], DOCUMENTS)) == {}
+    assert failures(check, *product([303, 408, 500, 501, 503, 599, 600, 999, 100, 199], DOCUMENTS)) == {}
 
 
 def test_created_something() -> None:
@@ -453,7 +453,7 @@ def test_created_something() -> None:
         *(answer(DOCUMENT | {"id": job_id}) for job_id in ("", "..", "a\nb", "j" * 513, None, KEY)),
         answer(DOCUMENT | {"status": ""}),
     ]
-    assert failing(check, ((response,) for response in responses)) == {}
+    assert failures(check, *responses) == {}
 
 
 # What an error says.
@@ -484,7 +484,7 @@ def test_excerpt() -> None:
         ({"error": "two\nlines \x1b[31m\u202e"}, r"two\nlines \x1b[31m\u202e"),
         (b'{"error": NaN}', '{"error": NaN}'),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_excerpt_of_compressed() -> None:
@@ -504,7 +504,7 @@ def test_excerpt_is_bounded() -> None:
         assert isinstance(error, ResponseError)
         assert 2000 < len(error.excerpt.encode()) <= 2048
 
-    assert failing(check, [(b"x" * 50_000,), (b'{"error": "%s"}' % (rb"\n" * 50_000),), ("é".encode() * 40_000,)]) == {}
+    assert failures(check, b"x" * 50_000, b'{"error": "%s"}' % (rb"\n" * 50_000), "é".encode() * 40_000) == {}
 
 
 def test_excerpt_that_ends_within_the_key() -> None:
@@ -534,7 +534,7 @@ def test_request_id() -> None:
         assert len(error.request_id.encode()) == 200
         assert error.request_id in str(error)
 
-    assert failing(check, [("X-Request-Id",), ("x-request-id",), ("Request-Id",), ("X-Correlation-Id",)]) == {}
+    assert failures(check, "X-Request-Id", "x-request-id", "Request-Id", "X-Correlation-Id") == {}
     for headers in ({}, {"X_Request_Id": ""}):
         error = polled(answer(b"", 500, **headers))
         assert isinstance(error, ServerError)
@@ -562,7 +562,7 @@ def test_redirect() -> None:
         ("https://evil\x1b\u202e.example/", r"to https://evil\x1b\u202e.example"),
         (f"https://{KEY.replace('/', '%2F').replace('?', '%3F')}.example/", "to https://***.example"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 # The key, echoed.
@@ -592,7 +592,7 @@ def test_echo_in_a_job() -> None:
             assert "***" in sink
             assert not recognisable(KEY, sink)
 
-    assert failing(check, product(range(len(PLACES)), FORMS)) == {}
+    assert failures(check, *product(range(len(PLACES)), FORMS)) == {}
 
 
 def test_echo_as_json_escapes() -> None:
@@ -622,7 +622,7 @@ def test_echo_in_an_id() -> None:
         assert isinstance(CODEC.create(response, "docs"), CreateOutcomeUnknownError)
         assert not recognisable(KEY, repr(error))
 
-    assert failing(check, ((form(KEY),) for form in FORMS.values())) == {}
+    assert failures(check, *((form(KEY),) for form in FORMS.values())) == {}
 
 
 ECHOES: list[Callable[[str], Response]] = [
@@ -651,4 +651,4 @@ def test_echo_in_an_error() -> None:
             sink = f"{error} {error!r} {vars(error)}" + pickle.dumps(error).decode("latin-1")
             assert not recognisable(KEY, sink)
 
-    assert failing(check, product(range(len(ECHOES)), [form(KEY) for form in FORMS.values()])) == {}
+    assert failures(check, *product(range(len(ECHOES)), [form(KEY) for form in FORMS.values()])) == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentjobs_async._http.strict_json import parse
 from agentjobs_async.errors import ProtocolError
-from tests.rows import failing
+from tests.rows import failures
 
 CANARY = b"canary-of-the-body"
 
@@ -57,7 +57,7 @@ def test_refused() -> None:
         assert caught.value.__context__ is None
         assert CANARY.decode() not in str(caught.value)
 
-    assert failing(check, REFUSED) == {}
+    assert failures(check, *REFUSED) == {}
 
 
 def test_many_members() -> None:

@@ -26,7 +26,7 @@ from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._http.transport import Transport
-from tests.rows import failing, failing_async
+from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
 
 JOB = b'{"id": "job_1", "status": "active"}'
@@ -72,7 +72,7 @@ def test_timeouts_that_make_no_sense() -> None:
         with pytest.raises(InvalidInputError, match=f"^{name} must be "):
             HttpTimeouts(**{name: value})  # type: ignore[arg-type]  # what is refused
 
-    assert failing(check, product(["connect", "request"], [0, True, float("inf"), "5", None])) == {}
+    assert failures(check, *product(["connect", "request"], [0, True, float("inf"), "5", None])) == {}
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -106,7 +106,7 @@ async def test_faults_of_a_read() -> None:
         assert words in str(answer)
         assert len(server.requests) == 1
 
-    assert await failing_async(check, FAULTS) == {}
+    assert await failures_in_turn(check, *FAULTS) == {}
 
 
 async def test_broken_http_is_not_quoted() -> None:
@@ -127,7 +127,7 @@ async def test_broken_http_is_not_quoted() -> None:
         (CHUNKED + b"zz" + echo + b"\r\n", broken),
         (b"HTTP/1.1 403 No\r\nX: Bearer " + echo, "the exchange broke: the server disconnected"),
     ]
-    assert await failing_async(check, rows) == {}
+    assert await failures_in_turn(check, *rows) == {}
 
 
 @pytest.mark.looptime
@@ -150,7 +150,7 @@ async def test_bodies_are_bounded() -> None:
         (Reply(error + CUT, "hang"), b"", True),
         (Reply(CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"), b"{}", True),
     ]
-    assert await failing_async(check, rows) == {}
+    assert await failures_in_turn(check, *rows) == {}
 
 
 async def test_cancelled_in_the_body() -> None:

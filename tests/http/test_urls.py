@@ -11,7 +11,7 @@ from yarl import URL
 from agentjobs_async._http.urls import PathTemplate, checked_base_url, checked_proxy
 from agentjobs_async.errors import InvalidInputError
 from tests.ids import LEGAL_IDS
-from tests.rows import failing
+from tests.rows import failures
 
 BASE = URL("https://api.example.com/own")
 NAMES = frozenset({"project_id", "job_id"})
@@ -75,7 +75,7 @@ def test_no_base_url() -> None:
         assert "marmalade" not in str(caught.value)
         assert caught.value.__context__ is None
 
-    assert failing(check, NO_BASE_URLS) == {}
+    assert failures(check, *NO_BASE_URLS) == {}
 
 
 def test_insecure() -> None:
@@ -111,7 +111,7 @@ def test_proxy() -> None:
             checked_proxy(value, HTTPS)
         assert "marmalade" not in str(caught.value)
 
-    assert failing(check, [(7,), ("",), ("proxy:3128",), ("socks5://marmalade@proxy",), ("http://a b",)]) == {}
+    assert failures(check, 7, "", "proxy:3128", "socks5://marmalade@proxy", "http://a b") == {}
 
 
 def test_proxy_that_would_read_the_key() -> None:
@@ -173,7 +173,7 @@ def test_no_template() -> None:
         assert words in str(caught.value)
         assert str(caught.value).isprintable()
 
-    assert failing(check, NO_TEMPLATES) == {}
+    assert failures(check, *NO_TEMPLATES) == {}
 
 
 BASES = [BASE, URL("https://api.example.com"), URL("http://[::1]:8080/a/b")]

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async import History, InvalidInputError
 from tests.learning.draws import history_of, two_humps
-from tests.polled import failures
+from tests.rows import failures
 
 
 def test_keeps_the_last_200() -> None:

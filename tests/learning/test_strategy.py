@@ -27,7 +27,8 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import OnePoll, history_of, poll_at, two_humps
-from tests.polled import REF, clock, failures, in_memory, living
+from tests.polled import REF, clock, in_memory, living
+from tests.rows import failures
 
 
 def of_two_humps(count: int = 200) -> History:

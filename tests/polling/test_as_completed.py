@@ -30,8 +30,6 @@ from tests.polled import (
     assert_nothing_left,
     clock,
     every,
-    failures,
-    failures_at_once,
     forbidden,
     in_memory,
     let_go,
@@ -39,6 +37,7 @@ from tests.polled import (
     never,
     refs,
 )
+from tests.rows import failures, failures_at_once
 
 pytestmark = in_memory
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs_async._polling.clock import PollClock
-from tests.polled import failures
+from tests.rows import failures
 
 
 def start(polls: PollClock, now: float) -> float:

@@ -14,7 +14,7 @@ from agentjobs_async.errors import ServerError
 from agentjobs_async.models import JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, POLICY, START, again
-from tests.polled import failures
+from tests.rows import failures
 
 
 def test_wish_beside_an_end() -> None:

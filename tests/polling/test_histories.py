@@ -25,18 +25,7 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import Polled, clock, every, never, response, stand_still
-
-
-async def swallows(_ref: JobRef) -> str:
-    """Take 30 s, whoever cancels it."""
-    end = clock() + 30
-    while (left := end - clock()) > 0:
-        try:
-            await asyncio.sleep(left)
-        except asyncio.CancelledError:
-            continue
-    return "active"
+from tests.polled import Polled, clock, every, never, response, stand_still, swallows
 
 
 async def slow(_ref: JobRef) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs_async import JobRef
 from agentjobs_async._polling.pauses import Pauses, RememberedPauses
-from tests.polled import failures
+from tests.rows import failures
 
 A, B = JobRef("docs", "a"), JobRef("docs", "b")
 ELSEWHERE = JobRef("elsewhere", "a")

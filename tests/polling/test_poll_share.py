@@ -2,7 +2,8 @@ import pytest
 
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.poll_share import PollShare
-from tests.polled import failures, peak
+from tests.polled import peak
+from tests.rows import failures
 
 
 def polls_of(clock: PollClock, begin: float, end: float, late: float = 0.0) -> list[float]:

@@ -18,7 +18,8 @@ from agentjobs_async import (
     ProtocolError,
     wait_for_job,
 )
-from tests.polled import DONE, REF, Polled, every, failures_at_once, in_memory
+from tests.polled import DONE, REF, Polled, every, in_memory
+from tests.rows import failures_at_once
 
 
 async def read(_ref: JobRef) -> AgentJob:

@@ -43,14 +43,15 @@ from tests.polled import (
     changed,
     clock,
     every,
-    failures_at_once,
     gaps,
     in_memory,
     never,
     peak,
     refs,
     stand_still,
+    swallows,
 )
+from tests.rows import failures_at_once
 from tests.scripted import session_of
 
 pytestmark = in_memory
@@ -70,17 +71,6 @@ def failed(status: int, seconds: float | None = None) -> ServerError:
 
 async def missing(_ref: JobRef) -> object:
     raise NotFoundError(404, None, None, "no such job")
-
-
-async def swallows(_ref: JobRef) -> object:
-    """Take 100 s, however often it is cancelled."""
-    began = clock()
-    while (left := began + 100 - clock()) > 0:
-        try:
-            await asyncio.sleep(left)
-        except asyncio.CancelledError:
-            continue
-    return "completed"
 
 
 async def cancelled(waits: list[asyncio.Future[AgentJob]]) -> None:

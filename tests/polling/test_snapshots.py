@@ -20,7 +20,8 @@ from agentjobs_async import (
     wait_for_job,
 )
 from agentjobs_async._polling.snapshots import snapshot
-from tests.polled import every, failures, in_memory, never, refs
+from tests.polled import every, in_memory, never, refs
+from tests.rows import failures
 
 KIB = 1024
 SOURCE = {"repository": "https://code.example/x", "ref": "main", "labels": ["a", "b"], "count": 7}

@@ -23,12 +23,12 @@ from tests.polled import (
     changed,
     clock,
     every,
-    failures_at_once,
     forbidden,
     in_memory,
     let_go,
     never,
 )
+from tests.rows import failures_at_once
 
 pytestmark = in_memory
 

@@ -23,7 +23,8 @@ from agentjobs_async import (
 )
 from agentjobs_async._polling.wait import _Wait
 from agentjobs_async.models import JobWithRetryAfter
-from tests.polled import ACTIVE, DONE, REF, Polled, changed, every, failures_at_once, in_memory, response
+from tests.polled import ACTIVE, DONE, REF, Polled, changed, every, in_memory, response
+from tests.rows import failures_at_once
 
 
 async def swallows(_ref: JobRef) -> str:

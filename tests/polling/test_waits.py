@@ -39,7 +39,6 @@ from tests.polled import (
     changed,
     clock,
     every,
-    failures_at_once,
     gaps,
     in_memory,
     living,
@@ -47,6 +46,7 @@ from tests.polled import (
     response,
     stand_still,
 )
+from tests.rows import failures_at_once
 
 
 class Wait(Protocol):

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,6 +15,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.extras import FRAMEWORKS, need_recipes
 from tests.forked import Forked
 from tests.recipes.supervisor import supervise
+from tests.until import PATIENCE_SECONDS
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
 APPLICATIONS: Final = {
@@ -27,9 +28,6 @@ APPLICATIONS: Final = {
 
 SETTINGS: Final = {"TOKEN_SECRET": "a secret of 16 bytes or more", "PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
-
-PATIENCE_SECONDS: Final = 200.0
-"""Until a process that hangs is killed, so that its test fails."""
 
 
 def imports_of(recipe: str) -> list[str]:
@@ -163,13 +161,6 @@ async def program(
             transport.close()
             supervisor.kill()
             await asyncio.to_thread(supervisor.wait)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds that has no event."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.01)
 
 
 async def complete(service: Emulator) -> None:

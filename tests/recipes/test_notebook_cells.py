@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import RECIPES, until
+from tests.recipes.processes import RECIPES
+from tests.until import until
 
 CELLS = (RECIPES / "notebook_cells.py").read_text(encoding="utf-8").split("# %%")[1:]
 

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import ClientResponse, ClientSession, TCPConnector
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import APPLICATIONS, ENDLESS, RECIPES, Process, Program, program, until
+from tests.recipes.processes import APPLICATIONS, ENDLESS, RECIPES, Process, Program, program
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.testing import Emulator
-from tests.recipes.processes import ENDLESS, Program, complete, program, until
+from tests.recipes.processes import ENDLESS, Program, complete, program
 from tests.recipes.slack_api import SECRET, SlackApi, mention, slack
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,8 @@ import signal
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import program, until
+from tests.recipes.processes import program
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import ENDLESS, complete, program, until
+from tests.recipes.processes import ENDLESS, complete, program
 from tests.recipes.telegram_api import TOKEN, TelegramApi, telegram
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 

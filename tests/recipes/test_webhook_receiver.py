@@ -10,7 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import program, until
+from tests.recipes.processes import program
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from agentjobs_async.errors import CreateOutcome, NotSentError, TransportError
 from agentjobs_async.telemetry import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 from agentjobs_async.telemetry.metrics import METRICS, Kind, Snapshots, label_names, measurements
 from tests.polled import ACTIVE, DONE, REF, never
-from tests.rows import failing
+from tests.rows import failures
 
 MEASURED: list[tuple[Event, dict[str, Any]]] = [
     (JobPolled(ACTIVE, 1, 0.5), {"polls": (1, ("",)), "poll.duration": (0.5, ())}),
@@ -47,7 +47,7 @@ def test_measurements() -> None:
         for metric, _, labels in with_projects:
             assert len(label_names(metric, projects=True)) == len(labels)
 
-    assert failing(check, MEASURED) == {}
+    assert failures(check, *MEASURED) == {}
 
 
 def test_duration_of_a_job() -> None:

@@ -10,7 +10,7 @@ from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import JobPolled, RunEnded, RunStarted
 from agentjobs_async.telemetry.observers import GuardedCallback, Hooks, RunEvents
-from tests.rows import failing
+from tests.rows import failures
 
 JOB = AgentJob("job 1", "docs", "active")
 
@@ -80,7 +80,7 @@ def test_no_observer() -> None:
         (coroutine_function, "plain function"),
         (Recorder, r"an instance, not the class itself: Recorder\(\)"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 async def test_events_of_a_run() -> None:

@@ -14,7 +14,7 @@ from agentjobs_async import AgentJobsSession
 from agentjobs_async.testing import Emulator, JobScript, RateLimit
 from agentjobs_async.testing.faults.grammar import FAULTS
 from agentjobs_async.testing.records import without_shown_credentials
-from tests.rows import failing, failing_async
+from tests.rows import failures, failures_in_turn
 from tests.testing.wire import JOBS, ask, connected, create, read, read_reply, request, start
 
 EVERY_FAULT = [*FAULTS, "missing:id", "103", "204", "206", "302", "429 retry-after=1", "500", "600", "999"]
@@ -134,7 +134,7 @@ async def test_every_fault_ends_with_the_emulator() -> None:
             await asyncio.gather(waiting, return_exceptions=True)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    assert await failing_async(check, ((text,) for text in EVERY_FAULT)) == {}
+    assert await failures_in_turn(check, *EVERY_FAULT) == {}
 
 
 async def test_restart() -> None:
@@ -164,7 +164,7 @@ def test_settings_out_of_bounds() -> None:
 
     speeds, latencies = (0, -1, math.inf, math.nan, True, "2", None), (-0.1, math.inf, math.nan, False, "0")
     rows = [*(("speed", value) for value in speeds), *(("latency", value) for value in latencies)]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 async def test_head() -> None:

@@ -10,7 +10,7 @@ from typing import Final, Self
 import pytest
 
 from agentjobs_async.testing._listener import Exchange, Listener
-from tests.rows import failing_async
+from tests.rows import failures_in_turn
 
 MANY: Final = 300
 
@@ -190,7 +190,7 @@ async def test_broken_request(caplog: pytest.LogCaptureFixture) -> None:
         assert all(record.exc_info is None for record in caplog.records)
         assert "emk_secret" not in caplog.text
 
-    assert await failing_async(check, ((sent,) for sent in BROKEN)) == {}
+    assert await failures_in_turn(check, *BROKEN) == {}
 
 
 async def test_good_request_before_a_broken_one(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs_async.testing import JobScript, RandomScripts
 from agentjobs_async.testing.scripts import ScriptTable
-from tests.rows import failing
+from tests.rows import failures
 
 
 def test_stages() -> None:
@@ -51,7 +51,7 @@ def test_no_script() -> None:
         (RandomScripts, "shortest", -1),
         (RandomScripts, "failed", 1.5),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_default_may_be_a_function() -> None:

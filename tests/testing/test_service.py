@@ -7,7 +7,7 @@ import attrs
 
 from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
 from agentjobs_async.testing._service import EmulatedService, Place, locate, read_prompt
-from tests.rows import failing
+from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
@@ -90,7 +90,7 @@ def test_script() -> None:
         (JobScript(duration=5, outcome="failed"), 5, "failed", None, None),
         (JobScript(duration=5, outcome="archived"), 5, "archived", None, "2026-01-01T00:00:05.000Z"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_speed() -> None:

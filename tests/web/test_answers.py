@@ -9,7 +9,7 @@ from math import inf
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, JobRef, WaitTimeoutError, errors
 from agentjobs_async.errors import JobFailedError, NotSentError, RateLimitedError, SessionClosedError
 from agentjobs_async.web import http_answer
-from tests.rows import failing
+from tests.rows import failures
 from tests.test_errors import SAMPLES
 
 SECRET = "s3cret-key at https://internal.example"
@@ -42,7 +42,7 @@ def test_answers_are_as_documented() -> None:
         assert (answer.status, answer.body["error"]) == documented()[type(error).__name__]
         assert json.loads(json.dumps(answer.body)) == answer.body
 
-    assert failing(check, SAMPLES) == {}
+    assert failures(check, *SAMPLES) == {}
 
 
 def test_samples_are_complete() -> None:
@@ -64,7 +64,7 @@ def test_no_text_gets_out() -> None:
         assert SECRET not in json.dumps([answer.body, answer.headers])
         assert "project before" not in answer.body["message"]
 
-    assert failing(check, ((kind,) for kind in kinds())) == {}
+    assert failures(check, *kinds()) == {}
 
 
 def test_foreign_errors_are_internal() -> None:

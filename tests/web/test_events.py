@@ -11,10 +11,10 @@ from tenacity import retry_never, wait_fixed
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobTracker, PollPolicy
 from agentjobs_async.web import job_events, sse_events
+from tests.polled import REF
 
 pytestmark = pytest.mark.looptime
 
-REF = JobRef("docs", "job_1")
 ACTIVE = AgentJob("job_1", "docs", "active")
 COMPLETED = AgentJob("job_1", "docs", "completed", model="a\nb")
 FAST = PollPolicy(wait=wait_fixed(0.01))

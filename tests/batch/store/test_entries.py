@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
+from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, items, run
+from tests.polled import REF
 
-REF = JobRef("docs", "job_1")
 WHY = AgentJobsError("because")
 PATHS: dict[State, list[State]] = {
     State.PLANNED: [],

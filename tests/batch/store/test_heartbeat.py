@@ -2,7 +2,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record
 from tests.batch.stage import FakeSession, connected, items
 from tests.batch.wire import wired
 from tests.postgresql import execute
+from tests.until import until
 
 BEAT_SECONDS = 0.05
 WHY = ValueError("because")
@@ -31,11 +32,6 @@ async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIter
         patch.setattr(beating, "_BEATS", beats)
         async with Journal.open(database, owner_timeout=NEVER) as journal:
             yield journal
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    while not await condition():  # noqa: ASYNC110 - nobody tells of it
-        await asyncio.sleep(0.01)
 
 
 async def state_of(journal: Journal, key: str) -> State:
@@ -80,10 +76,6 @@ async def test_a_silent_owner(laid_out: str) -> None:
 
 async def _is(journal: Journal, key: str, state: State) -> bool:
     return await state_of(journal, key) is state
-
-
-async def _holds(condition: bool) -> bool:  # noqa: FBT001 - it is the condition itself
-    return condition
 
 
 async def _told(journal: Journal) -> bool:
@@ -144,7 +136,7 @@ async def test_beating_goes_on(
             raise JournalError(f"no answer in {patience} s", "io")
 
         monkeypatch.setattr(entries_of(journal), "mark_unknown_of_dead_owners", broken)
-        await until(lambda: _holds("no answer" in caplog.text))
+        await until(lambda: "no answer" in caplog.text)
         await beats_on(laid_out, journal)
         monkeypatch.undo()
         await claimed(other, "k0")
@@ -228,7 +220,7 @@ async def beats_on(database: str, journal: Journal) -> None:
     for _ in range(5):
         since = last_seen(database, journal)
         async with asyncio.timeout(100):
-            await until(lambda since=since: _holds(last_seen(database, journal) > since))  # type: ignore[misc]  # the loop's variable
+            await until(lambda since=since: last_seen(database, journal) > since)  # type: ignore[misc]  # the loop's variable
 
 
 async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
@@ -245,7 +237,7 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
             assert await entries_of(living).claim("k2") == NoRoom(1.0)
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(entries_of(living).claim("k2"))
-            await until(lambda: _holds(is_waiting_for_a_lock(laid_out)))
+            await until(lambda: is_waiting_for_a_lock(laid_out))
             assert await entries_of(living).mark_created("k1", JobRef("docs", "job_1"))
             await beats_on(laid_out, living)
             assert not waiting.done()
@@ -261,7 +253,7 @@ async def test_signs_of_life_wait_for_no_sweep(laid_out: str) -> None:
         await claimed(living, "k1")
         async with locked(laid_out, "agentjobs_entries WHERE key = 'k0'"):
             await be_silent(silent, laid_out)
-            await until(lambda: _holds(is_waiting_for_a_lock(laid_out)))
+            await until(lambda: is_waiting_for_a_lock(laid_out))
             await beats_on(laid_out, living)
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         assert await state_of(living, "k1") is State.SENDING
@@ -357,11 +349,11 @@ async def test_an_owner_that_was_taken_for_dead(
         wire.silence()
         with monkeypatch.context() as patch:
             patch.setattr(beating, "_ANSWERED_WITHIN", 0.5 / NEVER)
-            await until(lambda: _holds("heartbeat in time" in caplog.text))
+            await until(lambda: "heartbeat in time" in caplog.text)
         presence._heard = LONG_AGO
         assert not before.holds()
         wire.speak()
-        await until(lambda: _holds(presence.is_sure))
+        await until(lambda: presence.is_sure)
         assert not before.holds()
         after = entries_of(stalled).lease()
         assert after is not None

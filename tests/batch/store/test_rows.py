@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsError, JobRef
+from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.batch import BatchItem, Journal, JournalRow
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items, run
+from tests.polled import REF
 
-REF = JobRef("docs", "job_1")
 WHY = AgentJobsError("because")
 CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentjobs_async.testing import Fault, FaultPlan
 from agentjobs_async.testing.faults.grammar import FAULTS
-from tests.rows import failing
+from tests.rows import failures
 
 
 def test_parse_reads_every_part() -> None:
@@ -51,7 +51,7 @@ def test_parse_refuses() -> None:
         ("500 x0", "at least one"),
         ("unheard-of", "no such fault"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_starts_agent() -> None:

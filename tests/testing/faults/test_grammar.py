@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs_async.testing.faults.grammar import check_kind, check_option, is_status, json_or_plain, plain, split
-from tests.rows import failing
+from tests.rows import failures
 
 
 def test_split_keeps_quotes_together() -> None:
@@ -30,7 +30,7 @@ def test_unknown_kinds() -> None:
             check_kind(kind, where)
 
     rows = [("reset", "nowhere"), ("explode", ""), ("500", "body"), ("missing", ""), ("endless", "")]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_near_kinds() -> None:
@@ -57,7 +57,7 @@ def test_unreadable_options() -> None:
         ("500", "error", "two words", "needs quotes"),
         ("ok", "code", "99", "no such status"),
     ]
-    assert failing(check, rows) == {}
+    assert failures(check, *rows) == {}
 
 
 def test_values() -> None:

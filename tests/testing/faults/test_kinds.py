@@ -2,7 +2,7 @@
 
 from agentjobs_async.testing import Fault
 from agentjobs_async.testing.faults.kinds import KINDS, Kind
-from tests.rows import failing
+from tests.rows import failures
 
 
 def test_help() -> None:
@@ -14,4 +14,4 @@ def test_help() -> None:
         assert kind.amount is None or f" {kind.amount.name}={kind.amount.default:.15g}" in heading
         assert text.split()[0] == kind.help.split()[0]
 
-    assert failing(check, KINDS.items()) == {}
+    assert failures(check, *KINDS.items()) == {}

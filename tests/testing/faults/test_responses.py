@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from agentjobs_async.testing import Fault
 from agentjobs_async.testing._answers import Answer, Message
 from agentjobs_async.testing.faults.responses import apply_fault, forge, placeholders
-from tests.rows import failing
+from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = placeholders("emk_1", "http://base", "http://foreign")
@@ -63,7 +63,7 @@ def test_statuses_and_documents() -> None:
         assert (message.status, json.loads(message.body)) == (status, document)
         assert values(message, "Content-Length") == [str(len(message.body))]
 
-    assert failing(check, DOCUMENTS) == {}
+    assert failures(check, *DOCUMENTS) == {}
 
 
 def test_statuses_without_body() -> None:

@@ -1,0 +1,20 @@
+"""Waiting for what nobody tells of."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+__all__ = ["PATIENCE_SECONDS", "until"]
+
+PATIENCE_SECONDS = 200.0
+"""Until a test fails."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, which may be asynchronous."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await _value(condition()):  # noqa: ASYNC110 - no event announces it
+            await asyncio.sleep(0.01)
+
+
+async def _value(value: object) -> object:
+    return await value if isinstance(value, Awaitable) else value
