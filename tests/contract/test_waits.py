@@ -8,9 +8,7 @@ from typing import Final
 import pytest
 
 from agentjobs_async import (
-    AgentJob,
     AgentJobsError,
-    AuthError,
     HttpTimeouts,
     JobFailedError,
     JobRef,
@@ -18,7 +16,6 @@ from agentjobs_async import (
     NotSentError,
     ProtocolError,
     RejectedError,
-    ServerError,
     TransportError,
     WaitTimeoutError,
 )
@@ -35,7 +32,7 @@ from tests.contract.tables import (
 )
 from tests.contract.ways import Waiting, gets, met_by, started
 from tests.polled import clock, every
-from tests.rows import end_of, failures_at_once, failures_in_turn
+from tests.rows import end_of, failures_at_once
 
 pytestmark = pytest.mark.looptime
 
@@ -60,30 +57,6 @@ async def test_rides_out(waiting: Waiting) -> None:
     assert emulator.foreign.connections == 0
 
 
-async def test_transient_for_ever(waiting: Waiting) -> None:
-    """A passing fault that does not pass is asked about until the deadline, not for so many attempts."""
-
-    async def check(fault: str) -> None:
-        timeouts = HttpTimeouts(request=2)
-        async with started(emulator, f"{fault} forever", waiting, policy=every(1), timeouts=timeouts) as (
-            wait,
-            created,
-        ):
-            began = clock()
-            with pytest.raises(WaitTimeoutError) as caught:
-                await wait(created.ref, timeout=29)
-            assert 29 <= clock() - began <= 29.25
-            await asyncio.sleep(100)
-        polls = gets(emulator, created)
-        assert 9 <= len(polls) <= 30
-        assert isinstance(caught.value.last_error, AgentJobsError)
-        assert caught.value.polls == len(polls)
-        assert polls[-1].at - began <= 29
-
-    async with Emulator() as emulator:
-        assert await failures_at_once(check, *met_by(waiting, (*BREAKS, *TRANSIENT, "503 retry-after=1"))) == {}
-
-
 async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
     """The fifth bad answer in a row ends a wait with its reason."""
 
@@ -95,44 +68,6 @@ async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
 
     async with Emulator() as emulator:
         assert await failures_at_once(check, *met_by(waiting, BAD_ANSWERS)) == {}
-
-
-END: Final = "document status=completed"
-REFUSALS: Final[dict[str, type[AgentJobsError]]] = {
-    "302 location=/sorry": RejectedError,
-    "400": RejectedError,
-    "401": AuthError,
-    "403": AuthError,
-    "404": NotFoundError,
-    "410": NotFoundError,
-    "501": ServerError,
-    "505": ServerError,
-    "204": ProtocolError,
-    "body:html": ProtocolError,
-    "document id=job_0": ProtocolError,
-}
-PLANS: Final[dict[str, tuple[type[AgentJob | AgentJobsError], int]]] = {
-    f"body:html x4 then {END}": (AgentJob, 5),
-    f"body:html x4 then 500 then body:html x4 then {END}": (AgentJob, 10),
-    f"body:html x4 then ok then body:html x9 then {END}": (AgentJob, 15),
-    "ok x30 then 404 x10 then ok x30 then 404 forever": (NotFoundError, 100),
-    **{f"ok then {refusal} x29 then {END}": (AgentJob, 31) for refusal in REFUSALS},
-    **{f"ok then {refusal} forever": (kind, 31) for refusal, kind in REFUSALS.items()},
-}
-"""How a wait ends whose polls, every 2 s, are answered like this, and after how many of them."""
-
-
-async def test_histories(waiting: Waiting) -> None:
-    """Good and transient answers start the count of bad ones anew; what refuses a job that was seen has a minute."""
-
-    async def check(plan: str) -> None:
-        async with started(emulator, plan, waiting, policy=every(2)) as (wait, created):
-            end = await end_of(wait(created.ref))
-            await asyncio.sleep(50)
-        assert (type(end), len(gets(emulator, created))) == PLANS[plan]
-
-    async with Emulator(script=ENDLESS) as emulator:
-        assert await failures_at_once(check, *PLANS) == {}
 
 
 async def test_every_error_status(waiting: Waiting) -> None:
@@ -212,58 +147,6 @@ async def test_ends(waiting: Waiting) -> None:
         assert await failures_at_once(check, "completed", "archived", "failed") == {}
 
 
-UNKNOWN: Final = {
-    "paused": "paused",
-    "Completed": "Completed",
-    '"completed "': "completed ",
-    "COMPLETED": "COMPLETED",
-    "done": "done",
-    '"complete\\u0000d"': "complete\0d",
-    '"\\u001b[31m"': "\x1b[31m",
-    '"0"': "0",
-}
-
-
-async def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
-    """An undocumented status is not an end; it is kept as text, and warned about once."""
-
-    async def check(status: str) -> None:
-        seen: list[AgentJob] = []
-        async with started(emulator, f"document status={status} x4", policy=every(2)) as (wait, created):
-            assert (await wait(created.ref, on_update=seen.append)).succeeded
-        assert (seen[0].status, seen[0].is_terminal) == (UNKNOWN[status], False)
-
-    async with Emulator(script=JobScript(duration=20)) as emulator:
-        assert await failures_at_once(check, *UNKNOWN) == {}
-    assert ["unknown status" in record.message for record in caplog.records] == [True] * len(UNKNOWN)
-    assert "\x1b" not in caplog.text
-
-
-async def test_not_visible_yet(waiting: Waiting) -> None:
-    """A 404 within the grace is a job not visible yet; after it, it is not there."""
-
-    async def check(grace: float, hidden: float, kind: type[AgentJob | NotFoundError], polls: int) -> None:
-        emulator.script(JobScript(duration=0, visible_after=hidden))
-        async with started(emulator, "ok", waiting, policy=every(2, not_found_grace=grace)) as (wait, created):
-            end = await end_of(wait(created.ref))
-        assert (type(end), len(gets(emulator, created))) == (kind, polls)
-
-    rows = [(30, 20, AgentJob, 11), (30, 40, NotFoundError, 16), (0, 1, NotFoundError, 1)]
-    async with Emulator() as emulator:
-        assert await failures_in_turn(check, *rows) == {}
-
-
-async def test_refused_connections() -> None:
-    """A service that is down is asked until it comes up."""
-    async with Emulator(script=ENDED) as emulator, started(emulator, "ok", policy=every(2)) as (wait, created):
-        async with emulator.refusing():
-            pending = asyncio.ensure_future(wait(created.ref))
-            await asyncio.sleep(301)
-            assert not pending.done()
-        assert (await pending).succeeded
-    assert len(gets(emulator)) == 1
-
-
 # The deadline.
 
 
@@ -299,25 +182,6 @@ async def test_connection_never_made(open_listener: Callable[[str], AbstractAsyn
                 await session.wait_for_job(REF, timeout=timeout)
             assert timeout <= clock() - began <= timeout + 0.25
             assert isinstance(caught.value.last_error, TransportError | NotSentError)
-
-
-async def test_last_poll(waiting: Waiting) -> None:
-    """A last poll starts a second before the deadline, or a tenth of the time when that is less; its end is given."""
-    async with Emulator(script=ENDLESS) as emulator, waiting(emulator, policy=every(9999)) as (session, wait):
-
-        async def check(seconds: float) -> None:
-            created = await session.create_job("Fix it")
-            began = clock()
-            with pytest.raises(WaitTimeoutError) as caught:
-                await wait(created.ref, timeout=seconds)
-            assert seconds <= clock() - began <= seconds + 0.25
-            at = [request.at - began for request in gets(emulator, created)]
-            assert at == pytest.approx([0, seconds - min(1, seconds / 10)], abs=0.011)
-            assert (caught.value.last_job, caught.value.last_error) == (created, None)
-
-        assert await failures_at_once(check, 0.5, 1.0, 5.0, 10.0, 100.0, 1800.0) == {}
-        emulator.script(JobScript(duration=58.5))
-        assert (await wait(await session.create_job("Fix it"), timeout=60)).succeeded
 
 
 # Reading once.

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from typing import Any, Final, cast
 
 import pytest
@@ -329,8 +328,8 @@ async def test_iterated_outside_of_its_block() -> None:
 
 
 async def test_source_that_does_not_leave() -> None:
-    """A source that swallows its cancellation does not hold up leaving."""
-    released = asyncio.Event()
+    """A source that swallows its cancellation does not hold up leaving, and what it yields then is not polled."""
+    get_job, released = Polled("active"), asyncio.Event()
 
     async def stubborn() -> AsyncIterator[JobRef]:
         while not released.is_set():
@@ -338,32 +337,16 @@ async def test_source_that_does_not_leave() -> None:
                 await released.wait()
             except asyncio.CancelledError:
                 continue
-        yield REF
-
-    async with JobTracker(Polled("completed")) as tracker:
-        began = clock()
-        async with tracker.as_completed(stubborn()):
-            await asyncio.sleep(1)
-        assert clock() == began + 1
-        released.set()
-        await let_go()
-    assert_nothing_left_of_loop()
-
-
-async def test_source_that_goes_on_after_its_cancellation() -> None:
-    """What a source yields after the block was left is not polled."""
-    get_job = Polled("active")
-
-    async def stubborn() -> AsyncIterator[JobRef]:
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
         while True:
             yield REF
             await asyncio.sleep(0)
 
     async with JobTracker(get_job) as tracker:
+        began = clock()
         async with tracker.as_completed(stubborn()):
             await asyncio.sleep(1)
+        assert clock() == began + 1
+        released.set()
         await let_go()
         assert (tracker.stats().jobs, get_job.asked) == (0, [])
     assert_nothing_left_of_loop()

@@ -14,15 +14,6 @@ def start(polls: PollClock, now: float) -> float:
     return 0 if next_start == now else next_start
 
 
-def test_runs_with_the_loop() -> None:
-    """A clock that was never stopped is the loop's own, and without a limit any poll may start."""
-    polls = PollClock(None)
-    assert (polls.time(7), polls.due(9, 7), polls.to_loop(9)) == (7, 9, 9)
-    assert (polls.free, polls.stopped, polls.unreachable, polls.resume_at) == (True, False, False, None)
-    assert polls.resume(7) == 0
-    assert [start(polls, 7) for _ in range(3)] == [0, 0, 0]
-
-
 def test_stands_still() -> None:
     """While it is stopped its time does not go on; afterwards what was due later still is, by the time lost."""
     polls = PollClock(None)
@@ -36,16 +27,6 @@ def test_stands_still() -> None:
     polls.stop(20, 21)
     assert polls.resume(21) == 1
     assert (polls.to_loop(due), polls.to_loop(polls.due(30, 25))) == (19, 30)
-
-
-def test_due_while_it_stands() -> None:
-    """A poll placed while the clock stands is due at its own loop time, but not before the clock goes on."""
-    for when, later in ((11, 15), (15, 15), (17, 17)):
-        polls = PollClock(None)
-        polls.stop(10, 15)
-        due = polls.due(when, 12)
-        polls.resume(15)
-        assert polls.to_loop(due) == later
 
 
 def test_due_without_a_known_end() -> None:

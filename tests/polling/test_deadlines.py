@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.slices import WAITS_PER_TURN
 from agentjobs_async._polling.watch import Watch
 from tests.polled import in_memory
 
@@ -91,18 +90,6 @@ async def test_very_many_ended_early() -> None:
     (wait,) = told.add(1.0)
     await asyncio.sleep(5)
     assert wait.told[-1] == ("over", 1)
-
-
-async def test_one_deadline_for_very_many() -> None:
-    """Very many waits with one deadline are told in their order, a bounded number of them in each turn of the loop."""
-    told = Told()
-    waits = told.add(*[5.0] * 10_000)
-    early = told.add(2.0)
-    await asyncio.sleep(5)
-    await asyncio.sleep(0.01)
-    assert told.over == [*early, *waits]
-    assert max(told.turns) <= WAITS_PER_TURN + 64
-    assert sum(told.turns) == 10_001
 
 
 async def test_closing_amid_the_ends() -> None:

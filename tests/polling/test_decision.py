@@ -35,12 +35,6 @@ def test_wish_beside_a_job() -> None:
     assert failures(check, (0.0, 5.0), (3.0, 5.0), (20.0, 20.0), (900.0, 60.0)) == {}
 
 
-def test_wish_that_is_no_number() -> None:
-    """A user's own error that wishes for NaN or for less than nothing wishes for nothing."""
-    for wish in (float("nan"), -5.0):
-        assert again(ServerError(503, None, wish)).not_before == NOW
-
-
 @given(st.floats(0, 100), st.floats(0, 1e6), st.floats(0, 100))
 def test_never_sooner(delay: float, wish: float, cap: float) -> None:
     """The same strategy paces after an error as after a success: the delay is the larger of its own and the wish."""

@@ -121,3 +121,12 @@ def test_remembered_pause() -> None:
     assert [remembered.take(ref, 5.0) for ref in (B, A, A)] == [5.0, 10.0, 5.0]
     remembered.remember(A, 10.0, 1.0)
     assert remembered.take(A, 12.0) == 12.0
+
+
+def test_remembered_pauses_are_bounded() -> None:
+    """A bounded number of pauses is remembered; those that are over make room."""
+    remembered = RememberedPauses()
+    for start in (0.0, 100.0):
+        for number in range(1100):
+            remembered.remember(JobRef("docs", f"job_{start}_{number}"), start + 50, start)
+        assert list(remembered._until.values()) == [start + 50] * 1024

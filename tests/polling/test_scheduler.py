@@ -102,18 +102,6 @@ async def test_first_come_first_served() -> None:
         await cancelled(waits)
 
 
-async def test_slots() -> None:
-    """No more polls are in flight than there are slots, and all slots are used."""
-    get_job = Polled("active", "completed", latency=1)
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=7)) as tracker:
-        waits = [tracker.watch(ref) for ref in refs(70)]
-        await asyncio.sleep(0.5)
-        assert (tracker.stats().in_flight, tracker.stats().due) == (7, 63)
-        await ended(*waits)
-    assert get_job.most == 7
-    assert clock() - get_job._made == pytest.approx(20, abs=0.2)
-
-
 async def test_polls_that_hang() -> None:
     """Polls that never end don't stop the other jobs, though there are as many as slots; each attempt is reported."""
 
@@ -553,20 +541,6 @@ async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict
     return ends
 
 
-async def test_pause_of_one_job() -> None:
-    """A 503 pauses its job alone: all others are polled as before, new ones too."""
-    get_job = Polled("active", "completed", jobs={"job_0": ["active", failed(503, 60)]})
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        began = clock()
-        waits = asyncio.ensure_future(ends_of(tracker, refs(100), began))
-        await asyncio.sleep(4)
-        late = await ends_of(tracker, [JobRef("docs", "late")], clock())
-        ends = await waits
-    assert get_job.at("job_0") == pytest.approx([0, 3], abs=0.1)
-    assert set(ends) == {ref.job_id for ref in refs(100)[1:]}
-    assert max(*ends.values(), *late.values()) <= 3.5
-
-
 async def test_pauses_with_answers_between() -> None:
     """Pauses of many jobs or projects concern no others, as long as good answers come between."""
     jobs = [JobRef("docs" if number % 5 else f"limited_{number}", f"job_{number}") for number in range(100)]
@@ -656,19 +630,6 @@ async def test_short_pause_of_a_project() -> None:
     assert await failures_at_once(check, 1, 5) == {}
 
 
-async def test_pause_holds_last_polls_back() -> None:
-    """No job is polled during a pause, not even for a deadline."""
-    get_job = Polled(jobs={"job_0": ["active", limited(20)]})
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        waits = [tracker.watch(ref, timeout=10) for ref in refs(5)]
-        errors: list[Any] = await ended(*waits)
-    assert get_job.times[:5] == [0] * 5
-    assert get_job.at("job_0") == pytest.approx([0, 3])
-    assert max(get_job.times) <= 3.001
-    assert isinstance(errors[0].last_error, RateLimitedError)
-    assert [error.last_error for error in errors[1:]] == [None] * 4
-
-
 async def test_pause_outlives_its_wait() -> None:
     """A job's Retry-After still holds for the next wait for it."""
     get_job = Polled("active", failed(500, 50), "completed")
@@ -676,21 +637,6 @@ async def test_pause_outlives_its_wait() -> None:
         await ended(tracker.watch(REF, timeout=10))
         assert (await tracker.wait_for_job(REF)).succeeded
     assert get_job.at() == pytest.approx([0, 3, 53], abs=0.02)
-
-
-async def test_remembered_pauses_are_bounded() -> None:
-    """Of pauses that outlive their waits a bounded number is kept; those that are over make room."""
-    get_job = Polled(failed(500, 50))
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        for start in (0, 100):
-            waits = [tracker.watch(JobRef("docs", f"job_{start}_{number}")) for number in range(1100)]
-            await asyncio.sleep(1)
-            for wait in waits:
-                wait.cancel()
-            kept = scheduler_of(tracker)._remembered._until
-            assert len(kept) == 1024
-            assert {ref.job_id.split("_")[1] for ref in kept} == {str(start)}
-            await asyncio.sleep(100)
 
 
 class Suffering(Polled):
@@ -760,21 +706,6 @@ async def test_after_a_silence() -> None:
     assert await failures_at_once(check, 3, 40) == {}
 
 
-async def test_errors_of_one_job_are_its_own() -> None:
-    """A job that always fails does not slow the others, nor do ten per cent of a thousand."""
-    broken: dict[str, list[object]] = {
-        f"job_{number}": [failed(500) if number % 20 else TransportError("reset")] for number in range(0, 1000, 10)
-    }
-    get_job = Polled("active", "active", "completed", jobs=broken, latency=0.01)
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        results = await ended(*(tracker.watch(ref, timeout=20) for ref in refs(1000)))
-    good = [result for number, result in enumerate(results) if number % 10]
-    assert all(isinstance(result, AgentJob) for result in good)
-    assert {type(result) for result in results[::10]} == {WaitTimeoutError}
-    assert max(get_job.at("job_999")) <= 4 + 2 * 0.2 + 0.2
-    assert len(get_job.asked) == pytest.approx(900 * 3 + 100 * 11, abs=110)
-
-
 # Somebody says that something happened.
 
 
@@ -817,22 +748,6 @@ async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
         assert len(asked) == 4
         for wait in waits:
             wait.cancel()
-
-
-async def test_notify_twice_within_one_bucket() -> None:
-    """A poll that leaves its time bucket and comes back to it is counted once."""
-    async with JobTracker(Polled(), policy=every(5)) as tracker:
-        await asyncio.sleep(0.003)
-        wait = tracker.watch(REF, timeout=None)
-        await asyncio.sleep(0.1)
-        for _ in range(30):
-            tracker.notify(REF)
-            await asyncio.sleep(0.001)
-            tracker.notify(REF)
-            await asyncio.sleep(0.05)
-        wait.cancel()
-        await asyncio.sleep(20)
-        assert (tracker.stats().jobs, tracker.stats().due) == (0, 0)
 
 
 async def test_notify_in_flight() -> None:
@@ -966,36 +881,6 @@ async def test_seen_since_it_joined() -> None:
         first = tracker.watch(REF)
         await asyncio.sleep(3.5)
         assert all(isinstance(result, AgentJob) for result in await ended(first, tracker.watch(REF)))
-
-
-async def test_young_waiter_outlives_the_others() -> None:
-    """When the grace of those who have seen the job is over, one that joined late still has its own for a 404."""
-    get_job = Polled("active", missing)
-    async with JobTracker(get_job, policy=every(2, not_found_grace=9, answer_grace=8)) as tracker:
-        waits, ends = [tracker.watch(REF)], list[float]()
-        for seconds in (3.0, 3.0):
-            await asyncio.sleep(seconds)
-            waits.append(tracker.watch(REF))
-        for wait in waits:
-            wait.add_done_callback(lambda _: ends.append(clock() - get_job._made))
-        results = await ended(*waits)
-    assert [type(result) for result in results] == [NotFoundError, NotFoundError, NotFoundError]
-    assert ends == pytest.approx([10, 12, 16], abs=0.2)
-
-
-async def test_many_waiters_of_a_refused_job() -> None:
-    """Thousands that join a job, and see it refused only, end by one poll, in their order; the others stay."""
-    get_job = Polled("active", AuthError(401), "completed")
-    ends: list[asyncio.Future[AgentJob]] = []
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        seeing = [tracker.watch(REF) for _ in range(1000)]
-        await asyncio.sleep(1)
-        joining = [tracker.watch(REF) for _ in range(2000)]
-        for wait in joining:
-            wait.add_done_callback(ends.append)
-        assert {type(result) for result in await ended(*joining)} == {AuthError}
-        assert {type(result) for result in await ended(*seeing)} == {AgentJob}
-    assert ends == joining
 
 
 # Callables of the user's.
@@ -1146,19 +1031,6 @@ async def test_error_in_place_of_a_cancellation() -> None:
             await asyncio.sleep(1)
             gc.collect()
             assert (logged, tracker.stats().errors) == ([], 0)
-
-
-async def test_swallowed_cancellation_while_waits_come_and_go() -> None:
-    """Waits for a job whose cut poll does not leave come and go without a second poll; the last one gets it."""
-    get_job = Polled(swallows, "completed")
-    async with JobTracker(get_job, policy=every(1)) as tracker:
-        for _ in range(3):
-            wait = tracker.watch(REF)
-            await asyncio.sleep(10)
-            wait.cancel()
-            tracker.notify(REF)
-        assert (await tracker.wait_for_job(REF)).succeeded
-    assert get_job.at() == [0, 100]
 
 
 async def test_hanging_poll_that_swallows_its_cut() -> None:

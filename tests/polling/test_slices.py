@@ -2,19 +2,10 @@
 
 import asyncio
 
-from agentjobs_async._polling.slices import WAITS_PER_TURN, Slice
+from agentjobs_async._polling.slices import Slice
 from tests.polled import in_memory, stand_still
 
 pytestmark = in_memory
-
-
-async def test_room_by_number() -> None:
-    """A turn has room for `WAITS_PER_TURN` waits, and at most 63 more, since it looks at the clock every 64."""
-    turn, taken = Slice(asyncio.get_running_loop()), 0
-    while turn.has_room():
-        turn.take()
-        taken += 1
-    assert WAITS_PER_TURN <= taken < WAITS_PER_TURN + 64
 
 
 async def test_room_by_time() -> None:

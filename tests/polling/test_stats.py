@@ -7,12 +7,6 @@ from hypothesis import strategies as st
 from agentjobs_async._polling.stats import Counters, Second
 
 
-def test_nothing_yet() -> None:
-    """Before anything was counted, all is zero."""
-    counters = Counters()
-    assert (counters.polls, counters.errors, counters.rate(100), counters.oldest(100)) == (0, 0, 0, 0)
-
-
 def test_rate() -> None:
     """The rate is that of the last 10 s; before that of all the time, a second at least; and 0 after a silence."""
     counters = Counters()
@@ -30,21 +24,6 @@ def test_rate() -> None:
     counters.count_error(200)
     assert counters.rate(200) == pytest.approx(0.1)
     assert counters.polls == 401
-
-
-def test_oldest() -> None:
-    """The job that was not seen for longest tells, to the second, until it is seen or left."""
-    counters = Counters()
-    old, young = counters.begin(100.5), counters.begin(103.2)
-    assert counters.oldest(110) == 9
-    old = counters.count_seen(old, 110)
-    assert counters.oldest(110) == 6
-    counters.end(young)
-    assert counters.oldest(110.5) == 0
-    assert counters.oldest(115) == 4
-    assert counters.count_seen(old, 110) == old
-    counters.end(old)
-    assert counters.oldest(200) == 0
 
 
 def test_memory() -> None:

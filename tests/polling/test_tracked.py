@@ -24,30 +24,6 @@ def tracked() -> Tracked:
     return Tracked(REF, None, 7.0, Second(7))
 
 
-def test_beginning(tracked: Tracked) -> None:
-    """A job that is new has no polls, no waiters and no place; its grace begins now, and so may its first poll."""
-    assert (tracked.ref, tracked.job, tracked.error, tracked.worker) == (REF, None, None, None)
-    assert (tracked.started, tracked.seen, tracked.not_before) == (7, 7, 7)
-    assert tracked.seen_second.begins == 7
-    assert (tracked.polls, tracked.bad_answers, tracked.bucket) == (0, 0, Tracked.NOWHERE)
-    assert tracked.snapshot() == ()
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("order", [1, -1])
-def test_come_and_go(tracked: Tracked, watches: list[Watch], count: int, order: int) -> None:
-    """Waiters come in order and leave in any; the last to leave is told so."""
-    waiters = watches[:count]
-    for waiter in waiters:
-        tracked.join(waiter)
-        assert waiter.tracked is tracked
-    assert tracked.snapshot() == tuple(waiters)
-    leaving = waiters[::order]
-    assert [tracked.leave(waiter) for waiter in leaving] == [False] * (count - 1) + [True]
-    assert {waiter.tracked for waiter in waiters} == {None}
-    assert (tracked.snapshot(), tracked.waiters) == ((), None)
-
-
 def test_back_to_one(tracked: Tracked, watches: list[Watch]) -> None:
     """When all but one have left, the one goes on, and others may join it."""
     first, second, third = watches[:3]
@@ -94,11 +70,3 @@ def test_unseen(tracked: Tracked, watches: list[Watch]) -> None:
     tracked.polls = 4
     tracked.restart(waiters[2])
     assert tracked.unseen() == waiters
-
-
-def test_polls_before(tracked: Tracked, watches: list[Watch]) -> None:
-    """A waiter that joins late remembers how many polls there were without it."""
-    tracked.polls = 5
-    late = watches[0]
-    tracked.join(late)
-    assert late.polls_before == 5

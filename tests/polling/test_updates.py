@@ -102,23 +102,6 @@ async def test_leaving_updates_early() -> None:
     assert get_job.at() == [0, 2]
 
 
-async def test_cancelled_amid_updates() -> None:
-    """A reader that is cancelled leaves, too."""
-    async with JobTracker(Polled(), policy=every(2)) as tracker:
-
-        async def read() -> None:
-            async with tracker.updates(REF) as changes:
-                async for _ in changes:
-                    pass
-
-        reading = asyncio.ensure_future(read())
-        await asyncio.sleep(5)
-        reading.cancel()
-        await asyncio.wait([reading])
-        assert reading.cancelled()
-        assert_nothing_left(tracker)
-
-
 async def test_cancelled_anext() -> None:
     """A cancelled `anext` loses no change, also where the change comes in the same turn of the loop, nor the end."""
     get_job = Polled("active", changed("m"), changed("n"), "completed")
