@@ -11,7 +11,8 @@ import pytest
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.testing import Emulator, JobScript
 from tests.engines.process import run_command
-from tests.engines.stage import Client, holds, until
+from tests.engines.stage import Client
+from tests.until import until
 
 ROWS = int(os.environ.get("AGENTJOBS_DAY", "60"))
 """Rows of the table; the whole day is AGENTJOBS_DAY=3000."""
@@ -64,7 +65,7 @@ class Day:
             started = self.emulator.agents_started.total()
             return started >= wanted or any(one.process.poll() is not None for one in commands)
 
-        await until(lambda: holds(is_due()))
+        await until(is_due)
         commands[0].process.kill()
         await commands[0].ended()
 
