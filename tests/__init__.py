@@ -1,0 +1,11 @@
+"""The tests, in folders as the rooms of the package. What they share stands in one of these:
+
+- `rows`: tables as one test, which names the rows that fail; `until`: what no event announces.
+- `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls; `ids`: ids made up.
+- `scripted`: a server that answers byte for byte; `held`: an emulator whose creates wait; `aged`: a journal of old jobs.
+- `postgresql`: the server of all test processes; `conftest.py` has the fixtures of its databases.
+- `forked`: child processes without a start of their own; `cli.stage`: the command line in one, or on a terminal.
+- `batch.stage`: runs without a network; `engines.stage`: workers of a queue; `report.served`: a live page.
+- `contract.ways`: the three ways to wait; `contract.tables`: faults; `contract.sinks`: where a key could come out.
+- `browser`, `extras`: what not every environment has, and the commands that bring it; `flaky`: the gate's second try.
+"""
