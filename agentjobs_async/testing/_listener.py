@@ -182,7 +182,8 @@ class Listener:
         self.port = port
         self.accepted = 0
         self.refusing = True
-        self._held_port: socket.socket | None = None
+        self._listening: list[asyncio.Server] = []
+        self._held: list[socket.socket] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -200,13 +201,18 @@ class Listener:
         """Accept connections, on the same port as before."""
         if not self.refusing:
             return
-        held, self._held_port = self._held_port, None
-        place: dict[str, Any] = {"sock": held} if held else {"host": self._host, "port": self.port}
+        places: list[dict[str, Any]] = [{"sock": held} for held in self._held]
+        for held in self._held:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside the connection that `refuse` kept
         loop = asyncio.get_running_loop()
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
         # gets through a second later, or takes for made a connection that the server never sees.
-        self._socket = await loop.create_server(self._server, **place, backlog=socket.SOMAXCONN, reuse_address=True)
-        self.port = self._socket.sockets[0].getsockname()[1]
+        self._listening = [
+            await loop.create_server(self._server, **place, backlog=socket.SOMAXCONN, reuse_address=True)
+            for place in places or [{"host": self._host, "port": self.port}]
+        ]
+        self._held = []
+        self.port = self._sockets[0].getsockname()[1]
         self.refusing = False
 
     async def refuse(self, keep: asyncio.Transport | None = None) -> None:
@@ -215,7 +221,7 @@ class Listener:
             return
         self.refusing = True
         await self._stop_accepting()
-        self._hold_port()
+        self._hold_ports()
         for connection in self._server.open.values():
             if connection.transport is not keep:
                 connection.transport.abort()
@@ -228,9 +234,11 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
-        self._release_port()
+        while self._held:
+            self._held.pop().close()
         await self._server.shutdown(_CLOSE_SECONDS)
-        await self._socket.wait_closed()
+        for listening in self._listening:
+            await listening.wait_closed()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start work beside the requests; `close` cancels it."""
@@ -241,30 +249,37 @@ class Listener:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _hold_port(self) -> None:
-        """Close the listening socket, and keep its port for `listen`: a socket that is only bound refuses connections.
+    @property
+    def _sockets(self) -> list[Any]:
+        """Those that accept connections, one for each address of the host."""
+        return [listening for server in self._listening for listening in server.sockets]
 
-        The new socket is bound first, so that no other process can take the port in between.
+    def _hold_ports(self) -> None:
+        """Close the listening sockets, and keep their ports for `listen`: what is only bound refuses connections.
+
+        The new sockets are bound first, so that no other process can take a port in between, unless it runs as the same
+        user and sets SO_REUSEPORT as well.
         """
-        listening = self._socket.sockets[0]
-        with socket.fromfd(listening.fileno(), listening.family, listening.type) as first:
-            self._held_port = held = socket.socket(listening.family, listening.type)
-            for shared in (first, held):
+        for listening in self._sockets:
+            with socket.fromfd(listening.fileno(), listening.family, listening.type) as first:
+                held = socket.socket(listening.family, listening.type)
+                self._held.append(held)
+                if listening.family == socket.AF_INET6:
+                    held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server` does
                 for option in _SHARING:
-                    shared.setsockopt(socket.SOL_SOCKET, option, 1)
-            held.bind(first.getsockname())
-        self._socket.close()
-
-    def _release_port(self) -> None:
-        if self._held_port is not None:
-            self._held_port.close()
-            self._held_port = None
+                    first.setsockopt(socket.SOL_SOCKET, option, 1)
+                    held.setsockopt(socket.SOL_SOCKET, option, 1)
+                held.bind(first.getsockname())
+                for option in _SHARING:
+                    held.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
+        for server in self._listening:
+            server.close()
 
     async def _stop_accepting(self) -> None:
         # Two turns of the loop hand over connections that are already accepted; closing the socket would lose them.
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):
-            for listening in self._socket.sockets:
+            for listening in self._sockets:
                 loop.remove_reader(listening.fileno())
         await asyncio.sleep(0)
         await asyncio.sleep(0)

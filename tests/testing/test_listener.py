@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, Self
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -244,21 +245,42 @@ async def test_refuse_and_listen() -> None:
 
 async def test_port_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first connection that it refuses to the first that it accepts again, no other program gets its port."""
+
+    def try_to_share() -> None:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", echo.listener.port))
+            other.listen()
+
     async with Echo() as echo:
-        server = echo.listener._socket
+        server = echo.listener._listening[0]
         close = server.close
 
         def closed() -> None:
             close()
-            with socket.socket() as other, pytest.raises(OSError, match="in use"):
-                other.bind(("127.0.0.1", echo.listener.port))
+            try_to_share()
 
         monkeypatch.setattr(server, "close", closed)
         await echo.listener.refuse()
-        held = echo.listener._held_port
+        held = echo.listener._held[0].fileno()
         await echo.listener.listen()
-        assert held is not None
-        assert held.fileno() == echo.listener._socket.sockets[0].fileno()
+        assert held == echo.listener._sockets[0].fileno()
+        try_to_share()
+
+
+async def test_each_address_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with two addresses is refused and accepted again at both, as `localhost` may be."""
+    addresses = ["127.0.0.1", "127.0.0.2"]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in addresses]
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", AsyncMock(return_value=found))
+    listener = Listener(Echo().answer, "two.example", 0)
+    await listener.open()
+    names = [listening.getsockname() for listening in listener._sockets]
+    await listener.refuse()
+    await listener.listen()
+    assert [listening.getsockname() for listening in listener._sockets] == names
+    assert [address for address, _ in names] == addresses
+    await listener.close()
 
 
 async def test_close_with_open_connections() -> None:

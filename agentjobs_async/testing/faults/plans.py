@@ -116,5 +116,8 @@ class Plans:
 
     def _forget_if_ended(self, number: int, plan: RunningPlan) -> None:
         if plan.current is None:
-            del self._running[plan.wanted][number]
+            wanted = self._running[plan.wanted]
+            del wanted[number]
+            if not wanted:
+                del self._running[plan.wanted]
             self._refusing.pop(number, None)
