@@ -1,6 +1,7 @@
 """One create: at most one agent, and exactly one of four outcomes, over every fault."""
 
 import asyncio
+import errno
 import ssl
 import traceback
 from collections.abc import Callable, Sequence
@@ -9,8 +10,9 @@ from hashlib import sha256
 from http import HTTPStatus
 from itertools import product
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, AsyncMock, Mock
 
+import aiohappyeyeballs
 import aiohttp
 import pytest
 
@@ -21,6 +23,7 @@ from agentjobs_async import (
     CreateOutcome,
     CreateOutcomeUnknownError,
     CreateRetried,
+    JobCreated,
     NotSentError,
     RateLimitedError,
     RejectedError,
@@ -102,6 +105,21 @@ async def test_without_retry() -> None:
             with pytest.raises(NotSentError) as unsent:
                 await session.create_job("Fix it", retry=False)
     assert (unsent.value.outcome, unsent.value.reason) == (CreateOutcome.NOT_SENT, "refused")
+
+
+@pytest.mark.looptime
+async def test_without_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create that could not even get a socket is sent later, once, and each repetition is told."""
+    events: list[Any] = []
+    connect = aiohappyeyeballs.start_connection
+    start = AsyncMock(side_effect=[OSError(errno.EMFILE, "too many open files")] * 2 + [DEFAULT], wraps=connect)
+    monkeypatch.setattr(aiohappyeyeballs, "start_connection", start)
+    async with Scripted(CREATED) as server, server.session(hooks=[events.append]) as session:
+        await session.create_job("Fix it")
+    assert len(server.requests) == 1
+    assert [type(event) for event in events] == [CreateRetried, CreateRetried, JobCreated]
+    assert [event.tries for event in events] == [1, 2, 3]
+    assert [event.error.reason for event in events[:2]] == ["connect", "connect"]
 
 
 @pytest.mark.looptime
