@@ -169,6 +169,18 @@ async def test_cancelled_in_the_body() -> None:
         assert (await body_of(transport, server), server.connections) == (JOB, 2)
 
 
+@pytest.mark.looptime
+async def test_unasked_answers_are_not_taken() -> None:
+    """An idle connection on which something arrived unasked is dropped: the next read gets its own answer."""
+    forged = http(200, b'{"id": "job_1", "status": "completed"}')
+    async with Scripted(Reply(http(200, JOB), later=forged), job()) as server, opened() as transport:
+        assert await body_of(transport, server) == JOB
+        await asyncio.sleep(2)
+        assert await body_of(transport, server) == JOB
+        assert await body_of(transport, server) == JOB
+    assert [request.connection for request in server.requests] == [1, 2, 2]
+
+
 async def test_reads_share_connections_and_creates_do_not() -> None:
     """Reads reuse a connection; every create has its own, which no other request ever uses."""
     async with Scripted(job()) as server, opened() as transport:

@@ -130,6 +130,7 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
         )
         assert asked == "Try again (1): sure?"
         await expect(visited.page.locator("#rows .row")).to_have_count(0)
+        assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
         await visited.page.click("#clear")
         await expect(button).to_have_text("Try again (2)")
 
