@@ -152,8 +152,11 @@ async def let_refuse(journal: Journal, *keys: str) -> None:
 
 
 async def test_retry(journal: Journal) -> None:
-    """What was rejected is planned again under a key of its own, once; the old row stays."""
-    await journal.add([BatchItem("a", "x", "web"), BatchItem("b", "x")])
+    """What was rejected is planned again under a key of its own, once, with its context; the old row stays.
+
+    An unknown item that is planned again has one try more as well.
+    """
+    await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")])
     await sending(journal, "a")
     await entries_of(journal).mark_rejected("a", ValueError("no"))
     assert await journal.retry("a") == "a#2"
@@ -166,12 +169,17 @@ async def test_retry(journal: Journal) -> None:
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
-    assert [(row.item_key, row.tries, row.retried_as) for row in rows.values()] == [
-        ("a", 1, "a#2"),
-        ("b", 1, None),
-        ("a", 2, "a#3"),
-        ("a", 3, None),
+    assert [(row.item_key, row.tries, row.retried_as, row.context) for row in rows.values()] == [
+        ("a", 1, "a#2", {"row": 1}),
+        ("b", 1, None, None),
+        ("a", 2, "a#3", {"row": 1}),
+        ("a", 3, None, {"row": 1}),
     ]
+    await sending(journal, "a#3")
+    await entries_of(journal).mark_unknown("a#3", ValueError("broke"))
+    await journal.resolve("a#3", send_again=True)
+    row = (await entries_of(journal).get_many(["a#3"]))["a#3"]
+    assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
 
 
 async def test_items_not_tries(journal: Journal) -> None:
@@ -496,14 +504,9 @@ async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_places_without_a_file(path: Path) -> None:
-    """A directory that is not there, or in place of the file, and a missing file to look at give a JournalError."""
+    """Where a journal is not there to look at, or can't be made, is a JournalError, and nothing is there in part."""
     assert (await refused(path.parent / "none" / "run.db")).reason == "io"
-    assert (await refused(path.parent)).reason == "io"
     assert (await refused(path, read_only=True)).reason == "io"
-
-
-async def test_no_way_to_make_it(path: Path) -> None:
-    """A journal that can't be made is a JournalError, and is not there in part."""
     path.with_name(".run.db.new").mkdir()
     assert (await refused(path)).reason in {"io", "read_only"}
     assert not path.exists()  # noqa: ASYNC240 - a test's own file

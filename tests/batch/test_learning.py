@@ -40,24 +40,17 @@ def early_polls(session: PolledSession) -> int:
     return sum(age < JOB_SECONDS / 2 for age in session.polled)
 
 
-async def test_too_few_durations(virtual_journal: Journal, session: PolledSession) -> None:
-    """With fewer than 20 durations a run waits as by default, unless it is told to learn."""
-    await run(session, items(19), virtual_journal)
-    await run(session, items(20), virtual_journal)
-    assert session.history_of("docs") is None
+async def test_learning_is_left_off(virtual_journal: Journal, session: PolledSession) -> None:
+    """With fewer than 20 durations a run waits as by default; told so, it does with any number."""
+    for count, learn in ((19, None), (20, None), (21, False)):
+        await run(session, items(count), virtual_journal, learn=learn)
+        assert session.history_of("docs") is None
 
 
 async def test_learning_is_turned_on(virtual_journal: Journal, session: PolledSession) -> None:
     """Told so, a run learns from its own jobs."""
     await run(session, items(20), virtual_journal, learn=True)
     assert len(session.history_of("docs") or ()) == 20
-
-
-async def test_learning_is_turned_off(virtual_journal: Journal, session: PolledSession) -> None:
-    """Told so, a run does not learn, whatever its journal holds."""
-    await run(session, items(20), virtual_journal)
-    await run(session, items(21), virtual_journal, learn=False)
-    assert session.history_of("docs") is None
 
 
 async def test_time_left(virtual_journal: Journal, session: PolledSession) -> None:

@@ -178,32 +178,24 @@ async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
-async def test_never_sent(file_journal: Journal) -> None:
-    """An item that could not be sent in its time gives timed_out and stays planned."""
+@pytest.mark.parametrize("share", [0, 1])
+async def test_never_sent(file_journal: Journal, share: int) -> None:
+    """What could not be sent in its time, refused at once or late, gives timed_out, stays planned, and is tried rarely.
+
+    Pauses between the tries of what is refused at once count for its time, so that it comes to its end.
+    """
+    tries = []
 
     class Unreachable(FakeSession):
         async def create_job(self, prompt: str, *, project_id: str | None = None, timeout: float, **_: object) -> Any:  # noqa: ASYNC109 - the session's face
-            del prompt, project_id
-            await asyncio.sleep(timeout)
+            tries.append((prompt, project_id))
+            await asyncio.sleep(share * timeout)
             raise not_sent()
 
-    (result,) = await run(Unreachable(), items(1), file_journal, timeout=300)
-    assert (result.outcome, isinstance(result.error, NotSentError)) == ("timed_out", True)
-    assert states([row async for row in file_journal.rows()]) == {"k0": "planned"}
-
-
-async def test_a_dead_network(file_journal: Journal) -> None:
-    """Pauses between the tries of what is refused at once count for its time, so that it comes to its end."""
-
-    class Dead(FakeSession):
-        async def _create(self, prompt: str, project_id: str | None) -> Any:
-            del prompt, project_id
-            raise not_sent()
-
-    session = Dead()
-    results = await run(session, items(5), file_journal, timeout=300)
-    assert outcomes(results) == {f"k{number}": "timed_out" for number in range(5)}
-    assert len(session.sent) < 5 * 12
+    results = await run(Unreachable(), items(5), file_journal, timeout=300)
+    assert {(result.outcome, type(result.error)) for result in results} == {("timed_out", NotSentError)}
+    assert states(await file_journal.rows()) == {f"k{number}": "planned" for number in range(5)}
+    assert len(tries) < 5 * 12
 
 
 async def test_what_no_try_would_mend(file_journal: Journal) -> None:
@@ -275,32 +267,24 @@ async def test_no_result_is_lost_by_a_halt(file_journal: Journal) -> None:
         assert len([result async for result in batch]) >= 3
 
 
-async def test_a_retry_after_pauses_all_creates(file_journal: Journal) -> None:
+async def test_a_retry_after_pauses_all_creates(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """A 429, or a 5xx that the session was told is a refusal, holds back every create as long as it asks for.
 
-    Its item goes again however often that happens.
+    The stats tell it, and the log has said so. Its item goes again however often that happens.
     """
-    session = FakeSession()
-    session.answers = {"p0": [rate_limited(500), gateway_refusal(500)]}
-    results = await run(session, items(4), file_journal, max_sending=1, timeout=30)
+    session, limited = FakeSession(), rate_limited(500)
+    session.answers = {"p0": [limited, gateway_refusal(500)]}
+    async with run_batch(session.session, items(4), journal=file_journal, max_sending=1, timeout=30) as batch:
+        while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(1)
+        assert batch.stats().paused_by is limited
+        results = [result async for result in batch]
+        assert batch.stats().paused_by is None
+    assert caplog.messages[0].startswith("all creates are held back for 500 s: HTTP 429")
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
     assert len([gap for gap in (b - a for a, b in itertools.pairwise(times)) if gap >= 499]) == 2
-
-
-async def test_what_holds_creates_back_is_told(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    """While a 429 holds all creates back, the stats tell it, and the log has said so."""
-    session = FakeSession()
-    limited = rate_limited(500)
-    session.answers = {"p0": [limited]}
-    async with run_batch(session.session, items(1), journal=file_journal) as batch:
-        while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
-            await asyncio.sleep(1)
-        assert batch.stats().paused_by is limited
-        assert [result.outcome async for result in batch] == ["completed"]
-        assert batch.stats().paused_by is None
-    assert caplog.messages[0].startswith("all creates are held back for 500 s: HTTP 429")
 
 
 async def test_invalid_input_of_the_session(file_journal: Journal) -> None:
@@ -552,26 +536,21 @@ async def test_outside_of_its_block(file_journal: Journal) -> None:
 
 
 async def test_interrupted_items_are_told_once(place: str) -> None:
-    """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent."""
+    """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent.
+
+    One that was resolved before the run is not told as unknown.
+    """
     async with Journal.open(place) as journal:
-        await journal.add(items(2))
-        await entries_of(journal).claim("k0")
-    session = FakeSession()
+        await journal.add(items(3))
+        for key in ("k0", "k2"):
+            await entries_of(journal).claim(key)
+    session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
     async with Journal.open(place) as journal:
-        assert outcomes(await run(session, items(2), journal)) == {"k0": "unknown", "k1": "completed"}
-        assert await run(session, items(2), journal) == []
+        await journal.resolve("k2", job_id="job_7")
+        assert outcomes(await run(session, items(3), journal)) == found
+        assert await run(session, items(3), journal) == []
     assert session.agents == {"p1": 1}
-    assert states(await rows_of(place)) == {"k0": "unknown", "k1": "completed"}
-
-
-async def test_interrupted_and_resolved(path: Path) -> None:
-    """An interrupted row that was resolved before the run is not told as unknown."""
-    async with Journal.open(path) as journal:
-        await journal.add(items(1))
-        await entries_of(journal).claim("k0")
-    async with Journal.open(path) as journal:
-        await journal.resolve("k0", job_id="job_7")
-        assert outcomes(await run(FakeSession(), (), journal)) == {"k0": "completed"}
+    assert states(await rows_of(place)) == found
 
 
 class LossyError(Exception):

@@ -11,7 +11,7 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
-from tests.durable.listener import Listener
+from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
 
 
@@ -115,17 +115,25 @@ async def test_refused_key(
 
 
 async def test_closed_session(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
-    """A job that is submitted to a session that drains is refused, and sent at the next start."""
+    """Draining the session ends the waits, tells of no end, and leaves every job to the next start.
+
+    A job that is submitted to it then is refused, and sent at the next start.
+    """
     listener = Listener()
-    async with DurableJobs(session, file_journal) as jobs:
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("followed", "long")
         await session.drain()
         with pytest.raises(SessionClosedError):
-            await jobs.submit("k", "Hello")
+            await jobs.submit("late", "Hello")
+    followed, late = await file_journal.rows()
+    assert (followed.state, followed.error, late.state) == ("created", None, "planned")
+    assert listener.called == []
+    await complete(emulator)
     async with emulator.session(project_id="docs") as another:
         async with DurableJobs(another, file_journal, on_end=listener.on_end):
-            await listener.ends(1)
-    assert listener.called == [("k", "completed")]
-    assert emulator.agents_started == {"Hello": 1}
+            await listener.ends(2)
+    assert sorted(listener.called) == [("followed", "completed"), ("late", "completed")]
+    assert emulator.agents_started == {"long": 1, "Hello": 1}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import states
-from tests.durable.listener import Listener, complete
+from tests.durable.listener import Listener
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 
@@ -41,7 +41,7 @@ async def test_changes(emulator: Emulator, session: AgentJobsSession, file_journ
     steps = [int(status.removeprefix("step ").replace("active", "0")) for _, status in listener.changes]
     assert len(steps) == 3
     assert steps == sorted(set(steps))
-    assert all(later - earlier >= 0.5 for earlier, later in pairwise(times))
+    assert all(later - earlier > 0.499 for earlier, later in pairwise(times))  # 0.5, but for rounding
     assert listener.called == [("k", "NotFoundError")]
 
 
@@ -154,21 +154,6 @@ async def test_leaving_does_not_wait_for_pauses(
         await jobs.submit("slow", "Hello")
         await began.wait()
     assert (done, len(failing.called)) == (["slow"], 1)
-
-
-async def test_drained_session(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
-    """Draining the session ends the waits, tells of no end, and leaves every job to the next start."""
-    listener = Listener()
-    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
-        await jobs.submit("k", "long")
-        await session.drain()
-    rows = await file_journal.rows()
-    assert [(row.state, row.error) for row in rows] == [("created", None)]
-    await complete(emulator)
-    async with emulator.session(project_id="docs") as another:
-        async with DurableJobs(another, file_journal, on_end=listener.on_end):
-            await listener.ends(1)
-    assert listener.called == [("k", "completed")]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")

@@ -85,18 +85,6 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
         assert (await old.counts())[State.COMPLETED] == 1
 
 
-async def test_from_file_to_file(path: Path, tmp_path: Path) -> None:
-    """A file moves to another one, such as on another disk, with its rows and limits; the old one stays closed."""
-    before = await begun(path)
-    other = tmp_path / "other.db"
-    assert await move_journal(path, other) == 6
-    await is_closed(path, "it was moved to .*other.db")
-    async with Journal.open(other) as journal:
-        assert await journal.limits() == LIMITS
-    assert [row.key for row in await all_rows(other)] == [row.key for row in before]
-    assert states(await all_rows(other))["k3"] == "unknown"
-
-
 async def test_the_move_is_told_again(path: Path, url: str) -> None:
     """The same move, when it has ended, changes nothing; to any other place the journal is closed."""
     await begun(path)

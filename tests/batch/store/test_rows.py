@@ -72,23 +72,6 @@ async def test_what_did_not_happen(journal: Journal) -> None:
     assert (await row_of(journal, "k2")).ended_at is not None
 
 
-async def test_tries(journal: Journal) -> None:
-    """A retry is a row with one try more; an unknown item that is planned again has one more, too."""
-    entries = entries_of(journal)
-    await journal.add([BatchItem("k0", "x", context=CONTEXT)])
-    for key in ("k0", "k0#2"):
-        await entries.claim(key)
-        await entries.mark_rejected(key, WHY)
-        await journal.retry(key)
-    rows = await journal.rows(all_tries=True)
-    assert [(row.tries, row.context) for row in rows] == [(1, CONTEXT), (2, CONTEXT), (3, CONTEXT)]
-    await entries.claim("k0#3")
-    await entries.mark_unknown("k0#3", WHY)
-    await journal.resolve("k0#3", send_again=True)
-    row = await row_of(journal, "k0#3")
-    assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
-
-
 async def test_resolved_rows(journal: Journal) -> None:
     """A job that was found has the time at which it was recorded, and the create keeps its own."""
     entries = entries_of(journal)
@@ -114,31 +97,20 @@ async def test_context(journal: Journal) -> None:
 
 
 @pytest.mark.looptime
-async def test_a_run_tells_of_polls_and_context(journal: Journal) -> None:
-    """After a run, rows have the number of polls and all times, and results the context of their items."""
-    async with Emulator(script=JobScript(duration=0.1)) as emulator, emulator.session(project_id="docs") as session:
-        (result,) = await run(session, [BatchItem("k0", "x", context=CONTEXT)], journal)
+async def test_polls_of_several_runs(journal: Journal) -> None:
+    """A run that gives up on a job records its polls, and the next one counts on; the result has the item's context."""
+    async with Emulator(script=JobScript(duration=60)) as emulator, emulator.session(project_id="docs") as session:
+        (result,) = await run(session, [BatchItem("k0", "x", context=CONTEXT)], journal, timeout=30)
+        assert (str(result.outcome), result.item.context) == ("timed_out", CONTEXT)
+        first = (await row_of(journal)).polls
+        (result,) = await run(session, [], journal)
         polls = sum(request.method == "GET" for request in emulator.requests)
     assert result.item.context == CONTEXT
-    row = await row_of(journal)
-    assert (row.state, row.polls) == ("completed", polls)
-    times = [row.planned_at, row.sent_at, row.created_at, row.ended_at]
-    assert None not in times
-    assert times == sorted(time for time in times if time is not None)
-    assert row.seen_at == row.ended_at
-
-
-@pytest.mark.looptime
-async def test_polls_of_several_runs(journal: Journal) -> None:
-    """A run that gives up on a job records its polls, and the next one counts on."""
-    async with Emulator(script=JobScript(duration=60)) as emulator, emulator.session(project_id="docs") as session:
-        (result,) = await run(session, items(1), journal, timeout=30)
-        assert str(result.outcome) == "timed_out"
-        first = (await row_of(journal)).polls
-        await run(session, [], journal)
-        polls = sum(request.method == "GET" for request in emulator.requests)
     assert 0 < first < polls
-    assert (await row_of(journal)).polls == polls
+    row = await row_of(journal)
+    assert (row.state, row.polls, row.seen_at) == ("completed", polls, row.ended_at)
+    times = [time for time in (row.planned_at, row.sent_at, row.created_at, row.ended_at) if time is not None]
+    assert (len(times), times) == (4, sorted(times))
 
 
 async def test_documents(journal: Journal) -> None:
