@@ -205,6 +205,18 @@ async def run(
         return [result async for result in results]
 
 
+async def failing(
+    error: type[BaseException], session: FakeSession, todo: Any, journal: Journal, **settings: Any
+) -> list[BatchResult]:
+    """Run a batch to the error by which it ends, and return the results before it."""
+    results = []
+    with pytest.raises(error):
+        async with run_batch(session.session, todo, journal=journal, **settings) as batch:
+            async for result in batch:
+                results.append(result)
+    return results
+
+
 async def rows_of(path: Path | str) -> list[JournalRow]:
     async with Journal.open(path, read_only=True) as journal:
         return [row async for row in journal.rows()]
@@ -216,6 +228,11 @@ def states(rows: Iterable[JournalRow]) -> dict[str, str]:
 
 def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
     return {result.item.key: str(result.outcome) for result in results}
+
+
+def set_clock(journal: Journal, seconds: float) -> None:
+    """Let a journal's clock stand at this time."""
+    entries_of(journal)._clock = lambda: seconds
 
 
 def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:

@@ -11,7 +11,7 @@ import pytest
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
 from agentjobs_async.batch.journal import entries_of
-from tests.batch.stage import FakeSession, items, outcomes, rate_limited, refused_key, rejected, run, states
+from tests.batch.stage import FakeSession, failing, items, outcomes, rate_limited, refused_key, rejected, run, states
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
@@ -153,19 +153,18 @@ async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
     assert fourth - first < 102
 
 
-async def test_unknown_items_of_an_earlier_run(file_journal: Journal) -> None:
+async def test_unknown_items_of_an_earlier_run(virtual_journal: Journal) -> None:
     """What became unknown in an earlier run keeps its slot for the rest of its time; what has a job is followed."""
     wall = asyncio.get_running_loop().time
-    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0)
-    await run(service, items(1), file_journal)
+    await run(service, items(1), virtual_journal)
     await asyncio.sleep(400)
-    await file_journal.add(items(2, first=1))
-    await entries_of(file_journal).claim("k1")
+    await virtual_journal.add(items(2, first=1))
+    await entries_of(virtual_journal).claim("k1")
     job = await service.create_job("p1", timeout=1.0, retry=False)
-    assert await entries_of(file_journal).mark_created("k1", job.ref)
+    assert await entries_of(virtual_journal).mark_created("k1", job.ref)
     before = wall()
-    async with run_batch(service.session, (), journal=file_journal, max_active=1) as batch:
+    async with run_batch(service.session, (), journal=virtual_journal, max_active=1) as batch:
         assert (await anext(batch)).item.key == "k1"
         assert wall() - before < 1
         assert batch.stats().next_create == pytest.approx(200, abs=2)
@@ -234,28 +233,24 @@ async def test_a_rate_for_all(file_journal: Journal) -> None:
     assert times[-1] < 220
 
 
-async def test_rates_over_restarts(file_journal: Journal) -> None:
+async def test_rates_over_restarts(virtual_journal: Journal) -> None:
     """What earlier runs sent counts for its project only."""
-    wall = asyncio.get_running_loop().time
-    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     service = Service(lambda *_: None)
-    await run(service, of_projects(3, "a"), file_journal, create_rate=Rate(3, per=1000))
-    await run(service, of_projects(4, "a", "b"), file_journal, create_rate=Rate(3, per=1000))
+    await run(service, of_projects(3, "a"), virtual_journal, create_rate=Rate(3, per=1000))
+    await run(service, of_projects(4, "a", "b"), virtual_journal, create_rate=Rate(3, per=1000))
     assert service.times["b"][2] < 5
     assert service.times["a"][3] == pytest.approx(1000, abs=5)
     assert service.times["b"][3] == pytest.approx(1000, abs=5)
 
 
-async def test_a_429_of_one_project(file_journal: Journal) -> None:
+async def test_a_429_of_one_project(virtual_journal: Journal) -> None:
     """A 429 holds its project back, over a restart too, and no other."""
-    wall = asyncio.get_running_loop().time
-    entries_of(file_journal)._clock = lambda: 1e6 + wall()
     answers = {"a0": [rate_limited(500)]}
     service = Service(lambda prompt, *_: answers[prompt].pop() if answers.get(prompt) else None)
-    async with run_batch(service.session, of_projects(3, "a"), journal=file_journal, max_active=1) as batch:
+    async with run_batch(service.session, of_projects(3, "a"), journal=virtual_journal, max_active=1) as batch:
         while batch.stats().paused_by is None:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(1)
-    results = await run(service, of_projects(3, "a", "b", blocks=True), file_journal, max_active=1)
+    results = await run(service, of_projects(3, "a", "b", blocks=True), virtual_journal, max_active=1)
     assert set(outcomes(results).values()) == {"completed"}
     assert service.times["b"][-1] < 10
     assert service.times["a"][1] == pytest.approx(500, abs=3)
@@ -273,11 +268,7 @@ async def test_a_key_refused_for_one_project(file_journal: Journal, kind: str, s
         todo = iter(todo)
     elif kind == "async":
         todo = at_hand(todo)
-    results = []
-    with pytest.raises(AuthError):
-        async with run_batch(service.session, todo, journal=file_journal, max_active=3) as batch:
-            async for result in batch:
-                results.append(result)
+    results = await failing(AuthError, service, todo, file_journal, max_active=3)
     assert outcomes(results) == {f"b{number}": "completed" for number in range(20)}
     assert len(service.times["a"]) <= 3
     assert {key: state for key, state in states(await file_journal.rows()).items() if key.startswith("a")} == {
@@ -311,11 +302,7 @@ async def test_a_wrong_key_ends_an_endless_source(file_journal: Journal) -> None
 async def test_a_key_that_worked(file_journal: Journal) -> None:
     """A 403 to one create of a key that works otherwise keeps no other item waiting that was under way beside it."""
     service = Service(lambda prompt, *_: refused_key(403) if prompt == "p2" else None, duration=10)
-    results = []
-    with pytest.raises(AuthError):
-        async with run_batch(service.session, items(30), journal=file_journal, max_active=10) as batch:
-            async for result in batch:
-                results.append(result)
+    results = await failing(AuthError, service, items(30), file_journal, max_active=10)
     counts = Counter(states(await file_journal.rows()).values())
     assert len(results) == counts["completed"] == 29 - counts["planned"] + 1
     assert counts["planned"] < 3

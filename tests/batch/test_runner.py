@@ -28,6 +28,7 @@ from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
+    failing,
     gateway_refusal,
     hang,
     items,
@@ -408,12 +409,9 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
         return await real(page, source, number)
 
     monkeypatch.setattr(entries_of(file_journal), "plan", full)
-    session, results = FakeSession(), []
-    with pytest.raises(JournalError):
-        async with run_batch(session.session, items(50), journal=file_journal, max_active=1) as batch:
-            async for result in batch:
-                results.append(result.item.key)
-    assert results == ["k0", "k1"]
+    session = FakeSession()
+    results = await failing(JournalError, session, items(50), file_journal, max_active=1)
+    assert [result.item.key for result in results] == ["k0", "k1"]
     assert session.agents == {"p0": 1, "p1": 1}
 
 
@@ -761,12 +759,8 @@ async def test_faults_of_a_source(file_journal: Journal) -> None:
     faults = {LookupError: LookupError, UnusualError: UnusualError, asyncio.CancelledError: AgentJobsError}
     kinds: list[Callable[..., Any]] = [source, async_source]
     for number, (kind, (fault, raised)) in enumerate(itertools.product(kinds, faults.items())):
-        results = []
-        async with run_batch(FakeSession().session, kind(2 * number, fault), journal=file_journal) as batch:
-            with pytest.raises(raised):
-                async for result in batch:
-                    results.append(result.item)
-        assert sorted(results, key=lambda item: item.key) == items(2, 2 * number), (kind, fault)
+        results = await failing(raised, FakeSession(), kind(2 * number, fault), file_journal)
+        assert sorted(outcomes(results)) == [item.key for item in items(2, 2 * number)], (kind, fault)
     assert closed == len(faults)
 
 

@@ -8,7 +8,7 @@ import pytest
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch.journal import entries_of
-from tests.batch.stage import FakeSession, items, rejected, run
+from tests.batch.stage import FakeSession, items, rejected, run, set_clock
 
 NOW = 1_000_000.0
 
@@ -25,7 +25,7 @@ async def filled(journal: Journal) -> Journal:
         BatchItem("planned", "Say 'fix' /%_", None),
     ]
     for hours, item in enumerate(reversed(planned)):
-        entries._clock = lambda hours=hours: NOW - 3600 * (4 - hours)  # type: ignore[misc]  # the loop's variable
+        set_clock(journal, NOW - 3600 * (4 - hours))
         await journal.add([item])
         if item.key == "planned":
             continue
@@ -35,7 +35,7 @@ async def filled(journal: Journal) -> Journal:
             continue
         await entries.mark_created(item.key, JobRef(item.project_id or "", item.key))
         await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]))
-    entries._clock = lambda: NOW
+    set_clock(journal, NOW)
     return journal
 
 

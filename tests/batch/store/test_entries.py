@@ -11,7 +11,7 @@ from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
-from tests.batch.stage import FakeSession, items, run
+from tests.batch.stage import FakeSession, items, run, set_clock
 from tests.polled import REF
 
 WHY = AgentJobsError("because")
@@ -93,11 +93,10 @@ async def test_ages(journal: Journal) -> None:
     """The ages of creates come newest first, none that is too old, and none in the future: the clock was ahead then."""
     await journal.add(items(4))
     now = 5_000_000.0
-    entries_of(journal)._clock = lambda: now
     for key, at in {"k0": now - 100, "k1": now - 10, "k2": now + 50, "k3": now + 70}.items():
-        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        set_clock(journal, at)
         await move(journal, key, State.SENDING)
-    entries_of(journal)._clock = lambda: now
+    set_clock(journal, now)
     assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 10)]
     assert await entries_of(journal).sent_ages(1000, 2) == [(None, 0), (None, 10)]
 
@@ -107,9 +106,9 @@ async def test_ages_by_project(journal: Journal) -> None:
     await journal.add([BatchItem(f"k{number}", "x", f"p{number % 2}") for number in range(6)])
     now = 5_000_000.0
     for number in range(6):
-        entries_of(journal)._clock = lambda at=now - 10 * number: at  # type: ignore[misc]  # the default binds the value
+        set_clock(journal, now - 10 * number)
         await entries_of(journal).claim(f"k{number}", f"p{number % 2}")
-    entries_of(journal)._clock = lambda: now
+    set_clock(journal, now)
     assert await entries_of(journal).sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
 
@@ -126,10 +125,10 @@ async def test_what_was_sent_again(journal: Journal) -> None:
     await journal.add(items(2))
     now = 5_000_000.0
     for key, at in (("k0", now - 367 * 86_400), ("k1", now - 10)):
-        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        set_clock(journal, at)
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
-        entries_of(journal)._clock = lambda: now
+        set_clock(journal, now)
         await journal.resolve(key, send_again=True)
     assert await entries_of(journal).sent_ages(1e9, 10) == [(None, 10)]
     await move(journal, "k1", State.SENDING)
@@ -152,7 +151,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
     """Resolving that is carried out again, since its answer was lost, succeeds, and counts the first create once."""
     await journal.add(items(2))
     now = 5_000_000.0
-    entries_of(journal)._clock = lambda: now
+    set_clock(journal, now)
     for key in ("k0", "k1"):
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
@@ -197,14 +196,14 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
     await journal.add([*items(5), BatchItem("other", "p", "web")])
     now = 5_000_000.0
     for number, at in enumerate([now - 700, now - 20, now - 10, now - 5, now + 3600]):
-        entries_of(journal)._clock = lambda at=at: at  # type: ignore[misc]  # the default binds the loop's variable
+        set_clock(journal, at)
         await move(journal, f"k{number}", State.SENDING)
         if number != 3:
             await move(journal, f"k{number}", State.UNKNOWN)
-    entries_of(journal)._clock = lambda: now - 30
+    set_clock(journal, now - 30)
     await move(journal, "other", State.SENDING)
     await move(journal, "other", State.UNKNOWN)
-    entries_of(journal)._clock = lambda: now
+    set_clock(journal, now)
     assert await entries_of(journal).unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
     assert await entries_of(journal).unknown_ages(600, 1) == [(None, 10), ("web", 30)]
 
@@ -212,10 +211,10 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
 async def test_pauses(journal: Journal) -> None:
     """A pause is that of its project and outlives none longer; one that a wrong clock recorded is left out."""
     entries, now = entries_of(journal), 5_000_000.0
-    entries._clock = lambda: now + 86_400
+    set_clock(journal, now + 86_400)
     await entries.pause(60, "web")
     await entries.pause(60, "ahead")
-    entries._clock = lambda: now
+    set_clock(journal, now)
     assert await entries.paused_for() == {}
     await entries.pause(100, "docs")
     await entries.pause(10, "docs")
@@ -223,9 +222,9 @@ async def test_pauses(journal: Journal) -> None:
     await entries.pause(30)
     assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
     assert await entries.pauses() == (5, 60 + 60 + 100 + 20 + 30)
-    entries._clock = lambda: now + 25
+    set_clock(journal, now + 25)
     assert await entries.paused_for() == {"docs": 75, None: 5}
-    entries._clock = lambda: now - 50
+    set_clock(journal, now - 50)
     assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
 
 

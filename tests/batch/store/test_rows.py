@@ -11,7 +11,7 @@ from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.batch import BatchItem, Journal, JournalRow
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.stage import items, run
+from tests.batch.stage import items, run, set_clock
 from tests.polled import REF
 
 WHY = AgentJobsError("because")
@@ -20,10 +20,6 @@ CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
 
 async def row_of(journal: Journal, key: str = "k0") -> JournalRow:
     return (await entries_of(journal).get_many([key]))[key]
-
-
-def set_clock(journal: Journal, seconds: float) -> None:
-    entries_of(journal)._clock = lambda: seconds
 
 
 def at(seconds: float) -> datetime:
