@@ -26,20 +26,18 @@ async def test_active_jobs_of_a_journal(path: Path) -> None:
 
 
 async def test_jobs_that_are_polled(tmp_path: Path) -> None:
-    """As long as one of the active jobs was seen of late, or has just been created, they count as polled."""
-    cases: list[tuple[tuple[float, ...], float]] = [((), 0.0), ((1000.0,), 0.0), ((1000.0, 2.0), 900.0)]
-    for number, (ages, unseen_seconds) in enumerate(cases):
+    """Active jobs of which one was seen of late, or has just been created, count as polled; others by no process."""
+    cases: list[tuple[tuple[float, ...], float, object]] = [
+        ((), 0.0, None),
+        ((1000.0,), 0.0, None),
+        ((1000.0, 2.0), 900.0, None),
+        ((1000.0, 950.0), 900.0, pytest.approx(900.0, abs=100.0)),
+    ]
+    for number, (ages, unseen_seconds, expected) in enumerate(cases):
         path = tmp_path / f"{number}.db"
         await aged_journal(path, [], ages=ages, unseen_seconds=unseen_seconds)
         async with Journal.open(path, read_only=True) as journal:
-            assert await ActiveJobs(journal).unseen_for() is None, ages
-
-
-async def test_jobs_that_nobody_polls(path: Path) -> None:
-    """Active jobs of which none was seen for minutes are not polled by any process."""
-    await aged_journal(path, [300.0], ages=[1000.0, 950.0], unseen_seconds=900.0)
-    async with Journal.open(path, read_only=True) as journal:
-        assert await ActiveJobs(journal).unseen_for() == pytest.approx(900.0, abs=100.0)
+            assert await ActiveJobs(journal).unseen_for() == expected, ages
 
 
 async def test_nothing_is_known_of_active_jobs(tmp_path: Path) -> None:

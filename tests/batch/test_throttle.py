@@ -39,15 +39,6 @@ async def test_more_earlier_creates_than_the_rate() -> None:
     assert await times(CreateThrottle(Rate(2, per=10), [1, 2, 3, 4]), 2) == [8, 9]
 
 
-async def test_no_rate() -> None:
-    """Without a rate only a pause holds anything back."""
-    throttle = CreateThrottle(None)
-    assert await times(throttle, 100) == [0] * 100
-    throttle.pause(5)
-    assert throttle.next_at == asyncio.get_running_loop().time() + 5
-    assert await times(throttle, 2) == [5, 5]
-
-
 async def test_a_create_counts_from_its_answer() -> None:
     """A create under way counts, and its span begins with its answer; one that was never sent does not count."""
     throttle = CreateThrottle(Rate(1, per=10))

@@ -17,17 +17,17 @@ from tests.held import HeldEmulator
 
 async def test_cancelled_caller(file_journal: Journal, listener: Listener) -> None:
     """A caller that is cancelled leaves; the create goes on, and its job is followed."""
-    async with Emulator(script=JobScript(duration=0.1), latency=0.2) as emulator:
-        async with emulator.session(project_id="docs") as session:
-            async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
-                caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
-                while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
-                    await asyncio.sleep(0.001)
-                caller.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await caller
-                await listener.ends(1)
-                assert (await jobs.submit("k", "Hello")).state == "completed"
+    script = JobScript(duration=0.1)
+    async with HeldEmulator(script=script) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+            caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
+            await emulator.arrived.wait()
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+            emulator.release.set()
+            await listener.ends(1)
+            assert (await jobs.submit("k", "Hello")).state == "completed"
         assert emulator.agents_started == {"Hello": 1}
     assert listener.called == [("k", "completed")]
 

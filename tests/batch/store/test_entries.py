@@ -64,13 +64,6 @@ async def test_every_pair_of_states(journal: Journal) -> None:
     assert [pair for pair, is_right in zip(pairs, found, strict=True) if not is_right] == []
 
 
-async def test_a_claim_is_given_once(journal: Journal) -> None:
-    """Of many claims of one row at once, one is given."""
-    await journal.add(items(1))
-    claims = await asyncio.gather(*(entries_of(journal).claim("k0") for _ in range(3)))
-    assert sorted(map(type, claims), key=str) == [NoneType, NoneType, str]
-
-
 def test_moves_outside_of_the_table() -> None:
     """No statement can be made for a move that the table does not know."""
     with pytest.raises(ValueError, match="no row moves from completed to planned"):
