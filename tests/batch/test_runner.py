@@ -179,11 +179,11 @@ async def test_not_sent_is_tried_again(file_journal: Journal) -> None:
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [1, 2, 4]
 
 
-@pytest.mark.parametrize("share", [0, 1])
-async def test_never_sent(file_journal: Journal, share: int) -> None:
+@pytest.mark.parametrize(("share", "most"), [(0, 11), (1, 3)])
+async def test_never_sent(file_journal: Journal, share: int, most: int) -> None:
     """What could not be sent in its time, refused at once or late, gives timed_out, stays planned, and is tried rarely.
 
-    Pauses between the tries of what is refused at once count for its time, so that it comes to its end.
+    Its creates count for its time, and so do the pauses between them, so that it comes to its end.
     """
     tries = []
 
@@ -196,7 +196,7 @@ async def test_never_sent(file_journal: Journal, share: int) -> None:
     results = await run(Unreachable(), items(5), file_journal, timeout=300)
     assert {(result.outcome, type(result.error)) for result in results} == {("timed_out", NotSentError)}
     assert states(await file_journal.rows()) == {f"k{number}": "planned" for number in range(5)}
-    assert len(tries) < 5 * 12
+    assert len(tries) <= 5 * most
 
 
 async def test_what_no_try_would_mend(file_journal: Journal) -> None:
@@ -545,7 +545,8 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
     async with Journal.open(place) as journal:
         await journal.resolve("k2", job_id="job_7")
-        assert outcomes(await run(session, items(3), journal)) == found
+        results = await run(session, items(3), journal)
+        assert (len(results), outcomes(results)) == (3, found)
         assert await run(session, items(3), journal) == []
     assert session.agents == {"p1": 1}
     assert states(await rows_of(place)) == found
