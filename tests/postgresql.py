@@ -6,7 +6,6 @@ The server is the one that a wheel brings, or the one that AGENTJOBS_TEST_POSTGR
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 import psycopg
-import pytest
 from sqlalchemy import URL, make_url
 
 __all__ = ["Server", "execute", "new_server", "shared_server", "stop_shared_server"]
@@ -67,20 +65,6 @@ class Cluster:
         if self._process_file.exists():
             self._control("stop", "-m", "immediate")
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Stop all processes of the server: it takes connections and bytes, and answers nothing."""
-        first = int(self._process_file.read_text().split()[0])
-        os.kill(first, signal.SIGSTOP)  # before its children are listed, so that it starts no other
-        children = [int(child) for child in Path(f"/proc/{first}/task/{first}/children").read_text().split()]
-        for child in children:
-            os.kill(child, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for process in (first, *children):
-                os.kill(process, signal.SIGCONT)
-
     def _control(self, action: str, *arguments: str) -> None:
         self._run("pg_ctl", action, "-w", "-t", str(STARTING_SECONDS), *arguments)
 
@@ -115,7 +99,7 @@ class Server:
 
     Args:
         url: Of a database from which others can be made.
-        cluster: The server's own files; `None` where it can be neither restarted nor frozen.
+        cluster: The server's own files; `None` where it can't be restarted.
     """
 
     def __init__(self, url: URL, cluster: Cluster | None = None) -> None:
@@ -138,14 +122,6 @@ class Server:
             self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         else:
             self._cluster.restart()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Let the server take connections and bytes, and answer nothing."""
-        if self._cluster is None:
-            pytest.skip(f"the server of {VARIABLE} can't be stopped for a while; without it, one of its own can")
-        with self._cluster.frozen():
-            yield
 
     def _execute(self, statement: str) -> None:
         execute(self._url, statement)
