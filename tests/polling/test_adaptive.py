@@ -79,14 +79,6 @@ def test_busiest_second() -> None:
     assert rate.at(111.1) == pytest.approx(0.2)
 
 
-def test_floor() -> None:
-    """However often the server refuses, one poll in 5 s goes out."""
-    rate = AdaptiveRate()
-    for now in range(10, 100, 5):
-        rate.refuse(now, now, now)
-    assert rate.at(95.0) == 0.2
-
-
 def test_no_rate_is_known() -> None:
     """Where no poll was answered before the refusal, the limit doubles every 6 s from the end of the pause on."""
     rate = AdaptiveRate()
@@ -163,18 +155,3 @@ async def test_a_server_that_refuses_all_at_first() -> None:
         assert quota.share(begin + 60, begin + 160) >= 0.9
         for wait in waits:
             wait.cancel()
-
-
-@in_memory
-async def test_nothing_changes_before_a_refusal() -> None:
-    """As long as no poll is refused, the polls go out as without a limit."""
-    times = []
-    for budget in (PollBudget(), PollBudget(per_second="auto")):
-        quota, begin = Quota(10_000), clock()
-        async with JobTracker(quota.get_job, policy=every(3), budget=budget) as tracker:
-            waits = [tracker.watch(ref, timeout=None) for ref in refs(300)]
-            await asyncio.sleep(20)
-            for wait in waits:
-                wait.cancel()
-        times.append([pytest.approx(at - begin) for at in quota.answered])
-    assert times[0] == times[1]

@@ -62,21 +62,6 @@ def test_rate() -> None:
     assert start(polls, 100.3) == 100.5
 
 
-def test_limit_beside_the_budget() -> None:
-    """The lower of the budget's limit and the one set later holds; `None` leaves the budget's alone."""
-    polls = PollClock(4)
-    for per_second, second in ((2, 10.5), (10, 10.25), (None, 10.25)):
-        polls.limit(per_second)
-        assert start(polls, 10) == 0
-        assert start(polls, 10) == second
-        polls._next_start = 0.0
-    polls = PollClock(None)
-    polls.limit(2)
-    assert (polls.free, polls.limited) == (False, True)
-    polls.limit(None)
-    assert (polls.free, polls.limited) == (True, False)
-
-
 def test_late_starts_of_a_learnt_limit() -> None:
     """A start that is a few milliseconds late does not delay those after it, once a limit was learnt."""
     polls = PollClock("auto")

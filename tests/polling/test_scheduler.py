@@ -886,27 +886,21 @@ async def test_seen_since_it_joined() -> None:
 # Callables of the user's.
 
 
-async def test_same_exception_for_all() -> None:
-    """What the callable raises, and the policy does not accept, comes out of all its job's waits: the object itself."""
-    error = LookupError("mine")
-    get_job = Polled(jobs={"job_1": ["active", error], "job_0": ["active", "active", "completed"]})
-    async with JobTracker(get_job, policy=every(1)) as tracker:
-        results = await ended(tracker.watch(REF), tracker.watch(refs(1)[0]), tracker.watch(REF))
-    assert results[0] is results[2] is error
-    assert isinstance(results[1], AgentJob)
+async def test_errors_of_the_callable() -> None:
+    """What the callable raises, a cancellation of its own too, ends all waits of its job, and no others."""
 
+    async def check(error: BaseException) -> None:
+        get_job = Polled("active", "active", "completed", jobs={"job_1": ["active", error]})
+        events: list[Any] = []
+        budget = PollBudget(in_flight=1)
+        async with JobTracker(get_job, policy=every(1), budget=budget, hooks=[events.append]) as tracker:
+            results = await ended(*(tracker.watch(ref) for ref in (REF, refs(1)[0], REF)))
+        assert [type(result) for result in results] == [type(error), AgentJob, type(error)]
+        assert isinstance(error, asyncio.CancelledError) or results[0] is results[2] is error
+        of_it = [event for event in events if REF == (getattr(event, "ref", None) or event.job.ref)]
+        assert kinds(of_it) == ["WaitStarted", "WaitStarted", "JobPolled", "PollFailed", "WaitEnded", "WaitEnded"]
 
-async def test_cancelled_by_the_callable() -> None:
-    """A CancelledError of the callable's own cancels the waits of its job, and no others."""
-    get_job = Polled(jobs={"job_1": ["active", asyncio.CancelledError("mine")], "job_0": ["active"] * 3 + ["failed"]})
-    events: list[Any] = []
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1), hooks=[events.append]) as tracker:
-        waits = [tracker.watch(REF), tracker.watch(refs(1)[0]), tracker.watch(REF)]
-        results = await ended(*waits)
-    assert [wait.cancelled() for wait in waits] == [True, False, True]
-    assert isinstance(results[1], AgentJob)
-    of_it = [event for event in events if getattr(event, "ref", None) == REF or getattr(event, "job", None) == ACTIVE]
-    assert kinds(of_it) == ["WaitStarted", "WaitStarted", "JobPolled", "PollFailed", "WaitEnded", "WaitEnded"]
+    assert await failures_at_once(check, LookupError("mine"), asyncio.CancelledError("mine")) == {}
 
 
 async def test_strategies_that_fail() -> None:
