@@ -897,7 +897,7 @@ async def test_errors_of_the_callable() -> None:
             results = await ended(*(tracker.watch(ref) for ref in (REF, refs(1)[0], REF)))
         assert [type(result) for result in results] == [type(error), AgentJob, type(error)]
         assert isinstance(error, asyncio.CancelledError) or results[0] is results[2] is error
-        of_it = [event for event in events if REF == (getattr(event, "ref", None) or event.job.ref)]
+        of_it = [event for event in events if (getattr(event, "ref", None) or event.job.ref) == REF]
         assert kinds(of_it) == ["WaitStarted", "WaitStarted", "JobPolled", "PollFailed", "WaitEnded", "WaitEnded"]
 
     assert await failures_at_once(check, LookupError("mine"), asyncio.CancelledError("mine")) == {}
