@@ -1,8 +1,8 @@
-"""The tests, in folders as the rooms of the package. What they share stands in one of these:
+"""The tests, in folders as the rooms of the package, and what they share.
 
-- `rows`: tables as one test, which names the rows that fail; `until`: what no event announces.
-- `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls; `ids`: ids made up.
-- `scripted`: a server that answers byte for byte; `held`: an emulator whose creates wait; `aged`: a journal of old jobs.
+- `rows`: tables as one test, which names the rows that fail; `until`: what no event announces; `ids`: made-up ids.
+- `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls.
+- `scripted`: a server that answers as told; `held`: an emulator whose creates wait; `aged`: a journal of past jobs.
 - `postgresql`: the server of all test processes; `conftest.py` has the fixtures of its databases.
 - `forked`: child processes without a start of their own; `cli.stage`: the command line in one, or on a terminal.
 - `batch.stage`: runs without a network; `engines.stage`: workers of a queue; `report.served`: a live page.

@@ -14,8 +14,12 @@ __all__ = ["pytest_terminal_summary"]
 _MOST: Final = 3  # more than these do not fail by chance
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Repeat the failed tests; those that pass are counted as flaky, and leave the exit code as it was without them."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Repeat the failed tests of a run that came to its end; those that pass are counted as flaky, not as failed."""
+    session = terminalreporter._session
+    assert session is not None
+    if exitstatus != pytest.ExitCode.TESTS_FAILED or session.shouldfail or session.shouldstop:
+        return
     stats = terminalreporter.stats
     failed = {report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())}
     if len(failed) > _MOST:
@@ -28,8 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name in sorted(flaky):
         terminalreporter.write_line(f"FLAKY {name}")
     if flaky and flaky == failed:
-        assert terminalreporter._session is not None
-        terminalreporter._session.exitstatus = pytest.ExitCode.OK
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def _passes_alone(config: pytest.Config, name: str) -> bool:

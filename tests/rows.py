@@ -16,6 +16,7 @@ Check = Callable[..., Coroutine[Any, Any, object]]
 
 def failures(check: Callable[..., object], *rows: Any) -> dict[str, str]:
     """Call `check` with each row; return why each row that fails did so."""
+    assert rows
     failed = {}
     for number, row in enumerate(rows):
         try:
@@ -44,6 +45,7 @@ async def end_of(awaitable: Awaitable[object]) -> object:
 
 
 def _failed(rows: Sequence[Any], ends: Sequence[object]) -> dict[str, str]:
+    assert rows
     found = enumerate(zip(rows, ends, strict=True))
     return {_name(number, row): repr(end) for number, (row, end) in found if isinstance(end, BaseException)}
 

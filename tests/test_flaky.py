@@ -23,13 +23,13 @@ def test_{name}():
 """
 
 
-def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, tests: str, *options: str) -> pytest.RunResult:
     """Run a file of tests with the plugin."""
     shutil.copy(Path(flaky.__file__), pytester.path / "flaky.py")
     pytester.makeini("[pytest]\naddopts = -p flaky -p xdist")
     pytester._monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(test_it=tests)
-    return pytester.run(sys.executable, "-m", "pytest", "-q")
+    return pytester.run(sys.executable, "-m", "pytest", "-q", *options)
 
 
 def test_flaky_test(pytester: pytest.Pytester) -> None:
@@ -48,7 +48,14 @@ def test_failing_test(pytester: pytest.Pytester) -> None:
 
 
 def test_four_failing_tests(pytester: pytest.Pytester) -> None:
-    """More than three failures are repeated by no one."""
+    """More than three failures are not repeated."""
     ended = run(pytester, "\n".join(FAILS_ONCE.format(name=name) for name in ("one", "two", "three", "four")))
     assert ended.ret == 1
     assert ended.parseoutcomes() == {"failed": 4}
+
+
+def test_run_that_was_cut(pytester: pytest.Pytester) -> None:
+    """A run that ended before its last test has failed, whatever a repetition would say."""
+    ended = run(pytester, FAILS_ONCE.format(name="one") + "def test_other(): assert False", "-x")
+    assert ended.ret != 0
+    assert ended.parseoutcomes() == {"failed": 1}
