@@ -9,8 +9,6 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch.journal import entries_of
 
-__all__ = ["aged_journal"]
-
 _LONG_AGO_SECONDS = 14_400.0
 _POLL_SECONDS = 5.0
 

@@ -9,8 +9,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["pytest_terminal_summary"]
-
 _MOST: Final = 3  # more than these do not fail by chance
 
 

@@ -18,8 +18,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-__all__ = ["Forked", "run_module", "run_program", "shared_number"]
-
 _IMPORTED: Final = (
     *("agentjobs_async.cli.batches", "agentjobs_async.cli.fleet", "agentjobs_async.cli.status", "click._textwrap"),
     *("agentjobs_async.cli.commands", "agentjobs_async.batch", "agentjobs_async.engines.procrastinate"),

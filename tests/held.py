@@ -5,8 +5,6 @@ from typing import Any
 
 from agentjobs_async.testing import Emulator
 
-__all__ = ["HeldEmulator"]
-
 
 class HeldEmulator(Emulator):
     """An emulator that starts the agent of each create, and answers none before it is released.

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from agentjobs_async._validation import MAX_NAME_LENGTH
 
-__all__ = ["LEGAL_IDS"]
-
 _AWKWARD: Final = "./\\?#%&=+:;@!$'()*,[]{}|^`\"<>~-_ aZ0é\u202e\u2028\U0001f680"
 LEGAL_IDS: Final = (
     st.text(st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from(_AWKWARD), min_size=1, max_size=12)

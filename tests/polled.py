@@ -12,29 +12,6 @@ from looptime import LoopTimeEventLoop
 
 from agentjobs_async import AgentJob, AuthError, JobRef, JobTracker, PollPolicy
 
-__all__ = [
-    "ACTIVE",
-    "DONE",
-    "REF",
-    "Polled",
-    "assert_nothing_left",
-    "changed",
-    "clock",
-    "ended_after",
-    "every",
-    "forbidden",
-    "gaps",
-    "in_memory",
-    "let_go",
-    "living",
-    "never",
-    "peak",
-    "refs",
-    "response",
-    "stand_still",
-    "swallows",
-]
-
 REF = JobRef("docs", "job_1")
 
 in_memory: Final = pytest.mark.looptime(noop_cycles=0)

@@ -17,8 +17,6 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import URL, make_url
 
-__all__ = ["Server", "execute", "new_server", "shared_server", "stop_shared_server"]
-
 VARIABLE: Final = "AGENTJOBS_TEST_POSTGRESQL"
 """A URL such as postgresql://postgres@localhost/postgres, whose user may make databases."""
 STARTING_SECONDS: Final = 200

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["end_of", "failures", "failures_at_once", "failures_in_turn"]
-
 Check = Callable[..., Coroutine[Any, Any, object]]
 
 

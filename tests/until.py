@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["PATIENCE_SECONDS", "until"]
-
 PATIENCE_SECONDS = 200.0
 """Until a test fails."""
 

@@ -14,8 +14,6 @@ from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
 from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.postgresql import execute
 
-__all__ = ["LONG_AGO", "NEVER", "be_silent", "heartbeat_of", "record_silence", "server_is_up", "stop_beating"]
-
 NEVER: Final = 600.0
 """Seconds until an owner is taken for dead: longer than any machine stands still within a test."""
 LONG_AGO: Final = _Instant(boot=float("-inf"), wall=float("-inf"))

@@ -6,8 +6,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-__all__ = ["ROOT", "environment", "run_child"]
-
 ROOT = Path(__file__).parents[2]
 _CALM = """
 import logging

@@ -29,8 +29,6 @@ import attrs
 
 from agentjobs_async import AgentJob, AgentJobsError
 
-__all__ = ["Log", "echoes_of", "forms_of", "leaks"]
-
 _TESTS: Final = str(Path(__file__).parents[1])
 _EMULATOR: Final = "agentjobs_async.testing"
 _BEFORE: Final = (b"", b"x", b"xx", b"Bearer ")

@@ -12,8 +12,6 @@ from typing import Any, Self
 
 from tests.scripted import address, loopback_socket
 
-__all__ = ["Mute", "connections", "full_listener", "silent_listener"]
-
 
 @asynccontextmanager
 async def full_listener(scheme: str = "http") -> AsyncIterator[str]:

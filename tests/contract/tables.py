@@ -4,20 +4,6 @@ from typing import Final
 
 from agentjobs_async import AgentJobsError, AuthError, NotFoundError, RejectedError, ServerError
 
-__all__ = [
-    "BAD_ANSWERS",
-    "BREAKS",
-    "CUT_AT_THE_DEADLINE",
-    "GOOD_CREATES",
-    "GOOD_POLLS",
-    "ONE_OF_EACH",
-    "UNSURE_CREATES",
-    "UNUSABLE",
-    "ends_polls",
-    "is_rejection",
-    "transient_statuses",
-]
-
 _LONG: Final = "x" * 600
 
 BREAKS: Final = (

@@ -19,8 +19,6 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, ReceivedRequest
 from tests.contract.tables import ONE_OF_EACH
 
-__all__ = ["SESSION", "WAYS", "Server", "Wait", "Waiting", "gets", "met_by", "started", "waiting_by"]
-
 
 class Wait(Protocol):
     """What every way has in common."""

@@ -6,8 +6,6 @@ from agentjobs_async import AgentJob
 from agentjobs_async.durable import DurableEntry
 from agentjobs_async.testing import Emulator
 
-__all__ = ["Listener", "complete", "shown"]
-
 
 def shown(ended: AgentJob | Exception) -> str:
     """Return a status, or the name of an error."""

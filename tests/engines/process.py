@@ -24,8 +24,6 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.engines._connector import QueueConnector
 from agentjobs_async.engines.procrastinate import run_worker
 
-__all__ = ["GATE", "NEVER", "POINTS", "POINTS_OF_LEAVING", "impatient", "run", "run_command", "unhurried"]
-
 GATE: Final = 4
 """The most creates under way at once in one worker."""
 NEVER: Final = 600.0

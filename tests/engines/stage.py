@@ -17,8 +17,6 @@ from tests.engines import process
 from tests.postgresql import execute
 from tests.until import until
 
-__all__ = ["SOON", "Client", "Worker", "ended"]
-
 SOON: Final[dict[str, Any]] = {"stalled_after": process.NEVER, "polling": 0.2}
 """Settings of a worker in the test's own process."""
 

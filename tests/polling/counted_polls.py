@@ -9,8 +9,6 @@ from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from tests.polled import clock, refs
 
-__all__ = ["Polling"]
-
 
 class Polling:
     """A queue, and the polls that left it as soon as they might: each with its time, in seconds from the making."""
