@@ -9,9 +9,7 @@ import tenacity
 from attrs.exceptions import FrozenInstanceError
 from tenacity.wait import wait_base
 
-from agentjobs_async.errors import (
-    InvalidInputError,
-)
+from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, delay_by_age
 from tests.past import POLICY
 from tests.rows import failures

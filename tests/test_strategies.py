@@ -10,12 +10,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._http.create import create_attempts
 from agentjobs_async._polling.decision import Again, Failed, decide
-from agentjobs_async.errors import (
-    AgentJobsError,
-    NotSentError,
-    ServerError,
-    TransportError,
-)
+from agentjobs_async.errors import AgentJobsError, NotSentError, ServerError, TransportError
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, START, again
 from tests.rows import failures, failures_at_once

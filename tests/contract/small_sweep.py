@@ -10,13 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-from agentjobs_async import (
-    AgentJobsError,
-    AgentJobsSession,
-    CreateOutcome,
-    HttpTimeouts,
-    WaitTimeoutError,
-)
+from agentjobs_async import AgentJobsError, AgentJobsSession, CreateOutcome, HttpTimeouts, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import WAYS, gets, waiting_by
 from tests.polled import every

@@ -7,14 +7,7 @@ from typing import Final
 import attrs
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    AgentJobsError,
-    AgentJobsSession,
-    JobSource,
-    LoggingHook,
-    ProtocolError,
-)
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobSource, LoggingHook, ProtocolError
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import Waiting
 from tests.polled import every

@@ -10,15 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    AgentJobsSession,
-    HttpTimeouts,
-    InvalidInputError,
-    JobRef,
-    LoggingHook,
-    PollPolicy,
-)
+from agentjobs_async import AgentJob, AgentJobsSession, HttpTimeouts, InvalidInputError, JobRef, LoggingHook, PollPolicy
 from agentjobs_async.testing import Emulator
 from tests.contract.sinks import Log, echoes_of, forms_of, leaks
 from tests.contract.sockets import full_listener, silent_listener

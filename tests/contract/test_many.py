@@ -6,12 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    AgentJobsError,
-    HttpTimeouts,
-    PollBudget,
-)
+from agentjobs_async import AgentJob, AgentJobsError, HttpTimeouts, PollBudget
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import SESSION, Waiting, gets
 from tests.polled import every

@@ -22,14 +22,7 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.scripts import EndStatus
 from tests.contract.sockets import full_listener, silent_listener
-from tests.contract.tables import (
-    BAD_ANSWERS,
-    BREAKS,
-    CUT_AT_THE_DEADLINE,
-    GOOD_POLLS,
-    ends_polls,
-    transient_statuses,
-)
+from tests.contract.tables import BAD_ANSWERS, BREAKS, CUT_AT_THE_DEADLINE, GOOD_POLLS, ends_polls, transient_statuses
 from tests.contract.ways import Waiting, gets, met_by, started
 from tests.polled import clock, every
 from tests.rows import end_of, failures_at_once

@@ -9,15 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    InvalidInputError,
-    JobRef,
-    JobStatus,
-    JobTracker,
-    ProtocolError,
-    wait_for_job,
-)
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobStatus, JobTracker, ProtocolError, wait_for_job
 from tests.polled import DONE, REF, Polled, every, in_memory
 from tests.rows import failures_at_once
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    AuthError,
-    JobTracker,
-    SessionClosedError,
-    WaitEnded,
-    WaitTimeoutError,
-)
+from agentjobs_async import AgentJob, AuthError, JobTracker, SessionClosedError, WaitEnded, WaitTimeoutError
 from tests.polled import (
     ACTIVE,
     DONE,

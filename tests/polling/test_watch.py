@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import (
-    AgentJob,
-    JobTracker,
-)
+from agentjobs_async import AgentJob, JobTracker
 from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, in_memory
 
 pytestmark = in_memory
