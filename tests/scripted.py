@@ -76,11 +76,7 @@ class Scripted:
     """Answers the first request with the first reply and so on; the last reply stands for all further requests."""
 
     def __init__(
-        self,
-        *replies: Reply,
-        ssl: SSLContext | None = None,
-        sock: socket.socket | None = None,
-        greeting: bytes = b"",
+        self, *replies: Reply, ssl: SSLContext | None = None, sock: socket.socket | None = None, greeting: bytes = b""
     ) -> None:
         self._replies = replies
         self._ssl = ssl

@@ -154,10 +154,7 @@ IMPORTERS = {
 """Which rooms or modules may import a third-party library; every module may import attrs."""
 
 # What modules share beyond their public names.
-WITHIN_THE_PACKAGE = {
-    "errors": {"describe"},
-    "models": {"JobWithRetryAfter", "TERMINAL"},
-}
+WITHIN_THE_PACKAGE = {"errors": {"describe"}, "models": {"JobWithRetryAfter", "TERMINAL"}}
 
 
 def room_of(module: str) -> str:

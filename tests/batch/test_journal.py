@@ -536,9 +536,7 @@ async def test_full_disk(path: Path) -> None:
         leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
-            entries_of(journal).claim("k0"),
-            journal.add([BatchItem("big", "x" * 100_000)]),
-            return_exceptions=True,
+            entries_of(journal).claim("k0"), journal.add([BatchItem("big", "x" * 100_000)]), return_exceptions=True
         )
         assert (type(claim), type(big)) == (str, JournalError)
         await set_pragma(journal, "max_page_count = 100000")

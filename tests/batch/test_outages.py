@@ -84,13 +84,7 @@ async def test_as_the_server_asks(file_journal: Journal) -> None:
     service = Service(lambda *_: gateway(503, wait) if (wait := next(waits, -1.0)) != -1.0 else None, takes=0.0)
     await run(service, items(8), file_journal, max_active=1, unknown_for=0.0)
     times = service.times[None]
-    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)][:5] == [
-        0,
-        0,
-        90,
-        30,
-        3600,
-    ]
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times)][:5] == [0, 0, 90, 30, 3600]
 
 
 async def test_a_definite_answer_between(file_journal: Journal) -> None:

@@ -118,11 +118,7 @@ def test_a_retried_item_in_the_file(
     assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
     assert [
         (line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())
-    ] == [
-        ("k0", None, "completed"),
-        ("k2", None, "completed"),
-        ("k1", 2, "unknown"),
-    ]
+    ] == [("k0", None, "completed"), ("k2", None, "completed"), ("k1", 2, "unknown")]
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert main(["status", db]) == 1
     assert "\n2 completed, 1 failed\nKEY " in capsys.readouterr().out

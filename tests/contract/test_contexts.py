@@ -219,9 +219,7 @@ async def test_update_that_ends_its_own_wait(caplog: pytest.LogCaptureFixture) -
             assert CALLER.get() == "caller"
             task.cancel()
 
-        task = asyncio.create_task(
-            in_the_name_of("caller", lambda: tracker.wait_for_job(REF, on_update=leave)),
-        )
+        task = asyncio.create_task(in_the_name_of("caller", lambda: tracker.wait_for_job(REF, on_update=leave)))
         await asyncio.wait([task])
     assert task.cancelled()
     assert told.caller_of(WaitEnded, REF) == ["caller"]

@@ -137,10 +137,7 @@ async def test_creates_and_reads() -> None:
         session = emulator.session(project_id="docs", timeouts=SOON, hooks=[events.append, LoggingHook()])
         created = await session.create_job(fault)
         await emulator.inject(f"{fault} {HEADERS} forever", prompt=fault)
-        calls: list[Call] = [
-            lambda: session.create_job(fault, timeout=3),
-            lambda: session.get_job(created),
-        ]
+        calls: list[Call] = [lambda: session.create_job(fault, timeout=3), lambda: session.get_job(created)]
         assert await _swept(session, calls, events) == []
 
     async with Emulator(api_key=KEY) as emulator:

@@ -118,10 +118,7 @@ async def test_polls_of_an_active_job() -> None:
 async def test_wishes_of_many(waiting: Waiting) -> None:
     """However many wait, each keeps to the wish it was answered with."""
     wishes = range(4, 20)
-    async with (
-        Emulator(script=JobScript(duration=0)) as emulator,
-        waiting(emulator, policy=PATIENT) as (session, wait),
-    ):
+    async with Emulator(script=JobScript(duration=0)) as emulator, waiting(emulator, policy=PATIENT) as (session, wait):
         refs = [(await session.create_job(str(wish))).ref for wish in wishes]
         for wish in wishes:
             await emulator.inject(f"404 retry-after={wish} x3 on=get", prompt=str(wish))
@@ -159,10 +156,7 @@ async def test_creates() -> None:
 
 async def test_rate_limited_service() -> None:
     """Creates beyond the service's own limit get through as it allows them, each exactly once."""
-    async with (
-        Emulator(faults="429 retry-after=30 x40") as emulator,
-        emulator.session(project_id="docs") as session,
-    ):
+    async with Emulator(faults="429 retry-after=30 x40") as emulator, emulator.session(project_id="docs") as session:
         await asyncio.gather(*(session.create_job(str(number)) for number in range(40)))
     assert emulator.agents_started == {str(number): 1 for number in range(40)}
     at = sorted(request.at for request in emulator.requests)

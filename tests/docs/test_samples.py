@@ -15,10 +15,7 @@ LONGEST = 12
 UNRUN = {
     ("README", 0),  # installs from the package index; its `agentjobs` line is also on the page of the command line
     ("README", 1),  # the test suite itself: `.ci/run` runs this line on every Python
-    (
-        "many-machines",
-        0,
-    ),  # a server that does not exist, a command without end: tests/cli/test_fleet.py
+    ("many-machines", 0),  # a server that does not exist, a command without end: tests/cli/test_fleet.py
 }
 """The shell blocks that no test of its page runs, by page and number."""
 METHODS = {"run", "serialize"}

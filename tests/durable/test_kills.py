@@ -125,10 +125,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
 async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession, laid_out: str) -> None:
     """A process that leaves hands its jobs to another one, though its journal stays open."""
     first, second = Listener(), Listener()
-    async with (
-        Journal.open(laid_out, owner_timeout=NEVER) as one,
-        Journal.open(laid_out, owner_timeout=NEVER) as other,
-    ):
+    async with Journal.open(laid_out, owner_timeout=NEVER) as one, Journal.open(laid_out, owner_timeout=NEVER) as other:
         async with DurableJobs(session, other, on_end=second.on_end) as staying:
             async with DurableJobs(session, one, on_end=first.on_end) as leaving:
                 entries = [await leaving.submit("k", "long"), await staying.submit("k", "long")]

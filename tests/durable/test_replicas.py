@@ -25,10 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 async def journals(laid_out: str) -> AsyncIterator[tuple[Journal, Journal]]:
     """One database, open twice."""
-    async with (
-        Journal.open(laid_out, owner_timeout=NEVER) as one,
-        Journal.open(laid_out, owner_timeout=NEVER) as other,
-    ):
+    async with Journal.open(laid_out, owner_timeout=NEVER) as one, Journal.open(laid_out, owner_timeout=NEVER) as other:
         yield one, other
 
 

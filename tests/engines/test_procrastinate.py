@@ -111,8 +111,7 @@ async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> 
         await defer([item.key for item in items(40)], journal=journal, chunk=20)
     async with Journal.open(database, owner_timeout=NEVER) as other:
         await asyncio.gather(
-            work(session, journal, lambda: ended(journal)),
-            work(session, other, lambda: ended(journal)),
+            work(session, journal, lambda: ended(journal)), work(session, other, lambda: ended(journal))
         )
     assert session.agents == {f"p{number}": 1 for number in range(40)}
     assert set(states(await journal.rows()).values()) == {"completed"}

@@ -317,10 +317,7 @@ async def test_before_send_is_called_in_time() -> None:
 async def test_events_of_a_repeated_create() -> None:
     """Each repetition is told before its pause, with why and for how long; the end says how many tries it took."""
     events: list[Any] = []
-    async with (
-        Scripted(PATIENT, PATIENT, reply(400)) as server,
-        server.session(hooks=[events.append]) as session,
-    ):
+    async with Scripted(PATIENT, PATIENT, reply(400)) as server, server.session(hooks=[events.append]) as session:
         with pytest.raises(RejectedError) as caught:
             await session.create_job("Fix it", label="order-17")
     named = {"project_id": "docs", "prompt_sha256": sha256(b"Fix it").hexdigest(), "label": "order-17"}

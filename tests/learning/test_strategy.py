@@ -268,10 +268,7 @@ async def test_tracker_tells_of_starts_and_ends() -> None:
             raise ValueError("refused")
         ended = ref.job_id in ("ended", "old") and clock() > 1
         return AgentJob(
-            ref.job_id,
-            "docs",
-            "completed" if ended else "active",
-            created_at=created if ref.job_id == "old" else None,
+            ref.job_id, "docs", "completed" if ended else "active", created_at=created if ref.job_id == "old" else None
         )
 
     names = ["ended", "old", "late", "cancelled", "refused", "closed"]

@@ -82,10 +82,7 @@ async def test_in_order_of_completion() -> None:
     async def check(source: Source) -> None:
         begun = clock()
         get_job = living(job_0=begun + 50, job_1=begun + 10, job_2=begun + 30, job_3=begun)
-        async with (
-            JobTracker(get_job, policy=every(1)) as tracker,
-            tracker.as_completed(source(refs(4))) as finished,
-        ):
+        async with JobTracker(get_job, policy=every(1)) as tracker, tracker.as_completed(source(refs(4))) as finished:
             results = [result async for result in finished]
             assert [result.ref.job_id for result in results] == ["job_3", "job_1", "job_2", "job_0"]
             assert all(result.job and result.error is None for result in results)

@@ -102,10 +102,7 @@ async def test_live_once_the_workers_are_shown(browser: "Browser", run: Path, mo
 
 async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
     """With the token, a click tries an item again, and its panel shows the new try; the token leaves the address."""
-    async with (
-        served(run, allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         assert visited.page.url == page.address
         await row(visited.page, f"page-{OUTCOMES.index('failed') + 1}").click(position={"x": 20, "y": 10})
         await visited.page.click("#panel [data-action=retry]")
@@ -116,10 +113,7 @@ async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
 
 async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
     """What the filter leaves is changed at the second click, and nothing else."""
-    async with (
-        served(run, allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         button = visited.page.locator("#actions [data-action=retry]")
         await expect(button).to_have_text("Try again (3)")
         await visited.page.select_option("#state", "rejected")
@@ -154,10 +148,7 @@ ACT_ON_MANY = """async (failing) => {
 
 async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
     """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
-    async with (
-        served(run, allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         for failing, parts, told in (
             (-1, [50_000, 50_000, 1], "99,998 items planned again. 3 items refused: 1 is planned"),
             (
@@ -171,10 +162,7 @@ async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
 
 async def test_resolve(browser: "Browser", run: Path) -> None:
     """An unknown item is given the job that was found; typing is not disturbed by changes of other items."""
-    async with (
-        served(run, allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
         await visited.page.locator(".found input").press_sequentially("job_")
         await plan(run)
@@ -187,10 +175,7 @@ async def test_resolve(browser: "Browser", run: Path) -> None:
 
 async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> None:
     """A change of the row in an open panel leaves half-done clicks, awaited confirmations and typed text."""
-    async with (
-        served(run, allow_actions=True) as page,
-        opened(browser, page, token=True) as visited,
-    ):
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
         button = visited.page.locator("#panel [data-action=abandon]")
         await button.hover()

@@ -37,7 +37,7 @@ async def test_joblog(tmp_path: Path) -> None:
     await run_some(tmp_path / "run.db")
     head, *lines = (await report_of(tmp_path / "run.db", format="joblog")).splitlines()
     assert head.split("\t") == [
-        *("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"),
+        *("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
     ]
     cells = [line.split("\t") for line in lines]
     assert {len(row) for row in cells} == {9}

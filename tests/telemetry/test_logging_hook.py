@@ -85,11 +85,7 @@ LOGGED: list[tuple[Event, int, str]] = [
         logging.INFO,
         "wait for docs/job%201 ended after 1.0 s and 5 polls: CancelledError: CancelledError",
     ),
-    (
-        JobChanged(AgentJob("j", "p", "odd\x1b[2J\n"), JOB),
-        logging.INFO,
-        r"p/j went from active to odd\x1b[2J\n",
-    ),
+    (JobChanged(AgentJob("j", "p", "odd\x1b[2J\n"), JOB), logging.INFO, r"p/j went from active to odd\x1b[2J\n"),
 ]
 
 

@@ -18,10 +18,7 @@ from tests.rows import failures
 
 MEASURED: list[tuple[Event, dict[str, Any]]] = [
     (JobPolled(ACTIVE, 1, 0.5), {"polls": (1, ("",)), "poll.duration": (0.5, ())}),
-    (
-        PollFailed(REF, TransportError("reset"), 1, 0.5),
-        {"polls": (1, ("TransportError",)), "poll.duration": (0.5, ())},
-    ),
+    (PollFailed(REF, TransportError("reset"), 1, 0.5), {"polls": (1, ("TransportError",)), "poll.duration": (0.5, ())}),
     (JobCreated(ACTIVE, 0.5), {"create.duration": (0.5, ("created", ""))}),
     (
         CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("refused"), 0.5),

@@ -34,10 +34,7 @@ def test_lines_are_printable(capsys: Captured) -> None:
     shown.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
     shown.notice("[bold]\x07")
     shown.command("  wait [a]")
-    assert capsys.readouterr() == (
-        "[red]a[/red] :smile: \\x1b[31m\\r\\n\\u202e 'b' 12\n",
-        "[bold]\\x07\n  wait [a]\n",
-    )
+    assert capsys.readouterr() == ("[red]a[/red] :smile: \\x1b[31m\\r\\n\\u202e 'b' 12\n", "[bold]\\x07\n  wait [a]\n")
 
 
 def test_lines_are_not_wrapped_without_a_terminal(capsys: Captured) -> None:

@@ -59,11 +59,7 @@ def test_link_that_fits_nowhere() -> None:
 def test_without_prompts() -> None:
     """Jobs that were only waited for have no prompt column."""
     assert shown([result(None)], 80)[1:-2] == ["JOB         STATUS     PULL REQUEST", f"docs/job_1  completed  {LINK}"]
-    assert shown([result(None)], 40)[1:-2] == [
-        "JOB         STATUS",
-        "docs/job_1  completed",
-        f"  {LINK}",
-    ]
+    assert shown([result(None)], 40)[1:-2] == ["JOB         STATUS", "docs/job_1  completed", f"  {LINK}"]
 
 
 def test_long_tokens() -> None:
