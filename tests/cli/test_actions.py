@@ -160,28 +160,6 @@ def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> No
     assert "\n2 completed\n" in capsys.readouterr().out
 
 
-def test_run_as_json(service: EmulatorThread, capsys: Captured) -> None:
-    """`run --json` writes one JSON object per line and event, the summary last."""
-    service.live(pull_request=False)
-    assert main(["run", "--json", "Größe\x1b"]) == 0
-    output = capsys.readouterr().out
-    assert output.isascii()
-    created, status, ended, summary = map(json.loads, output.splitlines())
-    assert created == {
-        "event": "created",
-        "job": "docs/job_000001",
-        "number": 1,
-        "key": "1",
-        "prompt": "Größe\x1b",
-        "status": "active",
-    }
-    assert status == {"event": "status", "job": "docs/job_000001", "number": 1, "key": "1", "status": "completed"}
-    assert ended["outcome"] == "completed"
-    assert ended["pr_link"] is None
-    assert ended["error"] is None
-    assert summary == {"event": "summary", "outcomes": {"completed": 1}, "exit_code": 0}
-
-
 def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A key that is refused from the start is tried once, not for every prompt, and is in no output."""
     monkeypatch.setenv("AGENTJOBS_API_KEY", "wrong-key-0123456789")

@@ -100,15 +100,3 @@ def test_earliest_end() -> None:
     usual: dict[str, Any] = {"to_create": 0, "ages": [], "last_create": 0.0, "job_seconds": 60.0}
     for settings, seconds in rows:
         assert earliest_end(**usual | settings) == seconds, settings
-
-
-def test_jobs_that_take_longer_than_usual() -> None:
-    """The end that is shown stays ahead of now, however long the jobs under way have been late."""
-    end, shown = Smoothed(), 0.0
-    for now in range(0, 300, 2):
-        ages = [float(now)]
-        found = RunEstimate(max(60.0 - now, 6.0), "--max-active 4 decides")
-        earliest = earliest_end(to_create=0, ages=ages, last_create=0.0, job_seconds=60.0)
-        shown = end.shown(found, earliest, float(now)).seconds
-        assert shown >= 6.0
-    assert shown < 60.0

@@ -160,13 +160,14 @@ def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
 
 
 def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
-    """With --json every prompt has its `ended` line, those that the signal left open too."""
+    """With --json every prompt has its `ended` line in ASCII, those that the signal left open too."""
     service.live(duration=3600)
-    with Child("run", "a x", "b x", "--max-active", "1", "--json", env=service.environment) as child:
+    with Child("run", "Größe x", "b x", "--max-active", "1", "--json", env=service.environment) as child:
         child.until('"created"').send(signal.SIGTERM)
         assert child.ended() == 143
+    assert child.stdout.isascii()
     *_, first, second, summary = map(json.loads, child.stdout.splitlines())
-    assert (first["key"], first["outcome"], first["job"]) == ("1", "unfinished", "docs/job_000001")
+    assert (first["key"], first["outcome"], first["prompt"]) == ("1", "unfinished", "Größe x")
     assert (second["key"], second["outcome"], second["job"]) == ("2", "not_sent", None)
     assert summary == {"event": "summary", "outcomes": {"not_sent": 1, "unfinished": 1}, "exit_code": 143}
 
