@@ -237,8 +237,7 @@ class Listener:
         while self._held:
             self._held.pop().close()
         await self._server.shutdown(_CLOSE_SECONDS)
-        for listening in self._listening:
-            await listening.wait_closed()
+        await asyncio.gather(*(server.wait_closed() for server in self._listening))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start work beside the requests; `close` cancels it."""
@@ -257,8 +256,7 @@ class Listener:
     def _hold_ports(self) -> None:
         """Close the listening sockets, and keep their ports for `listen`: what is only bound refuses connections.
 
-        The new sockets are bound first, so that no other process can take a port in between, unless it runs as the same
-        user and sets SO_REUSEPORT as well.
+        The new sockets are bound first: only a process of the same user that sets SO_REUSEPORT could take a port.
         """
         for listening in self._sockets:
             with socket.fromfd(listening.fileno(), listening.family, listening.type) as first:

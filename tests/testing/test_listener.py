@@ -270,16 +270,16 @@ async def test_port_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_each_address_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host with two addresses is refused and accepted again at both, as `localhost` may be."""
-    addresses = ["127.0.0.1", "127.0.0.2"]
+    addresses = {"127.0.0.1", "127.0.0.2"}
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in addresses]
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", AsyncMock(return_value=found))
     listener = Listener(Echo().answer, "two.example", 0)
     await listener.open()
-    names = [listening.getsockname() for listening in listener._sockets]
+    names = {listening.getsockname() for listening in listener._sockets}
     await listener.refuse()
     await listener.listen()
-    assert [listening.getsockname() for listening in listener._sockets] == names
-    assert [address for address, _ in names] == addresses
+    assert {listening.getsockname() for listening in listener._sockets} == names
+    assert {address for address, _ in names} == addresses
     await listener.close()
 
 

@@ -116,8 +116,7 @@ class Plans:
 
     def _forget_if_ended(self, number: int, plan: RunningPlan) -> None:
         if plan.current is None:
-            wanted = self._running[plan.wanted]
-            del wanted[number]
-            if not wanted:
+            del self._running[plan.wanted][number]
+            if not self._running[plan.wanted]:
                 del self._running[plan.wanted]
             self._refusing.pop(number, None)
