@@ -81,7 +81,7 @@ def _programs(folder: Path) -> Path:
     assert found is not None
     assert found.submodule_search_locations is not None
     package = Path(found.submodule_search_locations[0])
-    installed = max(package.glob("pginstall*"))  # the newest version that it brings
+    installed = max(package.glob("pginstall*"), key=lambda path: int(path.name.removeprefix("pginstall") or 0))
     if not _IS_ROOT:
         return installed / "bin"
     copy = folder / "programs"
@@ -133,6 +133,7 @@ def shared_server(folder: Path) -> Server:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         if not (folder / "started").exists():
+            assert not (folder / "shared").exists(), "another test process could not start it, and says why"
             cluster.make()
             cluster.start()
             (folder / "started").touch()
