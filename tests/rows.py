@@ -19,14 +19,16 @@ def failures(check: Callable[..., object], *rows: Any) -> dict[str, str]:
     for number, row in enumerate(rows):
         try:
             check(*_arguments(row))
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any error makes a row one that fails
+        except (Exception, pytest.fail.Exception) as error:
+            if _ends_the_test(error):
+                raise
             failed[_name(number, row)] = repr(error)
     return failed
 
 
 async def failures_at_once(check: Check, *rows: Any) -> dict[str, str]:
     """Check all rows at the same time; return the same."""
-    return _failed(rows, await asyncio.gather(*(check(*_arguments(row)) for row in rows), return_exceptions=True))
+    return _failed(rows, await asyncio.gather(*(end_of(check(*_arguments(row))) for row in rows)))
 
 
 async def failures_in_turn(check: Check, *rows: Any) -> dict[str, str]:
@@ -35,11 +37,18 @@ async def failures_in_turn(check: Check, *rows: Any) -> dict[str, str]:
 
 
 async def end_of(awaitable: Awaitable[object]) -> object:
-    """Return what it gives, or the error it raises, a cancellation too."""
+    """Return what it gives, or the error it raises: a cancellation too, but not what ends the test."""
     try:
         return await awaitable
-    except BaseException as error:  # noqa: BLE001 - a cancellation is looked through like any error
+    except BaseException as error:
+        if _ends_the_test(error):
+            raise
         return error
+
+
+def _ends_the_test(error: BaseException) -> bool:
+    """Return whether a person or the time limit ends the test: the rows that are left then have no limit any more."""
+    return isinstance(error, KeyboardInterrupt) or "from pytest-timeout" in str(error)
 
 
 def _failed(rows: Sequence[Any], ends: Sequence[object]) -> dict[str, str]:
