@@ -36,6 +36,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from tests.polled import REF, every
 from tests.scripted import Reply, Scripted, job, reply
+from tests.until import until
 
 PATIENT = reply(429, None, ("Retry-After", "0"))
 
@@ -409,15 +410,16 @@ async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_
 
         return emulator.session(project_id="docs", policy=every(0.01), get_job=get_job, hooks=[hook])
 
+    async def all_created() -> bool:
+        return (await journal.counts())[State.CREATED] == len(items)
+
     async with Emulator() as emulator:
         async with (
             run_of(telemetry.hook(), "active") as session,
             Journal.open(tmp_path / "run.db") as journal,
             run_batch(session, items, journal=journal) as batch,
         ):
-            async with asyncio.timeout(30):
-                while (await journal.counts())[State.CREATED] < len(items):  # noqa: ASYNC110 - no item has a result
-                    await asyncio.sleep(0.01)
+            await until(all_created)
         async with (
             run_of(later.hook(), "completed") as session,
             Journal.open(tmp_path / "run.db") as journal,

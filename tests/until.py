@@ -1,4 +1,4 @@
-"""Waiting for what nobody tells of."""
+"""Wait for a condition that no event announces."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -11,6 +11,7 @@ from agentjobs_async.batch import BatchWorker, Journal, State, run_batch
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items
 from tests.batch.wire import Wire, wired
+from tests.until import until
 
 CLOSING = 40.0
 """What leaving may take at most, in seconds, on however busy a machine.
@@ -126,9 +127,7 @@ async def test_a_cancelled_opening(laid_out: str) -> None:
     async with wired(laid_out) as wire:
         wire.silence()
         opening = asyncio.ensure_future(Journal.open(wire.url).__aenter__())
-        async with asyncio.timeout(30):
-            while not wire.opened:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.01)
+        await until(lambda: wire.opened)
         opening.cancel()
         async with asyncio.timeout(CLOSING):
             await asyncio.wait([opening])

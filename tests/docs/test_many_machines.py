@@ -9,6 +9,7 @@ import pytest
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.testing import Emulator
 from tests.docs.samples import blocks, run_page, shell
+from tests.until import until
 
 
 def stand_in(**names: Any) -> ModuleType:
@@ -50,13 +51,16 @@ def run_many_machines(**activity: Any) -> dict[str, Any]:
 
 async def test_fleet(emulator: Emulator, database: str) -> None:
     """The sample of many machines distributes a batch, and a worker completes it."""
+
+    async def both_completed() -> bool:
+        return (await journal.counts())[State.COMPLETED] == 2
+
     names = run_many_machines()
     await names["distribute"](database, ["one", "two"])
     async with emulator.session(project_id="docs") as session:
         working = asyncio.ensure_future(names["work"](session, database))
-        async with Journal.open(database, read_only=True) as journal, asyncio.timeout(120):
-            while (await journal.counts())[State.COMPLETED] < 2:  # noqa: ASYNC110 - no event reports it
-                await asyncio.sleep(0.05)
+        async with Journal.open(database, read_only=True) as journal:
+            await until(both_completed)
         working.cancel()
         await asyncio.wait([working])
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}

@@ -13,6 +13,7 @@ from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
+from tests.until import until
 
 
 async def test_cancelled_caller(file_journal: Journal, listener: Listener) -> None:
@@ -38,8 +39,7 @@ async def test_answer_while_leaving(file_journal: Journal) -> None:
         async with emulator.session(project_id="docs") as session:
             async with DurableJobs(session, file_journal) as jobs:
                 caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
-                while not emulator.requests:  # noqa: ASYNC110 - the emulator tells nobody of requests
-                    await asyncio.sleep(0.001)
+                await until(lambda: emulator.requests)
             assert (await caller).state == "created"
             assert [row.state for row in await file_journal.rows()] == ["created"]
 

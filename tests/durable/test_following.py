@@ -16,6 +16,7 @@ from agentjobs_async.durable import jobs as durable_jobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import states
 from tests.durable.listener import Listener
+from tests.until import until
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 
@@ -52,8 +53,7 @@ async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSess
 
     async def change(_entry: DurableEntry, _job: AgentJob) -> None:
         await emulator.inject("410 forever on=get", prompt="long")
-        while session.stats().jobs:  # noqa: ASYNC110 - nothing tells of the end but `on_end`
-            await asyncio.sleep(0.01)
+        await until(lambda: not session.stats().jobs)
         told.append("change")
 
     def end(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:

@@ -18,6 +18,7 @@ from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER, heartbeat_of
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +61,7 @@ async def test_unfollowed_elsewhere(
         assert await other.unfollow("k")
         await complete(emulator)
         await listener.ends(1)
-        while session.stats().jobs:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
+        await until(lambda: not session.stats().jobs)
     assert listener.called == [("other", "completed")]
 
 
@@ -79,8 +79,7 @@ async def test_owner_that_was_silent(
         assert others.stats().jobs == 1
         async with taken_for_dead(journals[0], journals[1]):
             await second.change("active")
-        while others.stats().jobs:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
+        await until(lambda: not others.stats().jobs)
         await journals[1].abandon("k")
         await second.ends(1)
     assert (first.called, second.called) == ([], [("k", "AgentJobsError")])
@@ -95,8 +94,7 @@ async def test_closed_while_another_process_sends(journals: tuple[Journal, Journ
             await emulator.arrived.wait()
             before = asyncio.all_tasks()
             waiting = asyncio.create_task(other.submit("k", "Hello"))
-            while not _submitting(before):  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0)
+            await until(lambda: _submitting(before))
             await other.aclose()
             assert not _submitting(before)
             with pytest.raises(SessionClosedError):

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, Self
 from unittest.mock import AsyncMock
@@ -12,6 +11,7 @@ import pytest
 
 from agentjobs_async.testing._listener import Exchange, Listener
 from tests.rows import failures_in_turn
+from tests.until import until
 
 MANY: Final = 300
 
@@ -43,12 +43,6 @@ class Echo:
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Run the loop until a condition is true."""
-    while not done():  # noqa: ASYNC110 - what the server does inside has no event
-        await asyncio.sleep(0)
 
 
 def post(body: bytes) -> bytes:

@@ -219,8 +219,7 @@ async def beats_on(database: str, journal: Journal) -> None:
     """Wait until an owner has given some signs of life."""
     for _ in range(5):
         since = last_seen(database, journal)
-        async with asyncio.timeout(100):
-            await until(lambda since=since: last_seen(database, journal) > since)  # type: ignore[misc]  # the loop's variable
+        await until(lambda since=since: last_seen(database, journal) > since)  # type: ignore[misc]  # the loop's variable
 
 
 async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
