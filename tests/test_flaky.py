@@ -54,6 +54,23 @@ def test_four_failing_tests(pytester: pytest.Pytester) -> None:
     assert ended.parseoutcomes() == {"failed": 4}
 
 
+def test_skipped_repetition(pytester: pytest.Pytester) -> None:
+    """A test that fails, and skips when it is repeated, has failed: nothing shows that it can pass."""
+    ended = run(pytester, "import pytest\n" + FAILS_ONCE.format(name="one") + "    pytest.skip()\n")
+    assert ended.ret == 1
+    assert ended.parseoutcomes() == {"failed": 1}
+
+
+def test_crash(pytester: pytest.Pytester) -> None:
+    """A process that dies fails the run, and so do the tests that were never run."""
+    dies = FAILS_ONCE.format(name="one").replace("assert not first", "first and __import__('os')._exit(3)")
+    for options in (["-n", "2"], ["-n", "2", "--max-worker-restart", "0"]):
+        (pytester.path / "seen-one").unlink(missing_ok=True)
+        ended = run(pytester, dies + "\n".join(f"def test_{number}(): pass" for number in range(20)), *options)
+        assert ended.ret == 1
+        assert ended.parseoutcomes()["failed"] == 1
+
+
 def test_run_that_was_cut(pytester: pytest.Pytester) -> None:
     """A run that ended before its last test has failed, whatever a repetition would say."""
     ended = run(pytester, FAILS_ONCE.format(name="one") + "def test_other(): assert False", "-x")
