@@ -1,6 +1,7 @@
 """The emulator: the service as a real HTTP server on loopback."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -12,7 +13,6 @@ import attrs
 
 from agentjobs_async.testing._answers import Answer
 from agentjobs_async.testing._listener import Exchange, Listener
-from agentjobs_async.testing._request_log import log_request
 from agentjobs_async.testing._service import EmulatedService, RateLimit, locate, read_prompt
 from agentjobs_async.testing._settings import check_settings, plan_of
 from agentjobs_async.testing._threads import entered_in_thread
@@ -32,6 +32,8 @@ __all__ = ["Emulator"]
 
 T = TypeVar("T")
 
+_LOGGER = logging.getLogger("agentjobs_async.testing")
+_LONGEST_LINE = 1_000  # characters: a target, or a fault with its text, may be of any length
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
 _GOOD = Fault("ok")
 _SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep busy the loop on which the emulator runs, too
@@ -249,7 +251,7 @@ class Emulator:
         words = placeholders(self.api_key, self.base_url, self.foreign.url) if fault else {}
         fault = fault or _GOOD
         message = apply_fault(answer, fault, wall, words).to(exchange.received.method)
-        log_request(exchange.received, answer, message.status, fault, self.api_key)
+        _log_request(exchange.received, answer, message.status, fault, self.api_key)
         return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
 
     def _subject(self, request: ReceivedRequest) -> Subject:
@@ -282,6 +284,21 @@ class Emulator:
             await pause(fault.amount)
             fault = self._plans.take_refusal()
         await self._listener.listen()
+
+
+def _log_request(request: ReceivedRequest, answer: Answer, status: int, fault: Fault, api_key: str) -> None:
+    """Log a request as one line of bounded length; the key is masked, because a target may contain it."""
+    if not _LOGGER.isEnabledFor(logging.INFO):
+        return
+    changed = fault.kind != "ok" or bool(fault.options)
+    job = [str(answer.document["id"])] if "id" in answer.document and request.method == "POST" else []
+    line = " ".join([request.method, request.target, f"{status} by {fault}" if changed else str(status), *job])
+    shown = "".join(map(_escaped, line.replace(api_key, "***")))
+    _LOGGER.info("%s", shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…")
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
 def _policy(speed: float) -> "PollPolicy":
