@@ -221,7 +221,12 @@ class Listener:
             return
         self.refusing = True
         await self._stop_accepting()
-        self._hold_ports()
+        try:
+            self._hold_ports()
+        except OSError:  # no file descriptor is left: the ports are free until `listen`
+            self._free_ports()
+        for server in self._listening:
+            server.close()
         for connection in self._server.open.values():
             if connection.transport is not keep:
                 connection.transport.abort()
@@ -234,8 +239,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
-        while self._held:
-            self._held.pop().close()
+        self._free_ports()
         await self._server.shutdown(_CLOSE_SECONDS)
         await asyncio.gather(*(server.wait_closed() for server in self._listening))
 
@@ -254,24 +258,25 @@ class Listener:
         return [listening for server in self._listening for listening in server.sockets]
 
     def _hold_ports(self) -> None:
-        """Close the listening sockets, and keep their ports for `listen`: what is only bound refuses connections.
+        """Keep the ports for `listen` by sockets that are only bound: those refuse connections.
 
-        The new sockets are bound first: only a process of the same user that sets SO_REUSEPORT could take a port.
+        They are bound before the others close: only a process of this user that sets SO_REUSEPORT could take a port.
         """
         for listening in self._sockets:
-            with socket.fromfd(listening.fileno(), listening.family, listening.type) as first:
-                held = socket.socket(listening.family, listening.type)
-                self._held.append(held)
-                if listening.family == socket.AF_INET6:
-                    held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server` does
-                for option in _SHARING:
-                    first.setsockopt(socket.SOL_SOCKET, option, 1)
-                    held.setsockopt(socket.SOL_SOCKET, option, 1)
-                held.bind(first.getsockname())
-                for option in _SHARING:
-                    held.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
-        for server in self._listening:
-            server.close()
+            held = socket.socket(listening.family, listening.type)
+            self._held.append(held)
+            if listening.family == socket.AF_INET6:
+                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server` does
+            for option in _SHARING:
+                listening.setsockopt(socket.SOL_SOCKET, option, 1)
+                held.setsockopt(socket.SOL_SOCKET, option, 1)
+            held.bind(listening.getsockname())
+            for option in _SHARING:
+                held.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
+
+    def _free_ports(self) -> None:
+        while self._held:
+            self._held.pop().close()
 
     async def _stop_accepting(self) -> None:
         # Two turns of the loop hand over connections that are already accepted; closing the socket would lose them.

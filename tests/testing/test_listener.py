@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
+import os
+import resource
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final, Self
 from unittest.mock import AsyncMock
 
@@ -260,6 +263,35 @@ async def test_port_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
         await echo.listener.listen()
         assert held == echo.listener._sockets[0].fileno()
         try_to_share()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Have the system refuse every new file descriptor."""
+    next_one = os.dup(0)
+    os.close(next_one)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_without_descriptors() -> None:
+    """Where no file descriptor is left, refusing and closing end connections as ever, and it can listen again later."""
+    async with Echo() as echo:
+        port = echo.listener.port
+        for end in (echo.listener.refuse, echo.listener.close):
+            reader, writer = await echo.connect()
+            with no_descriptors():
+                await end()
+            assert await reader.read() == b""
+            writer.close()
+            with pytest.raises(ConnectionError):
+                await echo.connect()
+            await echo.listener.listen()
+            assert echo.listener.port == port
 
 
 async def test_each_address_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
