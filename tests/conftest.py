@@ -59,7 +59,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the tests of the folders above and those that need PostgreSQL; group those that restart it.
+    """Mark as slow the tests of the folders above and those that need PostgreSQL.
 
     Any other module that takes more than 2 s of CPU is marked in its own `pytestmark`.
     """
@@ -68,14 +68,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         in_slow_folder = any(folder in item.path.parents for folder in _SLOW_FOLDERS)
         if in_slow_folder or "postgresql" in fixtures or "own_postgresql" in fixtures:
             item.add_marker(pytest.mark.slow)
-        if "own_postgresql" in fixtures:  # one worker runs them all, so that one server is enough
-            item.add_marker(pytest.mark.xdist_group("own PostgreSQL"))
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = ("AGENTJOBS_BASE_URL", "AGENTJOBS_API_KEY", "AGENTJOBS_PROJECT_ID", "AGENTJOBS_JOURNAL")
-    for name in (*settings, "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # these tests run on GitHub Actions, too
+    names = ("AGENTJOBS_BASE_URL", "AGENTJOBS_API_KEY", "AGENTJOBS_PROJECT_ID", "AGENTJOBS_JOURNAL")
+    for name in (*names, "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # these tests run on GitHub Actions, too
         monkeypatch.delenv(name, raising=False)
 
 
