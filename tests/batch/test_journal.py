@@ -26,6 +26,7 @@ from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
+from tests.until import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -604,9 +605,15 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
         database = journal._opened.database
         assert database is not None
         assert database._changes.writer is not None
-        monkeypatch.setattr(database, "_committed", lambda *_: asyncio.sleep(3600))
+        committing = asyncio.Event()
+
+        async def committed(*_: object) -> None:
+            committing.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(database, "_committed", committed)
         adding = asyncio.ensure_future(journal.add(items(3)))
-        await asyncio.sleep(0.01)
+        await committing.wait()
         database._changes.writer.cancel()
         for writing in (adding, entries_of(journal).claim("k0")):
             with pytest.raises(JournalError, match="writer was cancelled"):
@@ -726,7 +733,7 @@ def test_another_loop(path: Path) -> None:
     for use in uses:
 
         async def used(use: Callable[[], Any] = use) -> None:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await use()
 
         with pytest.raises(SessionClosedError, match="another event loop"):

@@ -19,17 +19,20 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from agentjobs_async import policy
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import Journal, _item_tasks
+from agentjobs_async.batch import journal as journals
+from agentjobs_async.batch._store import heartbeat
 from agentjobs_async.cli import emulation, job_changes
 from agentjobs_async.policy import DEFAULT_WAIT
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
+from tests.until import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 200.0
-"""Seconds after which a child that hangs is killed, so that its test fails."""
 POLL_SECONDS = {type(DEFAULT_WAIT): lambda _wait, _age: 0.1}
 """Between two polls, in place of the usual three seconds: what tests are about is not when a job is polled."""
+LEAVING_SECONDS = 10.0
+"""For which a child that ends waits for its journal: longer than the machine may stall."""
 CAPABILITIES_VERSION = 0x20080522
 CAP_DAC_OVERRIDE = 1
 
@@ -116,12 +119,7 @@ class EmulatorThread:
         self._wait_until(lambda requests: len({request.job_id for request in requests} - {None}) >= jobs)
 
     def _wait_until(self, condition: Callable[[Sequence[ReceivedRequest]], bool]) -> None:
-        async def met() -> None:
-            async with asyncio.timeout(PATIENCE):
-                while not condition(self.emulator.requests):  # noqa: ASYNC110 - the emulator tells nobody of requests
-                    await asyncio.sleep(0)
-
-        self.emulator.call(met())
+        self.emulator.call(until(lambda: condition(self.emulator.requests)))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -138,6 +136,11 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 def _work(before: Callable[[], object] | None, work: Callable[..., object], *arguments: str) -> None:
     policy._BY_AGE.update(POLL_SECONDS)
+    for module, name in (
+        *((_item_tasks, "_SETTLING_SECONDS"), (_item_tasks, "_CANCELLED_SECONDS")),
+        *((journals, "_CLOSING_SECONDS"), (journals, "_CANCELLED_SECONDS"), (heartbeat, "_PARTING_SECONDS")),
+    ):
+        setattr(module, name, LEAVING_SECONDS)
     if before is not None:
         before()
     work(*arguments)
@@ -194,7 +197,7 @@ class Child:
             os.close(used)
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {read: decoder() for read in (self._out, self._error) if read is not None}
-        self._watchdog = threading.Timer(PATIENCE, self.process.kill)
+        self._watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
         self._watchdog.start()
         self.stdout = ""
         self.stderr = ""
@@ -235,7 +238,7 @@ class Child:
         return self
 
     def close_stdout(self) -> None:
-        """Stop to read standard output, as `head` does."""
+        """Stop reading standard output, as `head` does."""
         assert self._out is not None
         os.close(self._out)
         self._out = None

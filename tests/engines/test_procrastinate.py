@@ -273,9 +273,8 @@ async def test_an_unreachable_queue(journal: Journal, monkeypatch: pytest.Monkey
         await submit(items(1), journal=journal)
 
 
-def failing_once(error: Exception, real: Any) -> Any:
-    """Return `real`, but for its first call, which raises."""
-    errors = [error]
+def failing_once(errors: list[Exception], real: Any) -> Any:
+    """Return `real`, but for its first calls, which raise these errors."""
 
     async def call(*arguments: Any, **settings: Any) -> Any:
         if errors:
@@ -288,18 +287,22 @@ def failing_once(error: Exception, real: Any) -> Any:
 @pytest.mark.parametrize("call", ["fetch_job", "get_stalled_jobs", "update_heartbeat"])
 async def test_a_queue_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """A worker goes on with its work when the queue can't be read or told for a moment."""
-    real = getattr(JobManager, call)
-    monkeypatch.setattr(JobManager, call, failing_once(ConnectorException(), real))
-    session = FakeSession(duration=0.5)
+    errors: list[Exception] = [ConnectorException()]
+    monkeypatch.setattr(JobManager, call, failing_once(errors, getattr(JobManager, call)))
+    session = FakeSession()
     await submit(items(3), journal=journal)
-    await work(session, journal, lambda: ended(journal))
+
+    async def failed_and_ended() -> bool:
+        return not errors and await ended(journal)
+
+    await work(session, journal, failed_and_ended)
     assert session.agents == {"p0": 1, "p1": 1, "p2": 1}
 
 
 async def test_a_journal_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk whose journal could not be read goes back to the queue, and is taken up again."""
-    error = JournalError("no answer", "io")
-    monkeypatch.setattr(BatchWorker, "run", failing_once(error, BatchWorker.run))
+    errors: list[Exception] = [JournalError("no answer", "io")]
+    monkeypatch.setattr(BatchWorker, "run", failing_once(errors, BatchWorker.run))
     session = FakeSession()
     await submit(items(3), journal=journal)
     await work(session, journal, lambda: ended(journal))

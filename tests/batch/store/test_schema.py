@@ -271,4 +271,5 @@ async def test_an_upgrade_that_waits_in_vain(earlier_database: str, monkeypatch:
         with pytest.raises(JournalError) as caught:
             await Journal.open(earlier_database).__aenter__()
     assert caught.value.reason == "locked"
+    monkeypatch.undo()
     await goes_on(earlier_database)
