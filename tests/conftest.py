@@ -77,6 +77,12 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a file's journal is."""
+    return tmp_path / "run.db"
+
+
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
     """A certificate authority that is not trusted by default."""

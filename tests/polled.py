@@ -10,7 +10,7 @@ import pytest
 import tenacity
 from looptime import LoopTimeEventLoop
 
-from agentjobs_async import AgentJob, AuthError, JobRef, JobTracker, PollPolicy
+from agentjobs_async import AgentJob, AuthError, JobRef, JobTracker, NotFoundError, PollPolicy
 
 REF = JobRef("docs", "job_1")
 
@@ -45,7 +45,7 @@ def peak(times: Sequence[float], span: float = 1.0) -> int:
 
 
 def stand_still(seconds: float) -> None:
-    """Let the loop's clock go on without the loop, as when something blocks it."""
+    """Advance the loop's clock without the loop, as when something blocks it."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, LoopTimeEventLoop)
     loop.setup_looptime(start=loop.time() + seconds)
@@ -54,7 +54,7 @@ def stand_still(seconds: float) -> None:
 class Polled:
     """A get-job callable that gives one step after the other, the last for ever, each job on its own.
 
-    A step is a status, a job or whatever else it is to give, an exception that it raises, or an async function of the
+    A step is a status, a job or any other value to return, an exception that it raises, or an async function of the
     ref that gives one of these.
 
     Args:
@@ -127,16 +127,11 @@ def changed(model: str) -> AgentJob:
     return AgentJob("job_1", "docs", "active", model=model)
 
 
-async def ended_after(seconds: dict[str, float], ref: JobRef) -> str:
-    """Answer as a job would that runs so long from the beginning of the loop's time."""
-    return "completed" if clock() >= seconds[ref.job_id] else "active"
-
-
 def living(**seconds: float) -> Polled:
     """Return a service whose jobs end at these times."""
 
     async def state(ref: JobRef) -> str:
-        return await ended_after(seconds, ref)
+        return "completed" if clock() >= seconds[ref.job_id] else "active"
 
     return Polled(state)
 
@@ -147,10 +142,15 @@ def assert_nothing_left(tracker: JobTracker) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def let_go() -> None:
-    """Let what was cancelled leave."""
-    for _ in range(5):
+async def let_go(turns: int = 5) -> None:
+    """Run other tasks for some turns of the loop: what was cancelled leaves."""
+    for _ in range(turns):
         await asyncio.sleep(0)
+
+
+async def ended(*waits: asyncio.Future[AgentJob]) -> list[Any]:
+    """Wait until these have ended, and return the job or the error of each."""
+    return await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def never(_ref: JobRef) -> Any:
@@ -166,6 +166,10 @@ async def swallows(_ref: JobRef) -> Any:
         except asyncio.CancelledError:
             continue
     return "completed"
+
+
+async def missing(_ref: JobRef) -> object:
+    raise NotFoundError(404, None, None, "no such job")
 
 
 async def forbidden(_ref: JobRef) -> object:

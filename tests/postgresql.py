@@ -108,21 +108,18 @@ class Server:
     def database(self, template: str = "template1") -> Iterator[str]:
         """Make a database, empty or a copy of `template`, and give its URL."""
         name = f"test_{uuid4().hex}"
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        execute(self._url, f"CREATE DATABASE {name} TEMPLATE {template}")
         try:
             yield self._url.set(database=name).render_as_string(hide_password=False)
         finally:
-            self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+            execute(self._url, f"DROP DATABASE {name} WITH (FORCE)")
 
     def restart(self) -> None:
         """Let the server crash, and start it again; of one that is not ours, break the connections."""
         if self._cluster is None:
-            self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            execute(self._url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         else:
             self._cluster.restart()
-
-    def _execute(self, statement: str) -> None:
-        execute(self._url, statement)
 
 
 def shared_server(folder: Path) -> Server:

@@ -40,12 +40,6 @@ async def _awake(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return working.result()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a file's journal is."""
-    return tmp_path / "run.db"
-
-
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> str:
     """Where a journal is: a file, and a database."""

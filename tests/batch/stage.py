@@ -27,7 +27,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._polling.clock import PollClock
-from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, run_batch
+from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch.journal import entries_of, opened_of
 
@@ -60,30 +60,34 @@ def _set_pragma(connection: Connection, setting: str) -> None:
 
 
 def rejected(status: int = 422) -> AgentJobsError:
-    return _with(RejectedError(status, None, None, "no"), CreateOutcome.REJECTED)
+    return with_outcome(RejectedError(status, None, None, "no"), CreateOutcome.REJECTED)
 
 
 def refused_key(status: int = 401) -> AgentJobsError:
-    return _with(AuthError(status), CreateOutcome.REJECTED)
+    return with_outcome(AuthError(status), CreateOutcome.REJECTED)
 
 
 def rate_limited(seconds: float | None) -> AgentJobsError:
-    return _with(RateLimitedError(429, None, seconds), CreateOutcome.REJECTED)
+    return with_outcome(RateLimitedError(429, None, seconds), CreateOutcome.REJECTED)
 
 
 def gateway_refusal(seconds: float | None) -> AgentJobsError:
-    return _with(ServerError(503, None, seconds), CreateOutcome.REJECTED)
+    return with_outcome(ServerError(503, None, seconds), CreateOutcome.REJECTED)
 
 
 def not_sent(reason: str = "refused") -> AgentJobsError:
-    return _with(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
+    return with_outcome(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
 
 
 def unknown() -> AgentJobsError:
     return CreateOutcomeUnknownError("it broke")
 
 
-def _with(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
+async def state_of(journal: Journal, key: str) -> State:
+    return (await entries_of(journal).get_many([key]))[key].state
+
+
+def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
     error.outcome = outcome
     return error
 

@@ -1,18 +1,11 @@
 from agentjobs_async import (
-    AgentJobsError,
     CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
     SessionClosedError,
 )
 from agentjobs_async.batch._create_failures import Failure, classify, ends_the_run, pause_after
-from tests.batch.stage import gateway_refusal, not_sent, rate_limited, refused_key, rejected, unknown
-
-
-def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
-    error.outcome = outcome
-    return error
-
+from tests.batch.stage import gateway_refusal, not_sent, rate_limited, refused_key, rejected, unknown, with_outcome
 
 MEANINGS: list[tuple[Exception, Failure]] = [
     (with_outcome(InvalidInputError("no"), CreateOutcome.NOT_SENT), Failure.INVALID),

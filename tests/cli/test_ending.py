@@ -19,17 +19,11 @@ from tests.cli.stage import Child, EmulatorThread, lasting_emulator
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
-    """Where the journal is."""
-    return tmp_path / "run.db"
-
-
 @contextmanager
-def two_of_three(service: EmulatorThread, db: Path, *more: str, polled: int = 2) -> Iterator[Child]:
+def two_of_three(service: EmulatorThread, path: Path, *more: str, polled: int = 2) -> Iterator[Child]:
     """Run three prompts, two at once, until both are sent and `polled` of their jobs polled; these take an hour."""
     take_an_hour(service)
-    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", *more)
+    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(path), "--max-active", "2", *more)
     with Child(*arguments, env=service.environment) as child:
         service.wait_for_agents(2)
         service.wait_for_polls(polled)
@@ -43,21 +37,21 @@ def take_an_hour(service: EmulatorThread) -> None:
         service.live(duration=3600, prompt=prompt, job_id=f"job_{prompt}")
 
 
-def remove(db: Path) -> None:
-    for file in db.parent.glob(f"{db.name}*"):
+def remove(path: Path) -> None:
+    for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
 
 
 @pytest.mark.parametrize("lost", ["journal", "content", "log"])
-def test_the_journal_is_removed(service: EmulatorThread, db: Path, lost: str) -> None:
+def test_the_journal_is_removed(service: EmulatorThread, path: Path, lost: str) -> None:
     """When the journal does not have all, the jobs in hand are told by a command that works, and none is made."""
-    with two_of_three(service, db) as child:
+    with two_of_three(service, path) as child:
         if lost == "log":
-            Path(f"{db}-wal").unlink()
+            Path(f"{path}-wal").unlink()
         else:
-            remove(db)
+            remove(path)
         if lost == "content":
-            db.write_text("something else")
+            path.write_text("something else")
         child.send(signal.SIGINT)
         assert child.ended() == 130
     words = "The journal was moved, removed or replaced.\n2 jobs continue remotely. Keep the ids; wait"
@@ -65,19 +59,19 @@ def test_the_journal_is_removed(service: EmulatorThread, db: Path, lost: str) ->
     assert "resume" not in child.stderr
     command = child.stderr.splitlines()[-1].split()
     assert sorted(command[-2:]) == ["docs/job_a", "docs/job_b"]
-    assert db.exists() is (lost != "journal")
+    assert path.exists() is (lost != "journal")
     with Child(*command[command.index("wait") :], env=service.environment) as again:
         again.until("docs/job_a active").until("docs/job_b active").send(signal.SIGINT)
         assert again.ended() == 130
 
 
-def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) -> None:
+def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, path: Path) -> None:
     """A create that would come next is not sent; the error and the jobs in hand are told."""
     take_an_hour(service)
-    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(db), "--max-active", "2", "--json")
+    arguments = ("run", "--yes", "a", "b", "c", "--journal", str(path), "--max-active", "2", "--json")
     with Child(*arguments, env=service.environment) as child:
         child.until("docs/job_a").until("docs/job_b")
-        remove(db)
+        remove(path)
         service.complete(prompt="a")
         assert child.ended() == 4
     assert "moved, removed or replaced.\n1 job continues remotely" in child.stderr
@@ -87,23 +81,23 @@ def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, db: Path) 
     assert service.emulator.agents_started.total() == 2
 
 
-def test_an_emulated_run(db: Path) -> None:
+def test_an_emulated_run(path: Path) -> None:
     """An emulator's jobs end with it: no command is offered."""
-    arguments = ("run", "--emulator", "a", "--journal", str(db), "--json")
+    arguments = ("run", "--emulator", "a", "--journal", str(path), "--json")
     with Child(*arguments, before=lasting_emulator) as child:
         child.until('"status": "active"')
-        remove(db)
+        remove(path)
         child.send(signal.SIGINT)
         assert child.ended() == 130
     assert "The journal was moved, removed or replaced.\nThe emulator ends with this command" in child.stderr
     assert " wait " not in child.stderr
 
 
-def test_a_second_signal_tells_ids(service: EmulatorThread, db: Path) -> None:
+def test_a_second_signal_tells_ids(service: EmulatorThread, path: Path) -> None:
     """When a second signal ends a run, the ids that its removed journal does not have are told first."""
     service.inject("hang", prompt="b")
-    with two_of_three(service, db, polled=1) as child:
-        remove(db)
+    with two_of_three(service, path, polled=1) as child:
+        remove(path)
         child.send(signal.SIGINT)
         child.until_error("Stopping: up to 10 s")
         child.send(signal.SIGINT)
@@ -112,7 +106,7 @@ def test_a_second_signal_tells_ids(service: EmulatorThread, db: Path) -> None:
 
 
 def test_a_journal_that_can_not_be_read(
-    service: EmulatorThread, db: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    service: EmulatorThread, path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A journal that can't be read at the end is offered for later, and the run's own error is told."""
 
@@ -126,7 +120,7 @@ def test_a_journal_that_can_not_be_read(
         raise JournalError("no room", "full")
 
     monkeypatch.setattr(Entries, "mark_created", broken)
-    assert main(["run", "a", "--journal", str(db)]) == 4
+    assert main(["run", "a", "--journal", str(path)]) == 4
     told = capsys.readouterr().err
     assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in told
     assert "When the journal can be read again, resume with:" in told
@@ -134,28 +128,28 @@ def test_a_journal_that_can_not_be_read(
     assert service.emulator.agents_started.total() == 1
 
 
-def test_in_place(db: Path) -> None:
+def test_in_place(path: Path) -> None:
     """A journal knows whether its file is still where it was, a lock that is gone apart."""
 
     async def places() -> list[bool]:
-        async with Journal.open(db) as journal:
+        async with Journal.open(path) as journal:
             found = [opened_of(journal).is_in_place]
-            remove(Path(f"{db}.lock"))
+            remove(Path(f"{path}.lock"))
             found.append(opened_of(journal).is_in_place)
-            await asyncio.to_thread(db.rename, f"{db}.old")
+            await asyncio.to_thread(path.rename, f"{path}.old")
             found.append(opened_of(journal).is_in_place)
-            with closing(sqlite3.connect(db)):
+            with closing(sqlite3.connect(path)):
                 found.append(opened_of(journal).is_in_place)
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]
 
 
-def test_failed_items_are_offered_again(service: EmulatorThread, db: Path, capsys: Captured) -> None:
+def test_failed_items_are_offered_again(service: EmulatorThread, path: Path, capsys: Captured) -> None:
     """The end of a run offers once the command that tries again what failed, and this command does so."""
     service.live("failed", prompt="b")
     service.inject("400", prompt="c")
-    assert main(["run", "--yes", "a", "b", "c", "--journal", str(db)]) == 1
+    assert main(["run", "--yes", "a", "b", "c", "--journal", str(path)]) == 1
     told = capsys.readouterr().err
     assert told.count("2 failed; try them again with:\n") == 1
     command = told.splitlines()[-1].split()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.contract.ways import WAYS, Waiting, waiting_by
+from tests.contract.ways import WAYS, Waiting
 
 
 @pytest.fixture(params=WAYS)
 def waiting(request: pytest.FixtureRequest) -> Waiting:
-    return waiting_by(request.param)
+    return WAYS[request.param]

@@ -67,16 +67,6 @@ def _written(key: str) -> list[str]:
     return [*forms, json.dumps(key)[1:-1], key.replace("/", "\\/")]
 
 
-class Finder:
-    """Looks for the forms of a key."""
-
-    def __init__(self, key: str) -> None:
-        self._pattern = re.compile("|".join(map(re.escape, forms_of(key))))
-
-    def __call__(self, text: str) -> bool:
-        return self._pattern.search(text) is not None
-
-
 class Log(logging.Handler):
     """Collects what every logger says, at DEBUG; a context manager."""
 
@@ -103,7 +93,7 @@ class Log(logging.Handler):
 
 def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:
     """Return every place in which a form of the key is: in what calls ended with, and in the log."""
-    found = Finder(key)
+    found = re.compile("|".join(map(re.escape, forms_of(key)))).search
     ends = list(ends)
     places = [f"{type(end).__name__}: {sink}" for end in ends for sink, text in _shown(end) if found(text)]
     places += [path for path, text in _texts(ends) if found(text)]

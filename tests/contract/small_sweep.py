@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, CreateOutcome, HttpTimeouts, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.ways import WAYS, gets, waiting_by
+from tests.contract.ways import WAYS, gets
 from tests.polled import every
 
 CREATES: Final = {
@@ -64,7 +64,7 @@ WAITS: Final = {
 
 
 async def main() -> dict[str, dict[str, str]]:
-    sweeps = {"create": (CREATES, _created), "cancelled": (WAYS, _cancelled)}
+    sweeps: dict[str, Any] = {"create": (CREATES, _created), "cancelled": (WAYS, _cancelled)}
     sweeps |= {way: (WAITS, partial(_waited, way)) for way in WAYS}
     ends = await asyncio.gather(*(_ends(*sweep) for sweep in sweeps.values()))  # all hang at the same time
     return dict(zip(sweeps, ends, strict=True))
@@ -105,7 +105,7 @@ async def _waited(way: str, fault: str) -> str:
     settings: dict[str, Any] = {"policy": every(0.02), "timeouts": HttpTimeouts(request=_seconds(fault))}
     async with (
         Emulator(script=JobScript(duration=0), faults=f"{fault} on=get") as emulator,
-        waiting_by(way)(emulator, **settings) as (session, wait),
+        WAYS[way](emulator, **settings) as (session, wait),
     ):
         created = await session.create_job("Fix it")
         try:
@@ -119,7 +119,7 @@ async def _waited(way: str, fault: str) -> str:
 async def _cancelled(way: str) -> str:
     """Cancel a create, a read and a wait in the middle, let a wait time out, and close under others."""
     async with Emulator(script=JobScript(duration=100), faults="ok on=create then hang on=create") as emulator:
-        async with waiting_by(way)(emulator) as (session, wait):
+        async with WAYS[way](emulator) as (session, wait):
             created = await session.create_job("Fix it")
             await emulator.inject("hang forever on=get")
             tasks = [

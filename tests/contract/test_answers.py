@@ -9,13 +9,12 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobSource, LoggingHook, ProtocolError
 from agentjobs_async.testing import Emulator, JobScript
-from tests.contract.ways import Waiting
+from tests.contract.ways import ENDLESS, Waiting
 from tests.polled import every
 from tests.rows import failures_at_once
 
 MAY_BE_MISSING: Final = ("source", "model", "prLink", "createdAt", "archivedAt")
 NOT_TEXT: Final = ("null", "7", "0", "true", "false", "[]", "{}", '["text"]', "1e3")
-ENDLESS: Final = JobScript(duration=float("inf"))  # so that a read shows what the create did
 NAMES: Final = {"prLink": "pr_link", "createdAt": "created_at", "archivedAt": "archived_at"}
 
 

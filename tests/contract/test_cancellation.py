@@ -30,8 +30,8 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
-from tests.contract.ways import Waiting, gets, met_by
-from tests.polled import every
+from tests.contract.ways import ENDLESS, Waiting, gets, met_by
+from tests.polled import every, let_go
 from tests.rows import failures_in_turn
 from tests.scripted import KEY
 
@@ -39,7 +39,6 @@ pytestmark = pytest.mark.looptime
 
 PROMPT: Final = "Fix it"
 ENDED: Final = JobScript(duration=0)
-ENDLESS: Final = JobScript(duration=float("inf"))
 SMALL, LARGE = 10, 50_000_000
 Call = Callable[[], Coroutine[Any, Any, object]]
 
@@ -144,7 +143,7 @@ async def test_connecting(open_listener: Callable[[str], AbstractAsyncContextMan
                 sockets = connections()
                 async with tasks_kept():
                     assert await cancelled(calls[name], turns_into(5))
-                    await _turn(5)
+                    await let_go()
                 await quiet(emulator, 0, sockets)
         outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
         assert outcomes == ([CreateOutcome.NOT_SENT] if name == "create" else [])
@@ -174,7 +173,7 @@ async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
                 else:
                     await session.aclose()
                 ends = await asyncio.gather(*tasks, return_exceptions=True)
-                await _turn(5)
+                await let_go()
                 assert server.clients() == 0
             assert [type(end).__name__ for end in ends] == ends_of[how]
             assert size == SMALL or len(await server.read_on()) < size
@@ -199,8 +198,8 @@ async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext
                     "create": partial(session.create_job, PROMPT),
                     "read": partial(session.get_job, "job_1"),
                 }
-                assert await cancelled(calls[name], partial(_turn, turns))
-                await _turn(5)
+                assert await cancelled(calls[name], partial(let_go, turns))
+                await let_go()
                 assert server.clients() == 0, turns
             turns += 1
     assert turns > 25
@@ -222,7 +221,7 @@ async def _check_create_at_every_turn(plan: str) -> None:
             emulator.session(project_id="docs", hooks=[events.append]) as session,
         ):
             under_way = await cancelled(
-                partial(_ended, lambda: session.create_job(PROMPT, timeout=1)), partial(_turn, turns)
+                partial(_ended, lambda: session.create_job(PROMPT, timeout=1)), partial(let_go, turns)
             )
             await asyncio.sleep(300)
         ends = [event for event in events if not isinstance(event, CreateRetried)]
@@ -240,11 +239,6 @@ async def _check_create_at_every_turn(plan: str) -> None:
 async def _ended(call: Call) -> None:
     with suppress(AgentJobsError):  # how it ends by itself is not the question here
         await call()
-
-
-async def _turn(turns: int) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 WAIT_STEPS: Final = (
@@ -277,7 +271,7 @@ async def test_wait(waiting: Waiting) -> None:
             sockets = connections()
             async with tasks_kept():
                 assert await cancelled(lambda: wait(created.ref), turns_into(25))
-                await _turn(5)
+                await let_go()
             await quiet(emulator, len(emulator.requests), sockets)
         ended = [event for event in events if isinstance(event, WaitEnded)]
         assert all(isinstance(event.error, asyncio.CancelledError) for event in ended)
@@ -306,7 +300,7 @@ async def test_read() -> None:
             sockets = connections()
             async with tasks_kept():
                 under_way = await cancelled(partial(_ended, lambda: session.get_job(created)), turns_into(0.7))
-                await _turn(5)
+                await let_go()
             asked = len(emulator.requests)
             await quiet(emulator, asked, sockets)
         assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over by then
@@ -325,8 +319,8 @@ async def test_wait_at_every_turn(waiting: Waiting) -> None:
             while under_way and turns < 60:
                 await emulator.inject(plan)
                 async with tasks_kept():
-                    under_way = await cancelled(lambda: wait(created.ref), partial(_turn, turns))
-                    await _turn(5)
+                    under_way = await cancelled(lambda: wait(created.ref), partial(let_go, turns))
+                    await let_go()
                 sent = len(emulator.requests)
                 await asyncio.sleep(50)
                 assert len(emulator.requests) == sent

@@ -16,14 +16,12 @@ from agentjobs_async import (
     JobTracker,
     SessionClosedError,
 )
-from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.testing import Emulator
 from agentjobs_async.web import http_answer
+from tests.contract.ways import ENDLESS, REF
 from tests.polled import every
 
 pytestmark = pytest.mark.looptime
-
-ENDLESS = JobScript(duration=float("inf"))
-REF = JobRef("docs", "job_000001")
 
 
 async def now() -> float:

@@ -15,17 +15,14 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import event
 
-from agentjobs_async import AgentJob, AgentJobsSession, CreateOutcome, JobRef, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, AgentJobsSession, CreateOutcome, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.children import ROOT, environment, run_child
 from tests.contract.small_sweep import CREATES, WAITS
 from tests.contract.sockets import connections
-from tests.contract.ways import WAYS, Waiting, waiting_by
-from tests.polled import every
-
-REF: Final = JobRef("docs", "job_000001")
-ENDLESS: Final = JobScript(duration=float("inf"))
+from tests.contract.ways import ENDLESS, REF, WAYS, Waiting
+from tests.polled import every, let_go
 
 CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
     "create_job": lambda session: session.create_job("Fix it"),
@@ -59,7 +56,7 @@ async def test_closed_in_the_middle(at: float, waiting: Waiting) -> None:
             await asyncio.gather(*(session.aclose() for _ in range(3)))
             await session.aclose()
         ends = await asyncio.gather(*calls, return_exceptions=True)
-        pace = 2.0 if waiting is waiting_by("free") else 0.0  # a free wait learns of it by its next poll
+        pace = 2.0 if waiting is WAYS["free"] else 0.0  # a free wait learns of it by its next poll
         assert asyncio.get_running_loop().time() - began <= pace + 0.1
         sent = len(emulator.requests)
         await asyncio.sleep(300)
@@ -167,9 +164,9 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
         )
         adding = asyncio.ensure_future(journal.add([BatchItem("second", "x")]))
         await inserting.wait()
-        await _turns(20)
+        await let_go(20)
         leaving = asyncio.ensure_future(journal.aclose())
-        await _turns(5)
+        await let_go()
         for task in asyncio.all_tasks() - {asyncio.current_task()} if whole_loop else ():
             task.cancel()
         for _ in range(200):
@@ -186,11 +183,6 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
     assert adding.cancelled() if whole_loop else await adding == []
     async with Journal.open(path) as again:
         assert [row.key async for row in again.rows()] == ["first"] + ["second"] * (not whole_loop)
-
-
-async def _turns(turns: int) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 async def test_closed() -> None:
@@ -219,13 +211,13 @@ def test_whole_life() -> None:
         """
         import asyncio, gc
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import WAYS, waiting_by
+        from tests.contract.ways import WAYS
         from tests.polled import every
 
         async def live(way):
             script, faults = JobScript(duration=0.2), "ok x3 then reset then close then 503"
             async with Emulator(script=script, faults=faults) as emulator:
-                async with waiting_by(way)(emulator, policy=every(0.02)) as (session, wait):
+                async with WAYS[way](emulator, policy=every(0.02)) as (session, wait):
                     jobs = await asyncio.gather(*(session.create_job(str(number)) for number in range(3)))
                     ended = await asyncio.gather(*(wait(job) for job in jobs))
                     late = asyncio.ensure_future(wait(jobs[0].ref))
@@ -252,7 +244,7 @@ def test_forked_child() -> None:
         import asyncio, os
         from agentjobs_async import JobRef, SessionClosedError
         from agentjobs_async.testing import Emulator, JobScript
-        from tests.contract.ways import WAYS, waiting_by
+        from tests.contract.ways import WAYS
         from tests.polled import every
 
         async def refused(session, wait):
@@ -267,7 +259,7 @@ def test_forked_child() -> None:
 
         async def live(way):
             async with Emulator(script=JobScript(duration=float("inf"))) as emulator:
-                async with waiting_by(way)(emulator, policy=every(0.02)) as (session, wait):
+                async with WAYS[way](emulator, policy=every(0.02)) as (session, wait):
                     job = await session.create_job("Fix it")
                     waiting = asyncio.ensure_future(wait(job))
                     while len(emulator.requests) < 2:

@@ -11,7 +11,7 @@ from tenacity import wait_exponential, wait_random
 from agentjobs_async import HttpTimeouts, PollBudget, PollPolicy
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
-from tests.contract.ways import SESSION, Waiting, gets, waiting_by
+from tests.contract.ways import SESSION, WAYS, Waiting, gets
 
 pytestmark = pytest.mark.looptime
 
@@ -60,7 +60,7 @@ def _busiest(asked: list[float], start: float = 0.0) -> int:
 @pytest.mark.parametrize(("way", "count"), [("free", 1), ("tracker", 1), ("session", 12)])
 async def test_outages(way: str, count: int) -> None:
     """No outage makes more requests than health does over the same time, and no second after it stands out."""
-    waiting = waiting_by(way)
+    waiting = WAYS[way]
     healthy = await _asked(waiting, count, "ok")
     allowed = 1.1 * len(_within(healthy, CALM, CALM + SPAN)) + 1
     outages = {fault: await _asked(waiting, count, fault) for fault in OUTAGES}

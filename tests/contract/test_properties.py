@@ -24,7 +24,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.tables import is_rejection
-from tests.contract.ways import WAYS, gets, waiting_by
+from tests.contract.ways import WAYS, gets
 from tests.ids import LEGAL_IDS
 from tests.polled import every
 from tests.scripted import Reply, Scripted, http
@@ -240,7 +240,7 @@ def _fate(plan: list[str]) -> tuple[str, int]:
 
 async def _fates(plans: list[list[str]], way: str) -> list[tuple[str, int]]:
     settings = {"policy": every(1, max_bad_answers=3), "timeouts": HttpTimeouts(request=2)}
-    async with Emulator() as emulator, waiting_by(way)(emulator, **settings) as (session, wait):
+    async with Emulator() as emulator, WAYS[way](emulator, **settings) as (session, wait):
         jobs = [await session.create_job(str(number)) for number in range(len(plans))]
         for job, plan in zip(jobs, plans, strict=True):
             steps = ["document status=active" if fault == "ok" else fault for fault in plan]
@@ -255,7 +255,7 @@ async def _fates(plans: list[list[str]], way: str) -> list[tuple[str, int]]:
 
 
 @settings(max_examples=12)
-@given(st.lists(PLANS, min_size=5, max_size=30), st.sampled_from(WAYS))
+@given(st.lists(PLANS, min_size=5, max_size=30), st.sampled_from([*WAYS]))
 def test_random_plans(plans: list[list[str]], way: str) -> None:
     """Whatever the plans of many jobs are, each wait ends as its own plan alone says, in its own number of polls."""
     assert virtual(_fates(plans, way)) == [_fate(plan) for plan in plans]

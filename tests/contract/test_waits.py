@@ -11,7 +11,6 @@ from agentjobs_async import (
     AgentJobsError,
     HttpTimeouts,
     JobFailedError,
-    JobRef,
     NotFoundError,
     NotSentError,
     ProtocolError,
@@ -23,16 +22,14 @@ from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.scripts import EndStatus
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import BAD_ANSWERS, BREAKS, CUT_AT_THE_DEADLINE, GOOD_POLLS, ends_polls, transient_statuses
-from tests.contract.ways import Waiting, gets, met_by, started
+from tests.contract.ways import ENDLESS, REF, Waiting, gets, met_by, started
 from tests.polled import clock, every
 from tests.rows import end_of, failures_at_once
 
 pytestmark = pytest.mark.looptime
 
 ENDED = JobScript(duration=0)
-ENDLESS = JobScript(duration=float("inf"))
 SOON = HttpTimeouts(request=5)
-REF = JobRef("docs", "job_000001")
 TRANSIENT: Final = ("404", "408", "425", "429", "500", "502", "503", "504")
 
 

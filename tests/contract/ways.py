@@ -16,8 +16,12 @@ from agentjobs_async import (
     PollPolicy,
     wait_for_job,
 )
-from agentjobs_async.testing import Emulator, ReceivedRequest
+from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.contract.tables import ONE_OF_EACH
+
+REF: Final = JobRef("docs", "job_000001")
+"""The first job of an emulator."""
+ENDLESS: Final = JobScript(duration=float("inf"))
 
 
 class Wait(Protocol):
@@ -68,14 +72,8 @@ async def _tracker(
         yield session, tracker.wait_for_job
 
 
-_OPENERS: Final[dict[str, Waiting]] = {"free": _free, "session": _session, "tracker": _tracker}
-WAYS: Final = tuple(_OPENERS)
+WAYS: Final[dict[str, Waiting]] = {"free": _free, "session": _session, "tracker": _tracker}
 SESSION: Final[Waiting] = _session
-
-
-def waiting_by(way: str) -> Waiting:
-    """Return a way by its name."""
-    return _OPENERS[way]
 
 
 def gets(emulator: Emulator, job: AgentJob | None = None) -> list[ReceivedRequest]:

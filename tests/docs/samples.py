@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.until import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[2]
 PAGES = {page.stem: page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
-PATIENCE_SECONDS = 120.0
-"""Until a shell that hangs is killed, so that its test fails."""
 
 
 def blocks(page: str, language: str = "python") -> list[str]:

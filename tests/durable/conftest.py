@@ -5,11 +5,11 @@ import pytest
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.conftest import _time_waits_for_the_disk, file_journal, path, place
+from tests.batch.conftest import _time_waits_for_the_disk, file_journal, place
 from tests.batch.silence import NEVER
 from tests.durable.listener import Listener
 
-__all__ = ["_time_waits_for_the_disk", "file_journal", "path", "place"]
+__all__ = ["_time_waits_for_the_disk", "file_journal", "place"]
 
 
 @pytest.fixture(autouse=True)

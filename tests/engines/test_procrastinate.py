@@ -235,11 +235,6 @@ async def test_wrong_settings(journal: Journal, path: Path) -> None:
             await run_worker(session, file)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
 async def test_watching_a_worker(journal: Journal) -> None:
     """What an open worker is busy with can be looked at."""
     session = FakeSession(duration=FOREVER)

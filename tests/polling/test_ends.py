@@ -18,7 +18,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._polling.slices import WAITS_PER_TURN
-from tests.polled import REF, Polled, clock, every, in_memory, refs, stand_still
+from tests.polled import REF, Polled, clock, ended, every, in_memory, missing, refs, stand_still
 
 pytestmark = in_memory
 
@@ -56,17 +56,13 @@ class Turns:
         return max(self._ends)
 
 
-async def ended(waits: list[asyncio.Future[AgentJob]]) -> list[Any]:
-    return await asyncio.gather(*waits, return_exceptions=True)
-
-
 @pytest.mark.parametrize("count", [1, MANY])
 async def test_one_deadline(count: int) -> None:
     """Very many waits with one deadline end within 0.25 s after it, a bounded number of them in each turn."""
     async with JobTracker(Polled(), policy=every(60)) as tracker:
         waits = [tracker.watch(JobRef("docs", f"job_{number % count}"), timeout=20) for number in range(MANY)]
         began, turns = clock(), Turns(waits)
-        assert {type(error) for error in await ended(waits)} == {WaitTimeoutError}
+        assert {type(error) for error in await ended(*waits)} == {WaitTimeoutError}
         assert 20 <= clock() - began <= 20.25
         assert turns.most <= MOST
         assert tracker.stats().jobs == 0
@@ -84,7 +80,7 @@ async def test_job_that_ends() -> None:
         assert tracker.stats().jobs == 0
         waits[-1].cancel()
         stand_still(5)  # beyond the deadline of half of them: the answer in hand counts
-        results = await ended(waits)
+        results = await ended(*waits)
         assert turns.most <= MOST
         assert {type(result) for result in results[:-1]} == {AgentJob}
         assert isinstance(results[-1], asyncio.CancelledError)
@@ -100,23 +96,19 @@ async def test_job_that_ends() -> None:
 
 async def test_missing_job() -> None:
     """When a 404 has outlived the grace of many waits, these end, some at a time; the young ones go on."""
-
-    async def missing(_ref: JobRef) -> object:
-        raise NotFoundError(404, None, None, "no such job")
-
     async with JobTracker(Polled(missing), policy=every(2, not_found_grace=5)) as tracker:
         old = [tracker.watch(REF) for _ in range(MANY)]
         await asyncio.sleep(3)
         young = [tracker.watch(REF) for _ in range(MANY)]
         turns = Turns(old)
-        errors = await ended(old)
+        errors = await ended(*old)
         assert turns.most <= MOST
         assert {type(error) for error in errors} == {NotFoundError}
         assert len(set(map(id, errors))) == MANY
         assert not any(wait.done() for wait in young)
         assert tracker.stats().jobs == 1
         turns = Turns(young)
-        assert {type(error) for error in await ended(young)} == {NotFoundError}
+        assert {type(error) for error in await ended(*young)} == {NotFoundError}
         assert turns.most <= MOST
         assert tracker.stats().jobs == 0
 
@@ -139,7 +131,7 @@ async def test_closing(cancelled: bool) -> None:  # noqa: FBT001 - a parameter o
         assert closing.cancelled()
         assert all(wait.done() for wait in waits)
     await asyncio.wait([closing])
-    assert {type(error) for error in await ended(waits)} == {SessionClosedError}
+    assert {type(error) for error in await ended(*waits)} == {SessionClosedError}
     assert cancelled or turns.most <= MOST
     await asyncio.sleep(10)
     assert len(get_job.asked) == asked

@@ -42,9 +42,11 @@ from tests.polled import (
     Polled,
     changed,
     clock,
+    ended,
     every,
     gaps,
     in_memory,
+    missing,
     never,
     peak,
     refs,
@@ -69,19 +71,11 @@ def failed(status: int, seconds: float | None = None) -> ServerError:
     return ServerError(status, None, seconds, "no")
 
 
-async def missing(_ref: JobRef) -> object:
-    raise NotFoundError(404, None, None, "no such job")
-
-
 async def cancelled(waits: list[asyncio.Future[AgentJob]]) -> None:
     """Cancel waits, and let them leave."""
     for wait in waits:
         wait.cancel()
     await ended(*waits)
-
-
-async def ended(*waits: asyncio.Future[AgentJob]) -> list[object]:
-    return await asyncio.gather(*waits, return_exceptions=True)
 
 
 def kinds(events: list[Any]) -> list[str]:

@@ -27,7 +27,7 @@ from tests.polled import ACTIVE, DONE, REF, Polled, changed, every, in_memory, r
 from tests.rows import failures_at_once
 
 
-async def swallows(_ref: JobRef) -> str:
+async def swallows_once(_ref: JobRef) -> str:
     try:
         await asyncio.sleep(100)
     except asyncio.CancelledError:
@@ -36,7 +36,7 @@ async def swallows(_ref: JobRef) -> str:
 
 
 async def swallows_and_finds_the_end(ref: JobRef) -> str:
-    await swallows(ref)
+    await swallows_once(ref)
     return "completed"
 
 
@@ -44,7 +44,7 @@ async def swallows_and_finds_the_end(ref: JobRef) -> str:
 async def test_swallowed_cut() -> None:
     """A read that swallows its cut at the deadline was answered; an end that it found even then is given."""
     with pytest.raises(WaitTimeoutError) as caught:
-        await wait_for_job(REF, get_job=Polled("active", swallows), policy=every(2), timeout=5)
+        await wait_for_job(REF, get_job=Polled("active", swallows_once), policy=every(2), timeout=5)
     assert caught.value.elapsed == pytest.approx(5)
     assert (caught.value.polls, caught.value.last_job, caught.value.last_error) == (2, ACTIVE, None)
     assert await wait_for_job(REF, get_job=Polled(swallows_and_finds_the_end), timeout=5) == DONE

@@ -39,12 +39,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def run(template: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copy(template, tmp_path / "run.db"))
-
-
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A journal of one item."""

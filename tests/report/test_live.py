@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -36,12 +35,6 @@ async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("live") / "run.db"
     await run_some(path)
     return path
-
-
-@pytest.fixture
-def run(template: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copy(template, tmp_path / "run.db"))
 
 
 @asynccontextmanager

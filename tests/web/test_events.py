@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tenacity import retry_never, wait_fixed
 
-from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobTracker, PollPolicy
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobTracker, PollPolicy
 from agentjobs_async.web import job_events, sse_events
 from tests.polled import REF
+from tests.until import until
 
 pytestmark = pytest.mark.looptime
 
@@ -36,12 +37,6 @@ def parsed(frame: bytes) -> dict[str, Any]:
     assert frame.endswith(b"\n\n")
     fields = dict(line.split(": ", 1) for line in frame.decode()[:-2].split("\n"))
     return fields | {"data": json.loads(fields["data"])}
-
-
-async def until_left(session: JobTracker | AgentJobsSession) -> None:
-    async with asyncio.timeout(100):
-        while session.stats().jobs:  # noqa: ASYNC110 - nothing tells when an iterator is finalized
-            await asyncio.sleep(0)
 
 
 async def test_dicts_for_web_sockets() -> None:
@@ -69,7 +64,6 @@ async def test_last_event_id() -> None:
         assert [event async for event in job_events(tracker, REF, last_event_id="other")] == [first, last]
 
 
-@pytest.mark.looptime
 async def test_heartbeats() -> None:
     """A comment comes after each silence, and changes still come after it."""
     states = [ACTIVE]
@@ -88,7 +82,6 @@ async def test_heartbeats() -> None:
     assert set(rest[:-1]) <= {b": heartbeat\n\n"}
 
 
-@pytest.mark.looptime
 async def test_errors_are_events() -> None:
     """The error that ends a wait is told as an answer to end users, and is the last event."""
     async with tracker_of(ACTIVE) as tracker:
@@ -145,8 +138,7 @@ async def test_dropped_iterator_leaves() -> None:
         stream = sse_events(tracker, REF)
         await anext(stream)
         del stream
-        await until_left(tracker)
-        assert tracker.stats().jobs == 0
+        await until(lambda: tracker.stats().jobs == 0)
 
 
 async def test_invalid_arguments_are_raised_at_once() -> None:

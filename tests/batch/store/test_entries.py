@@ -11,7 +11,7 @@ from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
-from tests.batch.stage import FakeSession, items, run, set_clock
+from tests.batch.stage import FakeSession, items, run, set_clock, state_of
 from tests.polled import REF
 
 WHY = AgentJobsError("because")
@@ -234,10 +234,6 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
         raise LostAnswersError
 
     monkeypatch.setattr(entries_of(journal)._database, "write", lost)
-
-
-async def state_of(journal: Journal, key: str) -> State:
-    return (await entries_of(journal).get_many([key]))[key].state
 
 
 async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

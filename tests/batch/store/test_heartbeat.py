@@ -16,7 +16,7 @@ from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record_silence, server_is_up, stop_beating
-from tests.batch.stage import FakeSession, connected, items
+from tests.batch.stage import FakeSession, connected, items, state_of
 from tests.batch.wire import wired
 from tests.postgresql import execute
 from tests.until import until
@@ -32,10 +32,6 @@ async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIter
         patch.setattr(beating, "_BEATS", beats)
         async with Journal.open(database, owner_timeout=NEVER) as journal:
             yield journal
-
-
-async def state_of(journal: Journal, key: str) -> State:
-    return (await entries_of(journal).get_many([key]))[key].state
 
 
 async def claimed(journal: Journal, key: str) -> str:
