@@ -1,11 +1,13 @@
 """The tests, in folders as the rooms of the package, and what they share.
 
-- `rows`: tables as one test, which names the rows that fail; `until`: what no event announces; `ids`: made-up ids.
+- `rows`: tables as one test, which names the rows that fail; `until`: waits for conditions; `ids`: made-up ids.
 - `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls.
-- `scripted`: a server that answers as told; `held`: an emulator whose creates wait; `aged`: a journal of past jobs.
+- `scripted`: a server that answers byte for byte; `held`: an emulator whose creates wait; `aged`: an old journal.
 - `postgresql`: the server of all test processes; `conftest.py` has the fixtures of its databases.
 - `forked`: child processes without a start of their own; `cli.stage`: the command line in one, or on a terminal.
-- `batch.stage`: runs without a network; `engines.stage`: workers of a queue; `report.served`: a live page.
+- `batch.stage`: runs without a network; `batch.silence`: silent owners; `batch.wire`: a silent database.
+- `engines.stage`: workers of a queue; `report.served`: a live page; `docs.samples`: the code on the pages.
 - `contract.ways`: the three ways to wait; `contract.tables`: faults; `contract.sinks`: where a key could come out.
+- `contract.children`: scripts in processes of their own; `recipes.processes`: the recipes in such.
 - `browser`, `extras`: what not every environment has, and the commands that bring it; `flaky`: the gate's second try.
 """

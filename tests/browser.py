@@ -24,8 +24,8 @@ PATIENCE_MS: Final = 100_000
 
 def executable() -> str | None:
     """Return the path of a browser: that of AGENTJOBS_BROWSER, or the first that is installed; `None` without one."""
-    named = os.environ.get("AGENTJOBS_BROWSER")
-    found = [named] if named else [shutil.which(name) for name in NAMES]
+    named = os.environ.get("AGENTJOBS_BROWSER", "install")
+    found = [named] if named != "install" else [shutil.which(name) for name in NAMES]
     return next((path for path in found if path is not None), None)
 
 

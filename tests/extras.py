@@ -1,6 +1,7 @@
 """The extras that not every environment of the tests has, and the command that brings each of them."""
 
 import os
+import sys
 from importlib.util import find_spec
 from typing import Final, NoReturn
 
@@ -11,19 +12,21 @@ FRAMEWORKS: Final = (
     *("slack_bolt", "starlette", "telegram", "uvicorn"),
 )
 """What the extra `recipes` brings."""
+PIP: Final = f"{sys.executable} -m pip"
 
 
 def need_recipes() -> None:
     """Skip the test where a framework of the recipes is not installed."""
     if not all(find_spec(name) for name in FRAMEWORKS):
-        skip("RECIPES", "needs the frameworks of the recipes: pip install -e '.[test,recipes]'")
+        skip("RECIPES", f"needs the frameworks of the recipes: {PIP} install -e '.[test,recipes]'")
 
 
 def need_browser(path: str | None) -> str:
     """Return the path of the browser; skip the test without one, or without what drives it."""
-    if path is None or not find_spec("playwright"):
-        how = "pip install -e '.[test,browser]' && AGENTJOBS_BROWSER=install .ci/run browser"
-        skip("BROWSER", f"needs a browser and its driver: {how}")
+    if not find_spec("playwright"):
+        skip("BROWSER", f"needs what drives a browser: {PIP} install -e '.[test,browser]'")
+    if path is None:
+        skip("BROWSER", "needs a browser: AGENTJOBS_BROWSER=install .ci/run browser")
     return path
 
 

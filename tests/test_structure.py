@@ -80,7 +80,7 @@ MOST_MODULES = 17
 MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
 """The lines of any function without its docstring, and those of most functions."""
 
-# Budgets go only downwards. A commit that raises one says why; what a feature adds, something else gives back.
+# What a feature adds, something else gives back. A commit that raises a budget says why.
 
 LINES = {
     "": 121,
@@ -298,7 +298,7 @@ def test_budgets() -> None:
     lines = dict.fromkeys(LINES, 0)
     for module in FILES:
         lines[room_of(module)] += len(text_of(module).splitlines())
-    assert {room: count for room, count in lines.items() if count > LINES[room]} == {}
+    assert {room: f"{count}, budget {LINES[room]}" for room, count in lines.items() if count > LINES[room]} == {}
 
 
 def test_private_modules_have_no_list_of_names() -> None:

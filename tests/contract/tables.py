@@ -148,7 +148,7 @@ ONE_OF_EACH: Final = frozenset(
 )
 """Of all that a poll may meet one or two of each meaning."""
 
-_TRANSIENT: Final = frozenset({408, 425, 429})
+_PASSING_4XX: Final = frozenset({408, 425, 429})
 _HOPELESS: Final = frozenset({501, 505})
 _KINDS: Final[dict[int, type[AgentJobsError]]] = {
     401: AuthError,
@@ -158,17 +158,12 @@ _KINDS: Final[dict[int, type[AgentJobsError]]] = {
     501: ServerError,
     505: ServerError,
 }
-
-
-def transient_statuses() -> list[int]:
-    """Return every status after which a poll is tried again until the deadline."""
-    return [*sorted(_TRANSIENT), *(status for status in range(500, 600) if status not in _HOPELESS)]
-
-
-def ends_polls() -> dict[int, type[AgentJobsError]]:
-    """Return every status that ends a wait at once, and the error it ends with."""
-    ended = [*range(300, 400), *(s for s in range(400, 500) if s not in _TRANSIENT), *sorted(_HOPELESS)]
-    return {status: _KINDS.get(status, RejectedError) for status in ended}
+PASSING: Final = [status for status in (*_PASSING_4XX, *range(500, 600)) if status not in _HOPELESS]
+"""Every error status after which a poll is tried again until the deadline."""
+ENDING: Final[dict[int, type[AgentJobsError]]] = {
+    status: _KINDS.get(status, RejectedError) for status in (*range(300, 500), *_HOPELESS) if status not in _PASSING_4XX
+}
+"""Every status that ends a wait at once, and the error it ends with."""
 
 
 def is_rejection(status: int) -> bool:

@@ -11,7 +11,6 @@ from agentjobs_async import (
     AgentJobsError,
     HttpTimeouts,
     JobFailedError,
-    NotFoundError,
     NotSentError,
     ProtocolError,
     RejectedError,
@@ -21,7 +20,7 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.scripts import EndStatus
 from tests.contract.sockets import full_listener, silent_listener
-from tests.contract.tables import BAD_ANSWERS, BREAKS, CUT_AT_THE_DEADLINE, GOOD_POLLS, ends_polls, transient_statuses
+from tests.contract.tables import BAD_ANSWERS, BREAKS, CUT_AT_THE_DEADLINE, ENDING, GOOD_POLLS, PASSING
 from tests.contract.ways import ENDLESS, REF, Waiting, gets, met_by, started
 from tests.polled import clock, every
 from tests.rows import end_of, failures_at_once
@@ -62,11 +61,9 @@ async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
 
 async def test_every_error_status(waiting: Waiting) -> None:
     """Each of the 300 error statuses, all at once: passing ones last until the deadline, others end it at once."""
-    transient, permanent = transient_statuses(), ends_polls()
-    assert sorted((*transient, *permanent)) == list(range(300, 600))
-    permanent[404] = NotFoundError  # its grace is none here
-    expected: dict[str, tuple[type, int]] = {str(status): (WaitTimeoutError, 3) for status in transient}
-    expected |= {str(status): (kind, 1) for status, kind in permanent.items()}
+    assert sorted((*PASSING, *ENDING)) == list(range(300, 600))
+    expected: dict[str, tuple[type, int]] = {str(status): (WaitTimeoutError, 3) for status in PASSING}
+    expected |= {str(status): (kind, 1) for status, kind in ENDING.items()}
     async with (
         Emulator(script=ENDED) as emulator,
         waiting(emulator, policy=every(5, not_found_grace=0)) as (session, wait),
