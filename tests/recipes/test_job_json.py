@@ -88,5 +88,5 @@ async def test_litestar() -> None:
     need_recipes()
     from litestar import Litestar, get  # noqa: PLC0415 - not every environment has it
 
-    async with client(Litestar([get("/job")(read), get("/raw")(raw)])) as web:
+    async with client(Litestar([get("/job")(read), get("/raw")(raw)], logging_config=None)) as web:
         await check_responses(web, "/schema/openapi.json")
