@@ -119,6 +119,7 @@ async def test_a_silent_owner(laid_out: str, owners: Owners, polling: Polling) -
     assert share.may_poll
     await be_silent(two, laid_out)
     assert not share.may_poll
+    heartbeat_of(one).polls._patience = 1e9  # for which no server has run, so that it takes nobody for dead
     await beat(one)
     assert first.polls_per_second == pytest.approx(WHOLE / 2)
     heartbeat_of(one).polls._patience = 0.1  # for which the server has run by now: it may take owners for dead
