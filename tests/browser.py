@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.extras import need_browser
@@ -12,7 +11,6 @@ from tests.extras import need_browser
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Locator, Page
 
-ROOT: Final = Path(__file__).parents[1]
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

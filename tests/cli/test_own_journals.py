@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs_async import AgentJobsSession
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.own_journals import left_journals, new_journal
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
+from tests.until import PATIENCE_SECONDS
 
 
 def left(state_directory: Path) -> list[Path]:
@@ -172,8 +174,13 @@ def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
     assert summary == {"event": "summary", "outcomes": {"not_sent": 1, "unfinished": 1}, "exit_code": 143}
 
 
-def test_a_job_whose_time_is_up(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+def test_a_job_whose_time_is_up(
+    service: EmulatorThread, state_directory: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job whose time was up stands in the table and in the summary as that, and its journal is kept."""
+    create = AgentJobsSession.create_job
+    patience = {"timeout": PATIENCE_SECONDS}  # the create has more time than its job
+    monkeypatch.setattr(AgentJobsSession, "create_job", lambda *given, **more: create(*given, **more | patience))
     service.live(duration=3600)
     assert main(["run", "a x", "--timeout", "0.05"]) == 4
     written = capsys.readouterr()
