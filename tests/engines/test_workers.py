@@ -58,11 +58,10 @@ class Fleet:
 
     async def all_ended(self) -> None:
         """Wait until no item is left to do, and workers that stalled have recorded their answers."""
-        await until(self._few_unknown)
-        await until(lambda: ended(self.journal))
+        await until(self._is_done)
 
-    async def _few_unknown(self) -> bool:
-        return await ended(self.journal) and len(await self.journal.unknown()) <= GATE * self.deaths
+    async def _is_done(self) -> bool:
+        return len(await self.journal.unknown()) <= GATE * self.deaths and await ended(self.journal)
 
     async def check(self, count: int, *, ended_early: Collection[str] = ()) -> None:
         """See that no prompt has two agents, no id is lost, few are unknown, and never too many were active.

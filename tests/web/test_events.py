@@ -138,7 +138,8 @@ async def test_dropped_iterator_leaves() -> None:
         stream = sse_events(tracker, REF)
         await anext(stream)
         del stream
-        await until(lambda: tracker.stats().jobs == 0)
+        await until(lambda: not tracker.stats().jobs)
+        assert tracker.stats().jobs == 0
 
 
 async def test_invalid_arguments_are_raised_at_once() -> None:
