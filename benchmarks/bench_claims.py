@@ -30,20 +30,20 @@ CASES = {
 }
 _AGES = {"free": 50, "held back": 50, "busy": 2_000}
 _ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at)
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
 SELECT 'old-' || n, 'Document page ' || n, 'docs', 'completed', 'job_' || n,
-    date_part('epoch', clock_timestamp()) - 7200 - n / 10.0, date_part('epoch', clock_timestamp()) - n / 10.0
+    date_part('epoch', clock_timestamp()) - 7200 - n / 10.0, date_part('epoch', clock_timestamp()) - n / 10.0, 0
 FROM generate_series(1, {rows}) AS n
 """
 _WITHIN = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at)
-SELECT 'new-' || n, 'p', 'docs', 'completed', 'job', date_part('epoch', clock_timestamp()) - n, 0
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
+SELECT 'new-' || n, 'p', 'docs', 'completed', 'job', date_part('epoch', clock_timestamp()) - n, 0, 0
 FROM generate_series(1, {within}) AS n
 """
 _ACTIVE = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at)
-SELECT 'active-' || n, 'p', 'docs', CASE WHEN n > 500 THEN 'created' ELSE 'unknown' END,
-    CASE WHEN n > 500 THEN 'job' END, 0, date_part('epoch', clock_timestamp()) FROM generate_series(1, 1500) AS n
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
+SELECT 'active-' || n, 'p', 'docs', CASE WHEN n > 500 THEN 'active' ELSE 'unknown' END,
+    CASE WHEN n > 500 THEN 'job' END, 0, date_part('epoch', clock_timestamp()), 0 FROM generate_series(1, 1500) AS n
 """
 
 

@@ -28,8 +28,8 @@ BASE = "session.watch"
 DURABLE = {"durable, on_end": False, "durable, on_end and on_change": True}
 ENDLESS_POLLS = 1_000_000
 ROW = (
-    "INSERT INTO agentjobs_entries (key, prompt, state, project_id, job_id, updated_at, context, told)"
-    " VALUES (?, ?, 'created', 'docs', ?, 0, ?, '')"
+    "INSERT INTO agentjobs_entries (key, prompt, state, project_id, job_id, updated_at, changed_at, context, notified_state)"
+    " VALUES (?, ?, 'active', 'docs', ?, 0, 0, ?, '')"
 )
 
 

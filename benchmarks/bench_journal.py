@@ -123,7 +123,7 @@ async def prepare(path: Path, count: int, left: int = 0) -> None:
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
-        created = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'created' ELSE 'completed' END"
+        created = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
         values = "job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0"
         update = f"UPDATE agentjobs_entries SET state = {created}, {values} WHERE number > {left}"  # noqa: S608 - its own words
         await database.once(lambda connection: connection.exec_driver_sql(update))

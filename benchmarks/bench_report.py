@@ -27,7 +27,7 @@ RUNS = 5
 GOALS = {"MiB of the page": 3, "s to write": 10, "MiB of memory": 200, "s until usable": 2, "s for a search": 0.2}
 COLUMNS = (
     "number, key, prompt, project_id, state, job_id, pr_link, error, sent_at, updated_at, planned_at, claimed_at, "
-    "created_at, seen_at, ended_at, polls, tries"
+    "created_at, seen_at, ended_at, polls, tries, changed_at"
 )
 SEARCH = """(text) => new Promise((done) => {
     const input = document.getElementById('search');
@@ -59,7 +59,7 @@ def rows() -> Iterator[tuple[object, ...]]:
             f"https://code.example/acme/docs/pull/{1000 + number}" if state == "completed" else None,
             None if state == "completed" else "the agent failed: its tests do not pass",
             *(sent, ended, now, sent, created if has_job else None, ended if has_job else None),
-            *(ended if has_ended else None, round(seconds / 7) + 1, 1),
+            *(ended if has_ended else None, round(seconds / 7) + 1, 1, ended),
         )
 
 

@@ -41,7 +41,7 @@ KEY = "key-of-this-benchmark"
 ACTIVE = 200
 INTERVAL = 0.2  # seconds between two polls of a job
 POLLS = 3
-OPEN = (State.PLANNED, State.SENDING, State.CREATED)
+OPEN = (State.PLANNED, State.SENDING, State.ACTIVE)
 
 
 class PostgreSQL:
@@ -160,7 +160,7 @@ async def created(place: str, count: int, *, handed_out: bool) -> None:
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
         async with database.backend.engine.begin() as connection:
             await connection.exec_driver_sql(
-                "UPDATE agentjobs_entries SET state = 'created', job_id = 'job_' || number, project_id = 'docs'"
+                "UPDATE agentjobs_entries SET state = 'active', job_id = 'job_' || number, project_id = 'docs'"
             )
 
 

@@ -103,18 +103,18 @@ LINES = {
     "_http": 1965,
     "_polling": 4210,
     "tracing": 249,
-    "batch": 7860,
+    "batch": 7652,
     "durable": 1101,
     "engines": 478,
-    "report": 2155,
+    "report": 2156,
     "web": 496,
     "testing": 2564,
     "prometheus": 96,
-    "cli": 7118,
+    "cli": 7124,
 }
 """Of each room."""
 
-CROWDED = {"_polling": 27, "batch": 27, "batch/_store": 27, "cli": 41}
+CROWDED = {"_polling": 27, "batch": 27, "batch/_store": 26, "cli": 41}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
@@ -123,7 +123,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_PRIVATE_WITH_ALL = 135
+MOST_PRIVATE_WITH_ALL = 134
 """Private modules that have an `__all__`."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 19

@@ -411,7 +411,7 @@ async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_
         return emulator.session(project_id="docs", policy=every(0.01), get_job=get_job, hooks=[hook])
 
     async def all_created() -> bool:
-        return (await journal.counts())[State.CREATED] == len(items)
+        return (await journal.counts())[State.ACTIVE] == len(items)
 
     async with Emulator() as emulator:
         async with (

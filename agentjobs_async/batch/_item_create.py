@@ -187,7 +187,7 @@ class ItemCreate:
         """Record the id, to the end even when this item is cancelled."""
         await self.item.context.unrecorded.record(self.item.row.key, job.ref, self._mark_created(job))
         self.item.ref = job.ref
-        self.item.set_state(State.CREATED)
+        self.item.set_state(State.ACTIVE)
 
     async def _mark_created(self, job: AgentJob) -> None:
         entries, key = self.item.context.entries, self.item.row.key

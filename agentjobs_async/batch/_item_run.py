@@ -37,7 +37,7 @@ class Phase(IntEnum):
 
 _CANCELLED_FROM: Final = {
     State.PLANNED: Phase.NO_CREATES,
-    State.CREATED: Phase.ANSWERS_ONLY,
+    State.ACTIVE: Phase.ANSWERS_ONLY,
     State.SENDING: Phase.CUT,
 }
 
@@ -70,7 +70,7 @@ class ItemRun:
     """One item under way.
 
     Attributes:
-        state: Where its row is: planned, sending or created.
+        state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `leave_slot`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
@@ -97,7 +97,7 @@ class ItemRun:
 
     @classmethod
     def of(cls, row: JournalRow, context: RunContext) -> "ItemRun":
-        """Return the run of a row that is planned or created."""
+        """Return the run of a row that is planned or active."""
         ref: JobRef | str | None = row.job_id
         if row.job_id is not None and row.project_id is not None:
             ref = JobRef(row.project_id, row.job_id)

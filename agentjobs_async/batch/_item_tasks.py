@@ -56,7 +56,7 @@ class ItemTasks:
         work: Callable[[ItemRun], Coroutine[Any, Any, None]],
         caller_context: Context | None = None,
     ) -> asyncio.Task[None]:
-        """Start an item that is planned or created, in a copy of `caller_context` or the current context."""
+        """Start an item that is planned or active, in a copy of `caller_context` or the current context."""
         item = ItemRun.of(row, self.context)
         item.phase = self.phase
         task = asyncio.create_task(work(item), context=None if caller_context is None else caller_context.copy())
@@ -106,7 +106,7 @@ class ItemTasks:
         states = Counter(item.state for item in self._under_way())
         return BatchStats(
             waiting=states[State.PLANNED],
-            active=states[State.SENDING] + states[State.CREATED],
+            active=states[State.SENDING] + states[State.ACTIVE],
             next_create=self._next_create(),
             outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=stopped,
@@ -116,8 +116,8 @@ class ItemTasks:
 
     def _ages(self) -> list[tuple[JobRef, float]]:
         now = asyncio.get_running_loop().time()
-        created = (item for item in self._under_way() if item.state is State.CREATED)
-        return [(item.ref, now - item.since) for item in created if isinstance(item.ref, JobRef)]
+        active = (item for item in self._under_way() if item.state is State.ACTIVE)
+        return [(item.ref, now - item.since) for item in active if isinstance(item.ref, JobRef)]
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""

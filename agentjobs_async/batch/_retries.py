@@ -7,7 +7,7 @@ from attrs import evolve
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.states import RETRIED
+from agentjobs_async.batch.states import RETRIED, State
 from agentjobs_async.batch.where import Where
 
 __all__ = ["retry_found", "retry_row", "retry_rows"]
@@ -24,10 +24,12 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
     Raises:
         InvalidInputError: It has not ended in a way that may be tried again, or was tried again before.
     """
-    if row.state not in RETRIED:
+    if row.state not in RETRIED | {State.ABANDONED}:
         if row.key != key:
             raise InvalidInputError(f"{key} was tried again before, as {row.key}, which is {row.state}")
-        raise InvalidInputError(f"{row.key} is {row.state}: only what failed, was archived or rejected is tried again")
+        raise InvalidInputError(
+            f"{row.key} is {row.state}: only what failed, was archived, rejected or abandoned is tried again"
+        )
     if planned := await entries.retry(await _free_keys(entries, [row])):
         return planned[0]
     raise InvalidInputError(f"{row.key} was tried again meanwhile")
@@ -41,7 +43,10 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
     """
     states = RETRIED if where.states is None else frozenset(where.states)
     if foreign := sorted(states - RETRIED):
-        raise InvalidInputError(f"states has {foreign[0]}: only what failed, was archived or rejected is tried again")
+        by_key = "; what was abandoned is tried again by its key" if State.ABANDONED in foreign else ""
+        raise InvalidInputError(
+            f"states has {foreign[0]}: only what failed, was archived or rejected is tried again{by_key}"
+        )
     where = evolve(where, states=states)
     keys: list[str] = []
     after, until = 0, await entries.last_number()

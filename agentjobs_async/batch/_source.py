@@ -40,7 +40,7 @@ async def earlier(
         error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
         yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
     after = 0
-    while found := await entries.page(after, state=State.CREATED, until=last, size=_PAGE_ROWS):
+    while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
             yield row

@@ -57,6 +57,8 @@ class Outcome(StrEnum):
     """Its time ran out; the next run takes it up again."""
     UNFINISHED = "unfinished"
     """Its job can't be read; the next run takes it up again."""
+    ABANDONED = "abandoned"
+    """A person gave it up, by `Journal.abandon`."""
 
 
 @frozen

@@ -25,7 +25,7 @@ __all__ = ["Journal", "entries_of", "opened_of", "writable"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
-_ABANDONED: Final = frozenset({State.CREATED, State.UNKNOWN})
+_MAY_BE_ABANDONED: Final = frozenset({State.ACTIVE, State.UNKNOWN})
 
 
 class Journal:
@@ -172,11 +172,11 @@ class Journal:
     async def retry(
         self, key: str | None = None, *, where: Where | None = None, max_tries: int | None = None
     ) -> str | tuple[str, ...]:
-        """Plan a failed, archived or rejected item once more, and return the key of its new row, such as `key#2`.
+        """Plan an item once more that failed, was archived, rejected or abandoned; return its new key, such as `key#2`.
 
-        With `where`, plan all such items that meet it and were not tried again before, and return the keys of their
-        rows; with `max_tries` (at least 1), only those with fewer tries so far. Interrupted, it has planned some of
-        them; the same call continues with the others.
+        With `where`, plan all failed, archived and rejected items that meet it and were not tried again before, and
+        return the keys of their rows; with `max_tries` (at least 1), only those with fewer tries so far. Interrupted,
+        it has planned some of them; the same call continues with the others.
 
         Raises:
             InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
@@ -204,7 +204,7 @@ class Journal:
 
         Raises:
             InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or has a
-                slash, as a token has, or the row is neither unknown nor created by an earlier `job_id`.
+                slash, as a token has, or the row is neither unknown nor active by an earlier `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
@@ -219,21 +219,21 @@ class Journal:
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
-        """End a created or unknown item as failed, when it can't be settled in any other way.
+        """End an active or unknown item as abandoned, when it can't be settled in any other way.
 
         Its job can't be read any more, has a status that this version does not know, or may not exist. Nothing is sent:
         an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says that it
-        was abandoned, and what was wrong before. `retry` plans it again.
+        was abandoned, and what was wrong before. Only `retry` with its key plans it again.
 
         Raises:
-            InvalidInputError: There is no such row, or it is neither created nor unknown.
+            InvalidInputError: There is no such row, or it is neither active nor unknown.
         """
         row = await self._newest(key)
         before = "" if row.error is None else f"; before that: {row.error}"
         reason = f"abandoned while {row.state}{before}"
-        if row.state not in _ABANDONED or not await self._entries.abandon(row.key, reason):
+        if row.state not in _MAY_BE_ABANDONED or not await self._entries.abandon(row.key, reason):
             row = await self._row(row.key)
-            raise InvalidInputError(f"{row.key} is {row.state}: only what is created or unknown is abandoned")
+            raise InvalidInputError(f"{row.key} is {row.state}: only what is active or unknown is abandoned")
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
         """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.

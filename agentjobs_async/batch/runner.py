@@ -43,7 +43,7 @@ def run_batch(
     """Return an async context manager over the results of many items, in the order in which they end.
 
     How each item ended is in the journal before its result is returned. So a later run on the same journal continues
-    where this one stopped: planned items are sent, created ones are waited for, and items that were being sent when the
+    where this one stopped: planned items are sent, active ones are waited for, and items that were being sent when the
     process ended become `unknown`. Items whose rows ended in an earlier run give no result.
 
     Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an

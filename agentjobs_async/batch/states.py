@@ -7,42 +7,45 @@ __all__ = ["ENDED", "MOVES", "RETRIED", "State", "origins"]
 
 
 class State(StrEnum):
-    """Where an item is. The last six are ends: a run leaves them alone."""
+    """Where an item is. The last seven are ends: a run leaves them alone."""
 
     PLANNED = "planned"
     """Nothing was sent."""
     SENDING = "sending"
     """The create may have left. Durable before the first byte does."""
-    CREATED = "created"
+    ACTIVE = "active"
     """The job's id is known, and the job has not ended as far as known."""
     COMPLETED = "completed"
     FAILED = "failed"
-    """The agent failed, or its job is gone (410, or 404 beyond its grace), or it was abandoned: `error` says which."""
+    """The agent failed, or its job is gone (410, or 404 beyond its grace): `error` says which."""
     ARCHIVED = "archived"
     REJECTED = "rejected"
     """The server refused the create: no agent was started."""
     UNKNOWN = "unknown"
     """An agent may have been started. The row has no job id."""
+    ABANDONED = "abandoned"
+    """A person gave it up, whatever became of its job: `error` says in which state. Only its key sends it again."""
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
-ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN})
+ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})
 """What a run does nothing about."""
 RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
-"""What may be planned once more, as a row of its own."""
+"""What may be planned once more, as a row of its own; an abandoned one too, but by its key alone."""
 
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.PLANNED: frozenset({State.SENDING}),
     # Back to planned only when nothing was sent, or when the server answered that nothing was done.
-    State.SENDING: frozenset({State.CREATED, State.REJECTED, State.UNKNOWN, State.PLANNED}),
-    State.CREATED: frozenset(_JOB_ENDS),
+    State.SENDING: frozenset({State.ACTIVE, State.REJECTED, State.UNKNOWN, State.PLANNED}),
+    State.ACTIVE: frozenset({*_JOB_ENDS, State.ABANDONED}),
     # A late answer or `Journal.resolve` makes it known; `resolve(send_again=True)` takes the risk of a second agent;
-    # `Journal.abandon` ends it as failed.
-    State.UNKNOWN: frozenset({State.CREATED, State.REJECTED, State.PLANNED, State.FAILED}),
+    # `Journal.abandon` gives it up.
+    State.UNKNOWN: frozenset({State.ACTIVE, State.REJECTED, State.PLANNED, State.ABANDONED}),
     State.COMPLETED: frozenset(),
     State.FAILED: frozenset(),
     State.ARCHIVED: frozenset(),
     State.REJECTED: frozenset(),
+    State.ABANDONED: frozenset(),
 }
 """Every move that a row may make, by the state it leaves. Terminal rows never go back: a retry is a row of its own."""
 

@@ -42,7 +42,7 @@ class ActiveItem:
     """An item that a run works on.
 
     Attributes:
-        state: planned (it waits for its create), sending or created.
+        state: planned (it waits for its create), sending or active.
         age: Seconds that it has been in this state.
         ref: Its job; `None` before that is known.
         prompt: Its prompt.

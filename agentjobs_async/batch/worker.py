@@ -22,7 +22,7 @@ from agentjobs_async.batch.stats import ActiveItem, BatchStats
 __all__ = ["BatchWorker"]
 
 _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
-_TO_DO: Final = frozenset({State.PLANNED, State.CREATED})
+_TO_DO: Final = frozenset({State.PLANNED, State.ACTIVE})
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 

@@ -26,7 +26,7 @@ from agentjobs_async.cli.tasks import Refusal
 
 __all__ = ["Ending", "tally"]
 
-_RESUMED: Final = (State.PLANNED, State.SENDING, State.CREATED)
+_RESUMED: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _MOST_UNKNOWN: Final = 20  # lines
@@ -131,7 +131,7 @@ class Ending:
                 self.context.screen.notice(ends_in(left))
 
     def _show_way_on(self, counts: Mapping[State, int]) -> None:
-        if self.options.shared.service.emulated and counts[State.CREATED]:
+        if self.options.shared.service.emulated and counts[State.ACTIVE]:
             show_emulator_ends(self.context.screen)
         if not self.is_own:
             self._offer("Resume with:")
@@ -173,7 +173,7 @@ class Ending:
         refs = dict.fromkeys(self.jobs.all)
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                async for row in self.journal.rows(State.CREATED):
+                async for row in self.journal.rows(State.ACTIVE):
                     if row.project_id is not None and row.job_id is not None:
                         refs[JobRef(row.project_id, row.job_id)] = None
         except (JournalError, TimeoutError):

@@ -27,7 +27,7 @@ __all__ = ["SubmitOptions", "WorkerOptions", "submit_tasks", "work"]
 
 
 _LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
-_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
+_OPEN: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 
 
 @frozen

@@ -15,7 +15,7 @@ __all__ = ["outcomes_of", "refusal_result", "row_result", "run_result"]
 _OUTCOMES: Final = {
     State.PLANNED: Outcome.NOT_SENT,
     State.SENDING: Outcome.UNKNOWN,
-    State.CREATED: Outcome.UNFINISHED,
+    State.ACTIVE: Outcome.UNFINISHED,
 }
 _JOB_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED})
 
@@ -57,7 +57,7 @@ def outcomes_of(counts: Mapping[State, int], timed_out: Collection[Result] = ())
 
     Args:
         counts: How many rows are in each state.
-        timed_out: The results of this run whose time was up; the journal has their rows as planned or created.
+        timed_out: The results of this run whose time was up; the journal has their rows as planned or active.
     """
     outcomes = Counter[Outcome]()
     for state, number in counts.items():

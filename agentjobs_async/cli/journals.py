@@ -56,8 +56,8 @@ async def resolve_row(context: Context, journal: str, key: str, job_id: str | No
 
 
 async def abandon_row(context: Context, journal: str, key: str) -> int:
-    """End an item as failed that can't be settled in any other way."""
+    """End an item as abandoned that can't be settled in any other way."""
     async with Journal.open(journal) as opened:
         await opened.abandon(key)
-    context.screen.notice(f"{key} counts as failed from now on; an agent that is at work continues.")
+    context.screen.notice(f"{key} is abandoned; an agent that is at work continues.")
     return ExitCode.COMPLETED

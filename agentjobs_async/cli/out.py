@@ -17,7 +17,7 @@ from agentjobs_async.cli.out_forms import form_of
 
 __all__ = ["Out"]
 
-_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.UNKNOWN)
+_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.UNKNOWN, State.ABANDONED)
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes
 _LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
 

@@ -47,6 +47,8 @@ class Outcome(StrEnum):
     """The time for the job was up; the job itself continues."""
     UNFINISHED = "unfinished"
     """The wait ended in another way; as far as known, the job itself continues."""
+    ABANDONED = "abandoned"
+    """A person gave the item up: it is not sent again, and no exit code shows it."""
 
     @property
     def shown(self) -> str:
@@ -118,7 +120,7 @@ def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None
     occurred = {*outcomes, *([] if error is None else [_outcome_of(error)])}
     if occurred & _OPEN:
         return ExitCode.UNFINISHED
-    return ExitCode.FAILED if occurred - {Outcome.COMPLETED} else ExitCode.COMPLETED
+    return ExitCode.FAILED if occurred - {Outcome.COMPLETED, Outcome.ABANDONED} else ExitCode.COMPLETED
 
 
 def _outcome_of(error: Exception) -> Outcome:

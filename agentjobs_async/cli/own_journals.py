@@ -18,7 +18,7 @@ __all__ = ["directory", "is_own", "left_journals", "new_journal", "open_own", "r
 _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
 _BESIDE: Final = ("", "-wal", "-shm", ".lock")  # the journal first: without it the others mean nothing
-_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED})
+_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.ABANDONED})
 
 
 def directory() -> Path:

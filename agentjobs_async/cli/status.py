@@ -44,7 +44,7 @@ async def show_status(context: Context, journal: str, options: StatusOptions) ->
         is_idle = is_table and opened.moved_to is None and not is_at_work(await workers_of(opened))
         counts = await opened.counts()
         _show_counts(context, options, counts)
-        if is_table and counts[State.CREATED] and not is_idle:
+        if is_table and counts[State.ACTIVE] and not is_idle:
             left = await ActiveJobs(opened).time_left()
             context.screen.lines([] if left is None else [(ends_in(left),)])
         if options.form == "markdown" and not options.is_summary:

@@ -53,6 +53,6 @@ async def _look(journal: Journal, jobs: ActiveJobs) -> FleetView:
     counts = await journal.counts()
     limits = await journal.limits()
     rate = ended / max(oldest, _LOOK_SECONDS) if ended else None
-    is_polled = counts[State.CREATED] and is_at_work(workers)
+    is_polled = counts[State.ACTIVE] and is_at_work(workers)
     left, unseen_for = (await jobs.time_left(), await jobs.unseen_for()) if is_polled else (None, None)
     return FleetView(counts, rate, limits.create_rate, workers, time.time(), left, unseen_for)

@@ -113,7 +113,7 @@ class Creates:
 
     async def _record_late(self, item: ItemRun, create: _Create, ref: JobRef) -> None:
         """Record a job that the journal could not take, as soon as it can, and follow it then."""
-        item.set_state(State.CREATED)  # leaving cancels this at once, and raises an error that names the job
+        item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:

@@ -82,4 +82,4 @@ class Follow(Watch):
 
     def entry(self, job: AgentJob | None) -> DurableEntry:
         """Return the entry of a job that is at work."""
-        return DurableEntry(self.key, State.CREATED, self.ref, job, context_of(self.context) or {})
+        return DurableEntry(self.key, State.ACTIVE, self.ref, job, context_of(self.context) or {})

@@ -1,4 +1,4 @@
-"""Durable jobs from entering to leaving: planned rows are sent, created ones followed, and free ones taken over."""
+"""Durable jobs from entering to leaving: planned rows are sent, active ones followed, and free ones taken over."""
 
 import asyncio
 import logging
@@ -211,7 +211,7 @@ class Run:
             return
         if row.state is State.PLANNED:
             self._creates.begin(row)
-        elif row.state is State.CREATED:
+        elif row.state is State.ACTIVE:
             if ref is not None:
                 self._following.start(row, ref)
         elif row.state is not State.SENDING:

@@ -17,7 +17,7 @@ class DurableEntry:
 
     Attributes:
         key: The key under which it was submitted; that of a new try by `Journal.retry` is `key#2` and so on.
-        state: Where it is: `planned` (not sent yet), `sending`, `created` (the agent is at work), or how it ended.
+        state: Where it is: `planned` (not sent yet), `sending`, `active` (the agent is at work), or how it ended.
         ref: The job; `None` while it has none, and when it is `rejected` or `unknown`.
         job: The job as it was seen last by this process; `None` when it was not.
         context: The context with which it was submitted first; empty without one. A dict of the reader's own.

@@ -139,7 +139,7 @@ class DurableJobs:
                 acknowledged: from then on a job is created and followed, whatever ends the process.
 
         Returns:
-            The entry. Its `state` is `created` or the end of the job; `rejected` or `unknown`, which `on_end` is told
+            The entry. Its `state` is `active` or the end of the job; `rejected` or `unknown`, which `on_end` is told
             as well; or `planned` where the server refuses the key at present (401, 403): it is sent later.
 
         Raises:

@@ -16,7 +16,7 @@ __all__ = ["ORDER", "Figures", "Tally", "Tile"]
 
 ORDER: Final = (
     *(State.UNKNOWN, State.FAILED, State.REJECTED, State.COMPLETED, State.ARCHIVED),
-    *(State.CREATED, State.SENDING, State.PLANNED),
+    *(State.ACTIVE, State.SENDING, State.PLANNED, State.ABANDONED),
 )
 """The states as they are shown: what needs a person comes first."""
 _NONE: Final = "-"

@@ -16,7 +16,7 @@ _ENDS: Final = {
     State.COMPLETED: None,
     **dict.fromkeys((State.FAILED, State.ARCHIVED, State.REJECTED), "failure"),
     State.UNKNOWN: "error",
-    **dict.fromkeys((State.PLANNED, State.SENDING, State.CREATED), "skipped"),
+    **dict.fromkeys((State.PLANNED, State.SENDING, State.ACTIVE, State.ABANDONED), "skipped"),
 }
 """The element that states how a case ended; `None` for a case that passed."""
 

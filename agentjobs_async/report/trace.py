@@ -13,7 +13,7 @@ __all__ = ["write_trace"]
 
 _MOST_TEXT: Final = 500  # characters of what a viewer shows beside a bar
 _MICROSECONDS: Final = 1_000_000
-_OPEN: Final = frozenset({State.SENDING, State.CREATED})
+_OPEN: Final = frozenset({State.SENDING, State.ACTIVE})
 
 _Bar = tuple[float, float, JournalRow]
 """Start and end in seconds since the epoch."""

@@ -79,7 +79,7 @@ class Crashes(RuleBasedStateMachine):
         assert not {row.state for row in asyncio.run(rows_of(self.path))} & {
             State.PLANNED,
             State.SENDING,
-            State.CREATED,
+            State.ACTIVE,
         }
         _create_failures._FIRST_PAUSE_SECONDS = self.pause  # type: ignore[misc]  # no test sleeps
         shutil.rmtree(self.directory)

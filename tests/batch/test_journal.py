@@ -9,18 +9,20 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
+from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.format import APPLICATION
+from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.batch._workers import workers_of
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
@@ -104,17 +106,17 @@ async def test_resolve(journal: Journal) -> None:
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
-        "k0": "created",
+        "k0": "active",
         "k1": "planned",
         "k2": "sending",
         "k3": "planned",
     }
-    for key, words in {"k0": "created", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
+    for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
     await entries_of(journal).mark_unknown("k2", ValueError("broke"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
-    row = (await journal.rows(State.CREATED))[1]
+    row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
     bad_ids: list[Any] = ["..", "https://x.example/job", "web/job_8", 5]
     for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
@@ -132,13 +134,13 @@ async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     wrong, right = JobRef("docs", "wrong"), JobRef("web", "right")
     for ref in (wrong, right):
         await journal.resolve("k0", job_id=ref)
-    with pytest.raises(InvalidInputError, match="k0 is created"):
+    with pytest.raises(InvalidInputError, match="k0 is active"):
         await journal.resolve("k0", send_again=True)
     ended = AgentJob("wrong", "docs", "failed")
     assert not await entries.mark_ended("k0", ended)
-    assert not await entries.abandon("k0", "its job is gone", of_job="wrong")
+    assert not await entries.mark_gone("k0", "its job is gone", of_job="wrong")
     (row,) = [row for row in await journal.rows() if row.key == "k0"]
-    assert (row.state, row.project_id, row.job_id) == ("created", "web", "right")
+    assert (row.state, row.project_id, row.job_id) == ("active", "web", "right")
     assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"))
     for key in ("k0", "k1"):
         with pytest.raises(InvalidInputError, match="nothing to resolve"):
@@ -230,7 +232,7 @@ async def test_bounded_retries(journal: Journal) -> None:
 
 
 async def test_abandon(journal: Journal) -> None:
-    """What is created or unknown can be ended as failed, which says so, and tried again; no other row is touched."""
+    """What is active or unknown can be given up, which says so, and is sent again only by its key; no other row is."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
     await entries_of(journal).mark_created("k0", JobRef("docs", "job_0"))
@@ -242,17 +244,39 @@ async def test_abandon(journal: Journal) -> None:
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: (row.state, row.job_id, row.error) for key, row in rows.items()} == {
-        "k0": ("failed", "job_0", "abandoned while created; before that: ValueError: an odd status"),
-        "k1": ("failed", None, "abandoned while unknown; before that: ValueError: broke"),
+        "k0": ("abandoned", "job_0", "abandoned while active; before that: ValueError: an odd status"),
+        "k1": ("abandoned", None, "abandoned while unknown; before that: ValueError: broke"),
         "k2": ("sending", None, None),
-        "k3": ("failed", "job_3", "abandoned while created"),
+        "k3": ("abandoned", "job_3", "abandoned while active"),
         "k4": ("planned", None, None),
     }
-    for key, words in {"k0": "failed", "k2": "sending", "k4": "planned", "k5": "no row"}.items():
+    for key, words in {"k0": "abandoned", "k2": "sending", "k4": "planned", "k5": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.abandon(key)
+    assert await journal.retry(where=Where()) == ()
+    with pytest.raises(InvalidInputError, match="by its key"):
+        await journal.retry(where=Where(states={"abandoned"}))
     assert await journal.retry("k1") == "k1#2"
     assert not await entries_of(journal).mark_created("k1", JobRef("docs", "late"))
+
+
+async def test_each_change_has_its_time(journal: Journal) -> None:
+    """Any change of a row that is shown has its time, also where the row was only seen, or tried again."""
+    entries = entries_of(journal)
+    changed_at = select(ENTRIES.c.changed_at).where(ENTRIES.c.key == "k0")
+    times: list[float] = []
+
+    async def happened(change: Awaitable[object]) -> None:
+        await change
+        times.append((await entries._database.read(changed_at))[0][0])
+
+    await happened(journal.add(items(1)))
+    await happened(sending(journal, "k0"))
+    await happened(entries.mark_created("k0", JobRef("docs", "job_0")))
+    await happened(entries.record_seen([Seen("k0", 0.0, 1)]))
+    await happened(entries.mark_ended("k0", AgentJob("job_0", "docs", "failed")))
+    await happened(journal.retry("k0"))
+    assert times == sorted(set(times))
 
 
 async def test_counts_by_item(journal: Journal) -> None:
@@ -424,14 +448,21 @@ def _foreign(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 4")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+
+def _before_release(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {0x414A6F62}")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
 
 
 def _newer_in_the_wal(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA user_version = 4")
+    connection.execute("PRAGMA user_version = 2")
     left = {name: path.with_name(name).read_bytes() for name in ("run.db", "run.db-wal")}
     connection.close()
     for name, content in left.items():  # as a kill leaves them
@@ -457,6 +488,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "illegible schema": (_illegible_schema, "corrupt"),
     "flipped bit in an index": (_flipped_bit, "corrupt"),
     "newer": (_newer, "version"),
+    "before the first release": (_before_release, "version"),
     "newer in its log": (_newer_in_the_wal, "version"),
 }
 

@@ -71,7 +71,7 @@ async def test_each_its_own_fate(journal: Journal) -> None:
     assert set(session.agents.values()) == {1}
     rows = {row.key: row async for row in journal.rows()}
     assert all(row.job_id and row.pr_link and row.project_id == "docs" for row in (rows["k8"], rows["k9"]))
-    assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("created", "rejected", None)
+    assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("active", "rejected", None)
     assert str(rows["k0"].error).startswith("RejectedError: HTTP 422: no")
     assert [row.key for row in await journal.unknown()] == ["k1", "k2"]
     assert rows["k6"].error == "OSError: my get_job"
@@ -137,7 +137,7 @@ async def test_going_on(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         await run(session, items(1), journal, limit=1)
-        assert states([row async for row in journal.rows()]) == {"k0": "created", "k1": "planned", "k2": "planned"}
+        assert states([row async for row in journal.rows()]) == {"k0": "active", "k1": "planned", "k2": "planned"}
     session.ends.clear()
     async with Journal.open(place) as journal:
         results = await run(session, items(5), journal)
@@ -164,7 +164,7 @@ async def test_timeout_leaves_the_row_resumable(file_journal: Journal) -> None:
     assert (result.outcome, isinstance(result.error, WaitTimeoutError)) == ("timed_out", True)
     assert result.job is not None
     (row,) = [row async for row in file_journal.rows()]
-    assert (row.state, row.job_id) == ("created", "job_0")
+    assert (row.state, row.job_id) == ("active", "job_0")
     (result,) = await run(session, (), file_journal, timeout=None)
     assert (result.outcome, session.agents) == ("completed", {"p0": 1})
 
@@ -371,7 +371,7 @@ async def test_leaving_keeps_ids(path: Path) -> None:
         async with run_batch(session.session, items(9), journal=journal, max_active=2, create_rate=None) as batch:
             await session.creates(2)
             assert {item.key for item in batch.active()} == {"k0", "k1"}
-        assert states([row async for row in journal.rows()])["k1"] == "created"
+        assert states([row async for row in journal.rows()])["k1"] == "active"
     assert len(session.sent) == 2
 
 
@@ -474,7 +474,7 @@ async def test_stats(file_journal: Journal) -> None:
         assert 900 < stats.next_create <= 1000
         assert next((item.key, item.state, item.ref and item.ref.job_id) for item in batch.active()) == (
             "k1",
-            "created",
+            "active",
             "job_0",
         )
 
@@ -707,7 +707,7 @@ async def test_an_id_is_written_down_after_a_cancellation(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert states(await file_journal.rows()) == {"k0": "created"}
+    assert states(await file_journal.rows()) == {"k0": "active"}
     assert "k0" not in caplog.text
 
 

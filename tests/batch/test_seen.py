@@ -50,7 +50,7 @@ async def test_a_run(session: PolledSession, virtual_journal: Journal, writes: l
     rows = await virtual_journal.rows()
     assert writes == [3, 3]
     for row in rows:
-        assert (row.state, row.ended_at) == ("created", None)
+        assert (row.state, row.ended_at) == ("active", None)
         assert 10 <= age(row) <= 10 + POLL_SECONDS + 1
         assert 0 < row.polls <= len(session.polled) / 3
     await running

@@ -6,12 +6,12 @@ def test_moves() -> None:
 
     What was never sent can't fail.
     """
-    job_ends = {state: {State.CREATED} for state in (State.COMPLETED, State.ARCHIVED)}
+    job_ends = {state: {State.ACTIVE} for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)}
     assert {state: origins(state) for state in State} == job_ends | {
         State.PLANNED: {State.SENDING, State.UNKNOWN},
         State.SENDING: {State.PLANNED},
-        State.CREATED: {State.SENDING, State.UNKNOWN},
-        State.FAILED: {State.CREATED, State.UNKNOWN},
+        State.ACTIVE: {State.SENDING, State.UNKNOWN},
+        State.ABANDONED: {State.ACTIVE, State.UNKNOWN},
         State.REJECTED: {State.SENDING, State.UNKNOWN},
         State.UNKNOWN: {State.SENDING},
     }

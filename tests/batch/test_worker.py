@@ -108,8 +108,8 @@ async def test_leaving_a_set(journal: Journal) -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
     counts = states(await journal.rows())
-    assert counts["k0"] == "created"
-    assert set(counts.values()) <= {"created", "planned"}
+    assert counts["k0"] == "active"
+    assert set(counts.values()) <= {"active", "planned"}
 
 
 @pytest.mark.parametrize("broken", [False, True])

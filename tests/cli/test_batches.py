@@ -120,8 +120,8 @@ def test_a_retried_item_in_the_file(
         (line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())
     ] == [("k0", None, "completed"), ("k2", None, "completed"), ("k1", 2, "unknown")]
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
-    assert main(["status", db]) == 1
-    assert "\n2 completed, 1 failed\nKEY " in capsys.readouterr().out
+    assert main(["status", db]) == 0
+    assert "\n2 completed, 1 abandoned\nKEY " in capsys.readouterr().out
 
 
 def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
@@ -169,12 +169,12 @@ def test_settling_many(
     capsys.readouterr()
     assert main(["resolve", "--journal", db, "--from", str(file)]) == 1
     shown = capsys.readouterr().err.splitlines()
-    assert "k2 refused: k2 is failed" in shown[0]
+    assert "k2 refused: k2 is abandoned" in shown[0]
     assert "k9 refused: there is no row" in shown[1]
     assert "refused: it has no key, or neither a job" in shown[2]
     assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
     assert main(["status", db, "--summary"]) == 4
-    assert capsys.readouterr().out == "1 planned, 1 created, 1 failed\n"
+    assert capsys.readouterr().out == "1 planned, 1 active, 1 abandoned\n"
     assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
     assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
     file.write_text("")
@@ -382,7 +382,7 @@ def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, 
 
 
 def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """An item that nobody can settle is abandoned: it counts as failed, and no resume takes it up."""
+    """An item that nobody can settle is abandoned: it is counted apart, and no run sends it again but by its key."""
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
     assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
@@ -392,9 +392,14 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
             assert main(["resolve", key, "--journal", db, option]) == 2
             assert words in capsys.readouterr().err
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
-    assert capsys.readouterr().err.endswith("k1 counts as failed from now on; an agent that is at work continues.\n")
-    assert main(["resume", "--journal", db]) == 1
+    assert capsys.readouterr().err.endswith("k1 is abandoned; an agent that is at work continues.\n")
+    assert main(["resume", "--journal", db, "--retry-failed"]) == 0
+    assert main(["retry", db, "--state", "failed"]) == 0
+    capsys.readouterr()
+    assert main(["status", db, "--summary"]) == 0
+    assert capsys.readouterr().out == "2 completed, 1 abandoned\n"
     assert service.emulator.agents_started.total() == 2
+    assert main(["retry", db, "k1"]) == 0
 
 
 def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> None:
@@ -466,7 +471,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
     with Child("status", "--journal", db, "--format", "jsonl", before=without_power) as child:
         assert child.ended() == (4 if crashed else 0), child.stderr
     states = [json.loads(line)["state"] for line in child.stdout.splitlines()]
-    assert states == ["created" if crashed else "completed"] * 2
+    assert states == ["active" if crashed else "completed"] * 2
     assert sorted(place.iterdir()) == before
     with Child("resume", "--journal", db, env=service.environment, before=without_power) as child:
         assert child.ended() == 4

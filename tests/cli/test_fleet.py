@@ -152,7 +152,7 @@ def test_live_view(service: EmulatorThread, tasks: Path, url: str, tmp_path: Pat
         assert worker.ended() == 130
     assert json.loads(out.read_text())["outcome"] == "failed"
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
-    assert state_of(url, "k1") == [("created",)]
+    assert state_of(url, "k1") == [("active",)]
 
 
 def test_results_that_can_not_be_written(service: EmulatorThread, tasks: Path, url: str) -> None:

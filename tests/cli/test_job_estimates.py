@@ -84,7 +84,7 @@ def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
     assert "an active job" not in capsys.readouterr().out
     owner = FileLock(db)
     assert main(["status", str(db)]) == 4
-    assert capsys.readouterr().out.splitlines()[:2] == ["1 created, 20 completed", f"an active job ends {WORDS}"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["1 active, 20 completed", f"an active job ends {WORDS}"]
     for form in ("markdown", "jsonl"):
         assert main(["status", str(db), "--format", form]) == 4
         assert "an active job" not in capsys.readouterr().out
@@ -100,7 +100,7 @@ def test_watched_journal(service: EmulatorThread, db: str) -> None:
             watch.until(f"an active job ends {WORDS}")
         run.send(signal.SIGINT)
         assert run.ended() == 130
-    assert f"1 created, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
+    assert f"1 active, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
 
 
 def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:

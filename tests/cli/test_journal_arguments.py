@@ -28,7 +28,7 @@ def test_journal_comes_first(db: str, capsys: Captured) -> None:
     told = capsys.readouterr().err
     assert told.count("1 item planned again") == 2
     assert main(["resolve", db, "1", "--abandon"]) == 2
-    assert "only what is created or unknown is abandoned" in capsys.readouterr().err
+    assert "only what is active or unknown is abandoned" in capsys.readouterr().err
     assert main(["status", db, "--summary"]) == 4
     assert capsys.readouterr().out == "2 planned\n"
 

@@ -60,7 +60,7 @@ def test_nothing_is_lost(
     assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
     assert main(["status"]) == 4
     shown = capsys.readouterr().out
-    assert re.fullmatch(rf"1 planned, 2 created: continue with\n  \S.* resume {journal}\n", shown)
+    assert re.fullmatch(rf"1 planned, 2 active: continue with\n  \S.* resume {journal}\n", shown)
     service.inject("document status=completed on=get forever")
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}
@@ -108,8 +108,8 @@ def test_status_of_several(service: EmulatorThread, state_directory: Path, capsy
     written = capsys.readouterr()
     documents = [json.loads(line) for line in written.out.splitlines()]
     assert [(document["in_use"], document["states"]) for document in documents] == [
-        (False, {"planned": 1, "created": 2}),
-        (True, {"created": 1}),
+        (False, {"planned": 1, "active": 2}),
+        (True, {"active": 1}),
     ]
     assert "run-broken.db: journal run-broken.db: the file is" in written.err
 

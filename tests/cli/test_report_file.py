@@ -79,7 +79,7 @@ def test_report_of_a_run_that_is_stopped(service: EmulatorThread, tmp_path: Path
         child.until("created").send(signal.SIGINT)
         assert child.ended() == 130
     assert [event["cat"] for event in json.loads(report.read_text())["traceEvents"] if event["ph"] == "X"][:1] == [
-        "created"
+        "active"
     ]
     assert f"--report {report}" in child.stderr
 

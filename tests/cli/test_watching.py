@@ -28,7 +28,7 @@ def test_a_fleet(service: EmulatorThread, database: str) -> None:
             assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
             for watch in (shown, logged):
                 assert watch.ended() == 1
-                assert "2 failed" in watch.stdout
+                assert "1 failed, 1 abandoned" in watch.stdout
         assert worker.ended() == 1
 
 
@@ -58,6 +58,6 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
         assert "end about" not in watch.stdout
     owner = FileLock(journal)
     with Child("status", "--watch", str(journal)) as watch:
-        watch.until("1 of 2 ended (50 %), 1 failed, 1 planned; ")
+        watch.until("1 of 2 ended (50 %), 1 abandoned, 1 planned; ")
         assert "no process" not in watch.stdout
     owner.release()

@@ -41,7 +41,7 @@ async def test_unknown_items(emulator: Emulator, capsys: pytest.CaptureFixture[s
     async with Journal.open(path, read_only=True) as journal:
         rows = {row.key: row for row in await journal.rows(all_tries=True)}
     assert [str(rows[key].state) for key in ("page-7", "page-8", "page-9", "page-9#2")] == [
-        "created",
+        "active",
         "planned",
         "failed",
         "planned",

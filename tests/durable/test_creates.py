@@ -40,8 +40,8 @@ async def test_answer_while_leaving(file_journal: Journal) -> None:
             async with DurableJobs(session, file_journal) as jobs:
                 caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
                 await until(lambda: emulator.requests)
-            assert (await caller).state == "created"
-            assert [row.state for row in await file_journal.rows()] == ["created"]
+            assert (await caller).state == "active"
+            assert [row.state for row in await file_journal.rows()] == ["active"]
 
 
 async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession, file_journal: Journal) -> None:
@@ -57,7 +57,7 @@ async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession,
     with pytest.raises(SessionClosedError):
         await submitting
     async with DurableJobs(session, file_journal) as again:
-        assert (await again.submit("k", "Hello")).state == "created"
+        assert (await again.submit("k", "Hello")).state == "active"
 
 
 async def test_row_that_was_read_before_its_create(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ async def test_row_that_was_read_before_its_create(file_journal: Journal, monkey
         async with DurableJobs(session, file_journal) as jobs:
             first, second = (asyncio.ensure_future(jobs.submit("k", "Hello")) for _ in range(2))
             assert (await second).ref == (await first).ref is not None
-            assert (await second).state == "created"
+            assert (await second).state == "active"
 
 
 async def test_rejected(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
@@ -126,7 +126,7 @@ async def test_closed_session(emulator: Emulator, session: AgentJobsSession, fil
         with pytest.raises(SessionClosedError):
             await jobs.submit("late", "Hello")
     followed, late = await file_journal.rows()
-    assert (followed.state, followed.error, late.state) == ("created", None, "planned")
+    assert (followed.state, followed.error, late.state) == ("active", None, "planned")
     assert listener.called == []
     await complete(emulator)
     async with emulator.session(project_id="docs") as another:

@@ -15,7 +15,7 @@ async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journ
     """A submitted job is created, followed and told with its context; afterwards its end is in the journal."""
     async with DurableJobs(session, journal, on_change=listener.on_change, on_end=listener.on_end) as jobs:
         entry = await jobs.submit("message-1", "Hello", context={"chat": 7, "names": ["a"]})
-        assert (entry.key, entry.state, entry.context) == ("message-1", "created", {"chat": 7, "names": ["a"]})
+        assert (entry.key, entry.state, entry.context) == ("message-1", "active", {"chat": 7, "names": ["a"]})
         assert entry.job is not None
         assert entry.ref == entry.job.ref
         await listener.ends(1)
@@ -116,7 +116,7 @@ async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: 
         assert await jobs.active() == []
     await complete(emulator)
     async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
-        assert (await jobs.submit("k", "long")).state == "created"
+        assert (await jobs.submit("k", "long")).state == "active"
         await jobs.submit("other", "Bye")
         await listener.ends(1)
     assert listener.called == [("other", "completed")]

@@ -109,7 +109,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
                 entry = await jobs.submit("k", "long")
-                assert (entry.state, entry.job) == ("created", None)  # the other one follows it
+                assert (entry.state, entry.job) == ("active", None)  # the other one follows it
                 assert session.stats().jobs == 0
     await complete(emulator)
     with server_is_up():

@@ -100,7 +100,7 @@ async def test_closed_while_another_process_sends(journals: tuple[Journal, Journ
             with pytest.raises(SessionClosedError):
                 await waiting
             emulator.release.set()
-            assert (await sending).state == "created"
+            assert (await sending).state == "active"
 
 
 def _submitting(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
@@ -122,7 +122,7 @@ async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journa
         async with taken_for_dead(journals[0], journals[1]):
             await second.ends(1)
         emulator.release.set()
-        assert (await submitting).state == "created"
+        assert (await submitting).state == "active"
         await complete(emulator, "Hello")
         await first.ends(1)
     assert (first.called, second.called) == ([("k", "completed")], [("k", "CreateOutcomeUnknownError")])

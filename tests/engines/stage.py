@@ -24,7 +24,7 @@ SOON: Final[dict[str, Any]] = {"stalled_after": process.NEVER, "polling": 0.2}
 async def ended(journal: Journal) -> bool:
     """Return whether no item is left to do."""
     counts = await journal.counts()
-    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.CREATED]
+    return not counts[State.PLANNED] + counts[State.SENDING] + counts[State.ACTIVE]
 
 
 class Client:

@@ -123,7 +123,7 @@ async def test_what_has_not_ended_is_run_again(journal: Journal, database: str) 
     session.ends = {"p0": TIME_RAN_OUT, "p1": TIME_RAN_OUT}
     await submit(items(2), journal=journal)
     await work(session, journal, lambda: _attempted_again(database))
-    assert states(await journal.rows()) == {"k0": "created", "k1": "created"}
+    assert states(await journal.rows()) == {"k0": "active", "k1": "active"}
     session.ends.clear()
     await work(session, journal, lambda: ended(journal))
     assert session.agents == {"p0": 1, "p1": 1}
@@ -143,7 +143,7 @@ async def test_stopping(journal: Journal, database: str) -> None:
     assert tasks(database) == [("todo", 1)] * 5
     counts = await journal.counts()
     assert (counts[State.SENDING], counts[State.UNKNOWN]) == (0, 0)
-    assert counts[State.CREATED] == len(session.sent)
+    assert counts[State.ACTIVE] == len(session.sent)
     assert execute(database, "SELECT * FROM procrastinate_workers") == []
 
 
@@ -161,7 +161,7 @@ async def test_cancelling(journal: Journal, database: str) -> None:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert states(await journal.rows()) == {"k0": "created"}
+    assert states(await journal.rows()) == {"k0": "active"}
     assert tasks(database) == [("todo", 1)]
 
 

@@ -231,7 +231,7 @@ async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert (await page.act("send_again", UNKNOWN))[1]["refused"] == 1
     rows = {row.item_key: row for row in await rows_of(run)}
     assert rows[f"page-{FAILED}"].tries == 2
-    assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.FAILED, "job_x")
+    assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.ABANDONED, "job_x")
     assert "retry of 3 rows for 127.0.0.1: 1 done, 2 refused" in caplog.text
     assert "set_job billing/job_x of row 4" in caplog.text
 

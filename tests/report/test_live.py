@@ -162,7 +162,7 @@ async def test_resolve(browser: "Browser", run: Path) -> None:
         await expect(row(visited.page, "late-1")).to_have_count(1)
         await visited.page.keyboard.type("found")
         await visited.page.keyboard.press("Enter")
-        await expect(visited.page.locator("#panel .badge")).to_have_text("created")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("active")
         await expect(visited.page.locator("#panel dl")).to_contain_text("job_found")
 
 

@@ -4,7 +4,7 @@
 
 -- What a claim counts: none of these holds more.
 CREATE INDEX IF NOT EXISTS agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
-    WHERE state IN ('sending', 'created');
+    WHERE state IN ('sending', 'active');
 CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
 CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown_by_project ON agentjobs_entries ((coalesce(project_id, '')), updated_at)
     WHERE state = 'unknown';
@@ -21,7 +21,7 @@ DECLARE
     skew constant double precision := 60; -- what lies further ahead was recorded by a wrong clock
     retry constant double precision := 0.5; -- until a place may be free, which nobody can foretell
     moment constant double precision := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    limits agentjobs_fleet;
+    limits agentjobs_journal;
     counted bigint;
     kept_after double precision; -- an unknown row counts as active if it became unknown within these two
     kept_before double precision;
@@ -38,12 +38,12 @@ BEGIN
         of_project := its_project;
         RETURN;
     END IF;
-    SELECT * INTO limits FROM agentjobs_fleet WHERE "only" = 1;
+    SELECT * INTO limits FROM agentjobs_journal WHERE "only" = 1;
 
     -- Each count ends at its limit, and reads an index that holds nothing else.
     IF limits.max_active IS NOT NULL THEN
         SELECT count(*) INTO counted FROM (
-            SELECT FROM agentjobs_entries WHERE state IN ('sending', 'created') LIMIT limits.max_active
+            SELECT FROM agentjobs_entries WHERE state IN ('sending', 'active') LIMIT limits.max_active
         ) AS active;
         kept_after := coalesce(moment - limits.unknown_for, '-infinity');
         kept_before := CASE WHEN limits.unknown_for IS NULL THEN 'infinity' ELSE moment + skew END;
@@ -154,7 +154,8 @@ BEGIN
 
     -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment, updated_at = moment
+    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment, updated_at = moment,
+            changed_at = moment
         WHERE key = its_key AND claim = its_claim AND state IN ('sending', 'unknown');
     GET DIAGNOSTICS claimed = ROW_COUNT;
     IF claimed > 0 THEN
@@ -172,7 +173,7 @@ BEGIN
         RETURN;
     END IF;
     -- Where there are limits, each claim has to see those before it.
-    PERFORM FROM agentjobs_fleet
+    PERFORM FROM agentjobs_journal
         WHERE "only" = 1 AND (max_active IS NOT NULL OR create_count IS NOT NULL) FOR UPDATE;
     IF FOUND THEN
         SELECT room.wait, room.of_project INTO wait, of_project FROM agentjobs_room(planned_project, given_now) AS room;
@@ -182,7 +183,8 @@ BEGIN
     END IF;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
-            project_id = coalesce(its_project, project_id), sent_at = moment, claimed_at = moment, updated_at = moment
+            project_id = coalesce(its_project, project_id), sent_at = moment, claimed_at = moment, updated_at = moment,
+            changed_at = moment
         WHERE key = its_key AND state = 'planned';
     GET DIAGNOSTICS claimed = ROW_COUNT;
 EXCEPTION WHEN lock_not_available THEN
@@ -192,9 +194,6 @@ EXCEPTION WHEN lock_not_available THEN
     claimed := 0;
 END
 $$;
-
--- NULL for an owner that does not poll; else no less than the polls per second that it starts at any moment.
-ALTER TABLE agentjobs_owners ADD COLUMN IF NOT EXISTS polls double precision;
 
 CREATE OR REPLACE FUNCTION agentjobs_share_polls(
     its_owner text, held double precision, patience double precision, used double precision, given_now double precision,
@@ -216,7 +215,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('agentjobs_share_polls'));
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     server_is_up := date_part('epoch', clock_timestamp() - pg_postmaster_start_time()) >= patience;
-    SELECT polls_per_second * used INTO polls_of_all FROM agentjobs_fleet WHERE "only" = 1;
+    SELECT polls_per_second * used INTO polls_of_all FROM agentjobs_journal WHERE "only" = 1;
     SELECT count(*) + 1, count(*) FILTER (WHERE owner < its_owner), coalesce(sum(polls), 0)
         INTO pollers, number, of_others
         FROM agentjobs_owners

@@ -21,7 +21,7 @@ _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some millis
 _NOT_TOLD: Final = ""
 _UNFOLLOWED: Final = "unfollowed"
 _ROW: Final = ENTRIES.c
-_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.told != _ROW.state)
+_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.notified_state != _ROW.state)
 """Whether a followed row has an end of which `on_end` was not told."""
 
 
@@ -46,14 +46,14 @@ class DurableRows:
         context; the item of a batch, which no owner follows as a durable job, is followed from now on.
         """
         owner = self._entries.owner
-        told = func.coalesce(_ROW.told, _NOT_TOLD)
+        notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
         planning = plan(
             self._database.backend.insert,
             uuid4().hex,
             self._entries.now(),
-            values={"owner": owner, "told": _NOT_TOLD},
-            kept={"told": told},
-            returned=[and_(FOLLOWED, _ROW.owner == owner, _ROW.told != _ROW.state)],
+            values={"owner": owner, "notified_state": _NOT_TOLD},
+            kept={"notified_state": notified},
+            returned=[and_(FOLLOWED, _ROW.owner == owner, _ROW.notified_state != _ROW.state)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
         context = {} if item.context is None else {"context": context_text(item.context)}
@@ -72,7 +72,7 @@ class DurableRows:
         """
         mark = uuid4().hex  # executed again, when its answer was lost, the statement finds its own mark
         free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._entries.owner] if own else [])]
-        open_or_to_tell = or_(_ROW.state.in_([State.PLANNED, State.CREATED]), _TO_TELL)
+        open_or_to_tell = or_(_ROW.state.in_([State.PLANNED, State.ACTIVE]), _TO_TELL)
         wanted = select(_ROW.number).where(FOLLOWED, open_or_to_tell, _ROW.number > after, or_(*free))
         wanted = wanted if key is None else wanted.where(_ROW.key == key)
         # Rows that another owner is taking over in this moment are its own.
@@ -120,7 +120,7 @@ class DurableRows:
 
     async def _mark(self, key: str, told: str, *conditions: ColumnElement[bool]) -> bool:
         marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED, *conditions)
-        return (await self._database.write(marking.values(told=told)))[0] == 1
+        return (await self._database.write(marking.values(notified_state=told)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""

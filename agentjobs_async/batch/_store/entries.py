@@ -129,7 +129,7 @@ class Entries(Reader):
             keys: The new key of each row, by its present one.
         """
         planning = retries.plan_retries(self._database.backend.insert, keys, self._clock())
-        await self._database.write(planning, retries.mark_retried(keys))
+        await self._database.write(planning, retries.mark_retried(keys, self._clock()))
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
 
@@ -164,7 +164,7 @@ class Entries(Reader):
         if not self._unanswered:
             return ()
         unanswered = {claim: key for claim, (key, _) in self._unanswered.items()}
-        taken = (await self._database.write(statements.take_back(unanswered, updated_at=self._clock())))[1]
+        taken = (await self._database.write(statements.take_back(unanswered, **self._changed())))[1]
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
         found = {row.claim for row in taken}
         for claim, (_, since) in list(self._unanswered.items()):
@@ -189,7 +189,7 @@ class Entries(Reader):
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> bool:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile."""
         values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
-        return await self._move(key, State.CREATED, ("sent_at", "created_at", "seen_at"), **values)
+        return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
     async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:
         """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is."""
@@ -206,7 +206,7 @@ class Entries(Reader):
 
     async def record_error(self, key: str, error: Exception, polls: int | None = None) -> None:
         """Record what ended the wait for a job that has not ended, and how many polls there were in all."""
-        values = {"error": self._text(error), "updated_at": self._clock(), **_polls(polls)}
+        values = {"error": self._text(error), **self._changed(), **_polls(polls)}
         await self._database.write(statements.record_error(key, **values))
 
     async def record_seen(self, seen: Sequence[Seen]) -> None:
@@ -220,11 +220,11 @@ class Entries(Reader):
         A row that was settled by a job, and has not ended, can be given another one.
         """
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        values |= {"job_id": job_id, "error": None, "updated_at": self._clock(), "seen_at": None, "polls": None}
+        values |= {"job_id": job_id, "error": None, **self._changed(), "seen_at": None, "polls": None}
         resolution = f"{statements.RESOLVED}{uuid4().hex}"
         if job_id is not None:
-            created = statements.resolve(key, State.CREATED, resolution, created_at=self._clock(), **values)
-            resolving: tuple[Executable, ...] = (created,)
+            active = statements.resolve(key, State.ACTIVE, resolution, created_at=self._clock(), **values)
+            resolving: tuple[Executable, ...] = (active,)
         else:
             # The time of the first create moves from the row to a table of its own, so that a rate counts it once. All
             # in one transaction: a lost connection or a kill between them would count it twice, or never.
@@ -232,10 +232,14 @@ class Entries(Reader):
             resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
         return (await self._database.write(*resolving))[0] == 1
 
-    async def abandon(self, key: str, reason: str, polls: int | None = None, *, of_job: str | None = None) -> bool:
-        """End a created or unknown row, of `of_job` or of any job, as failed; record how many polls there were."""
+    async def mark_gone(self, key: str, reason: str, polls: int | None = None, *, of_job: str | None) -> bool:
+        """End an active row of `of_job` as failed, since that job is gone; record how many polls there were."""
         text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
         return await self._move(key, State.FAILED, error=text, of_job=of_job, **_polls(polls))
+
+    async def abandon(self, key: str, reason: str) -> bool:
+        """End an active or unknown row as abandoned."""
+        return await self._move(key, State.ABANDONED, error=one_line(self._mask(reason), _LONGEST_ERROR_BYTES))
 
     async def mark_sending_unknown(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
@@ -275,14 +279,17 @@ class Entries(Reader):
     async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> bool:
         """Move a row, and set these columns, and that of its end, to the present time."""
         ending = () if MOVES[target] else ("ended_at",)
-        values |= dict.fromkeys(("updated_at", *ending, *times), self._clock())
+        values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
         return (await self._database.write(statement, parameters=parameters))[0] == 1
 
     def unknown_columns(self) -> dict[str, Any]:
         """Return the columns of a row that becomes unknown since its owner ended."""
-        now = self._clock()
-        return {"error": "the process that sent its create ended before the answer", "sent_at": now, "updated_at": now}
+        return {"error": "the process that sent its create ended before the answer", **self._changed("sent_at")}
+
+    def _changed(self, *times: str) -> dict[str, Any]:
+        """Return the columns that each change of a row sets to the present time, and those of `times`."""
+        return dict.fromkeys(("updated_at", "changed_at", *times), self._clock())
 
     def _text(self, error: Exception) -> str:
         return f"{type(error).__name__}: {one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)}"

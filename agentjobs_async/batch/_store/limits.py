@@ -1,44 +1,37 @@
-"""The limits that a journal keeps: their one row, and what it means."""
+"""The one row of a journal: its layout, its identity and its limits, and what they mean."""
 
 from typing import Any, Final
+from uuid import uuid4
 
-from sqlalchemy import Insert, Row, Select, Update, insert, select, update
+from sqlalchemy import Row, Select, Update, select, update
 
-from agentjobs_async.batch._store.schema import LIMITS
+from agentjobs_async.batch._store.format import LAYOUT
+from agentjobs_async.batch._store.schema import JOURNAL
 from agentjobs_async.batch.limits import FleetLimits, Rate
 
-__all__ = [
-    "columns_of",
-    "first_limits",
-    "insert_limits",
-    "limits",
-    "limits_of",
-    "set_limits",
-    "update_version",
-    "version",
-]
+__all__ = ["first_row", "identity", "layout", "limits", "limits_of", "set_limits"]
 
 _ONLY: Final = 1  # the key of the one row
 
 
-def first_limits(version: int) -> dict[str, Any]:
-    """Return the columns of a new journal's row that have no default; all of them are in the earlier layout, too."""
-    return {"only": _ONLY, "version": version, "unknown_for": FleetLimits().unknown_for}
+def first_row() -> dict[str, Any]:
+    """Return the columns of a new journal's row: an identity that no other journal has, and the usual limits."""
+    return {"only": _ONLY, "layout": LAYOUT, "identity": uuid4().hex, **_columns_of(FleetLimits())}
 
 
-def insert_limits(version: int) -> Insert:
-    """Insert the row of a new journal."""
-    return insert(LIMITS).values(first_limits(version))
+def layout() -> Select[Any]:
+    """Select the number of the layout alone: another layout may not have all columns."""
+    return select(JOURNAL.c.layout)
 
 
-def version() -> Select[Any]:
-    """Select the version alone: the earlier layout does not have all columns."""
-    return select(LIMITS.c.version)
+def identity() -> Select[Any]:
+    """Select what tells the journal from all others, also from one that takes its place."""
+    return select(JOURNAL.c.identity)
 
 
 def limits() -> Select[Any]:
     """Select the row."""
-    return select(LIMITS)
+    return select(JOURNAL)
 
 
 def limits_of(row: Row[Any]) -> FleetLimits:
@@ -58,15 +51,10 @@ def limits_of(row: Row[Any]) -> FleetLimits:
 
 def set_limits(limits: FleetLimits) -> Update:
     """Change the limits."""
-    return update(LIMITS).values(columns_of(limits))
+    return update(JOURNAL).values(_columns_of(limits))
 
 
-def update_version(version: int) -> Update:
-    """Change the version."""
-    return update(LIMITS).values(version=version)
-
-
-def columns_of(limits: FleetLimits) -> dict[str, Any]:
+def _columns_of(limits: FleetLimits) -> dict[str, Any]:
     """Return the columns that hold limits."""
     rate = limits.create_rate
     return {

@@ -16,8 +16,8 @@ from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import file_backend, table_statements, upgrade_statements
-from agentjobs_async.batch._store.sqlite_file import check, check_kind, make, upgrade
+from agentjobs_async.batch._store.sqlite import file_backend, table_statements
+from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
 from agentjobs_async.batch._store.writer import Database
 
 __all__ = ["Opened"]
@@ -183,8 +183,6 @@ class Opened:
             if not path.exists() or not path.stat().st_size:
                 make(path, table_statements())
         check(path, writing=writing)
-        if writing:
-            upgrade(path, upgrade_statements())
         if self.lock is not None:
             self.lock.watch(path)
         return path

@@ -46,7 +46,7 @@ def plan(
     """
     # The state as a literal: a parameter would be one more for each row.
     planning = insert.values(
-        state=literal_column(f"'{State.PLANNED}'"), run=mark, planned_at=now, updated_at=now, **values
+        state=literal_column(f"'{State.PLANNED}'"), run=mark, planned_at=now, updated_at=now, changed_at=now, **values
     )
     given = planning.excluded
     unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any, Final
 from weakref import WeakSet
 
-from sqlalchemy import ColumnElement, Double, Text, event, func, inspect, select, text
+from sqlalchemy import ColumnElement, Double, Table, Text, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -16,15 +16,13 @@ from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import AnyConnection, Backend, Read, Stamp
-from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
-from agentjobs_async.batch._store.limits import update_version, version
-from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, METADATA, RETRIED_INDEX
-from agentjobs_async.batch._store.upgrading import upgrading, upgrading_limits
+from agentjobs_async.batch._store.format import APPLICATION, LAYOUT, other_layout
+from agentjobs_async.batch._store.limits import layout
+from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, JOURNAL, METADATA, RETRIED_INDEX
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 
 _PATIENCE_SECONDS: Final = 300.0  # as long as a fail-over of a managed server may take
-_UPGRADING_SECONDS: Final = 5  # in which a transaction of a worker has ended, unless it hangs
 _CONNECTING: Final = {"connect_timeout": 10, "tcp_user_timeout": 30_000} | {
     # Without these, libpq would wait for an answer that a cut network keeps back for the kernel's default of two hours.
     "keepalives_idle": 10,
@@ -90,54 +88,29 @@ async def _stamp(read: Read) -> Stamp:
 
 
 async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> None:
-    """Check that the database holds a journal of this version; with `writing`, make one where there is none.
+    """Check that the database holds a journal of this layout; with `writing`, make one where there is none.
 
     Raises:
-        JournalError: `version` when another version made it, `io` when there is none.
+        JournalError: `version` when it has another layout, `io` when there is none.
     """
     if writing:
-        await _make(connection)
-    there = await connection.run_sync(lambda found: inspect(found).has_table(ENTRIES.name))
-    if not there:
+        # One at a time: of two owners that begin at once, both would find no table.
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
+    if await _has_table(connection, ENTRIES):
+        found = (await connection.execute(layout())).scalar_one() if await _has_table(connection, JOURNAL) else 0
+        if found != LAYOUT:
+            raise JournalError(f"journal {name}: {other_layout(found)}; the database is left as it is", "version")
+    elif not writing:
         raise JournalError(f"journal {name}: there is none in this database", "io")
-    found = (await connection.execute(version())).scalar_one()
-    if found == EARLIER:
-        raise JournalError(
-            f"journal {name}: it has the layout of an earlier version; a worker of this version upgrades it,"
-            " and so does any other call that opens it to write",
-            "version",
-        )
-    if found != VERSION:
-        raise JournalError(
-            f"journal {name}: it has version {found}, and this program knows {VERSION};"
-            " use the version of agentjobs-async that made it",
-            "version",
-        )
-
-
-async def _make(connection: AnyConnection) -> None:
-    # One at a time: of two owners that begin at once, both would find no table.
-    await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
-    await connection.run_sync(METADATA.create_all)
-    await connection.run_sync(shared.METADATA.create_all)
-    await connection.execute(shared.insert_fleet(VERSION))
-    if (await connection.execute(version())).scalar_one() == EARLIER:
-        await _upgrade(connection)
-    elif (await connection.execute(text("SELECT to_regproc('agentjobs_claim')"))).scalar() is None:
+    else:
+        await connection.run_sync(METADATA.create_all)
+        await connection.run_sync(shared.METADATA.create_all)
+        await connection.execute(shared.insert_row())
         await connection.exec_driver_sql(shared.functions())
 
 
-async def _upgrade(connection: AnyConnection) -> None:
-    """Upgrade a journal of the earlier layout, within the transaction of the caller, who holds the lock of openings.
-
-    Workers of the earlier version that are at work continue, since the columns are only added; no other one can begin.
-    """
-    # All claims would queue behind a statement that waits for the lock of the table.
-    await connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_UPGRADING_SECONDS * 1000:.0f}ms'")
-    for statement in (*upgrading(connection.dialect), *upgrading_limits(connection.dialect)):
-        await connection.exec_driver_sql(statement)
-    await connection.exec_driver_sql(shared.functions())
-    await connection.execute(update_version(VERSION))
+async def _has_table(connection: AnyConnection, table: Table) -> bool:
+    return await connection.run_sync(lambda found: inspect(found).has_table(table.name))
 
 
 def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float) -> AsyncEngine:

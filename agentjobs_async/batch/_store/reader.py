@@ -6,7 +6,7 @@ from typing import Final
 
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.backend import Stamp
-from agentjobs_async.batch._store.limits import limits, limits_of
+from agentjobs_async.batch._store.limits import identity, limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
@@ -106,10 +106,14 @@ class Reader:
     async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
         """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
 
-        Their owner has had no heartbeat for `patience` seconds, and they are created, or planned again after a claim.
+        Their owner has had no heartbeat for `patience` seconds, and they are active, or planned again after a claim.
         """
         found = await self._database.read(shared.unfollowed(self._clock(), patience, after, most))
         return [(row.number, row.key) for row in found]
+
+    async def identity(self) -> str:
+        """Return what tells the journal from all others; a move takes it along."""
+        return str((await self._database.read(identity()))[0][0])
 
     async def limits(self) -> FleetLimits:
         """Return the limits of all owners of the journal."""

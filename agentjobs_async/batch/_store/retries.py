@@ -31,21 +31,24 @@ def plan_retries(insert: Insert, keys: Mapping[str, str], now: Moment) -> Insert
         "state": literal(State.PLANNED.value),
         "owner": literal(NO_OWNER),  # the chunk of the first try is over: no task of a queue has this key
         "tries": func.coalesce(_ROW.tries, 1) + 1,
-        "told": case((_ROW.told.is_not(None), "")),  # a durable job is followed again
+        "notified_state": case((_ROW.notified_state.is_not(None), "")),  # a durable job is followed again
         "item_key": func.coalesce(_ROW.item_key, _ROW.key),
-        "planned_at": now if isinstance(now, ColumnElement) else literal(now),
-        "updated_at": now if isinstance(now, ColumnElement) else literal(now),
+        **dict.fromkeys(("planned_at", "updated_at", "changed_at"), _seconds(now)),
     }
     ended = select(*values.values()).where(*_untried(keys)).order_by(_ROW.number)
     return insert.from_select(list(values), ended, include_defaults=False).on_conflict_do_nothing()
 
 
-def mark_retried(keys: Mapping[str, str]) -> Update:
+def mark_retried(keys: Mapping[str, str], now: Moment) -> Update:
     """Mark the rows of which `plan_retries` has planned the next try."""
     again = ENTRIES.alias()
     of_item = again.c.item_key == func.coalesce(_ROW.item_key, _ROW.key)
     planned = exists().where(again.c.key == _new_key(keys), of_item)
-    return update(ENTRIES).where(*_untried(keys), planned).values(retried_as=_new_key(keys))
+    return update(ENTRIES).where(*_untried(keys), planned).values(retried_as=_new_key(keys), changed_at=_seconds(now))
+
+
+def _seconds(now: Moment) -> ColumnElement[float]:
+    return now if isinstance(now, ColumnElement) else literal(now)
 
 
 def fewer_tries(most: int) -> ColumnElement[bool]:
@@ -58,4 +61,4 @@ def _new_key(keys: Mapping[str, str]) -> ColumnElement[str]:
 
 
 def _untried(keys: Mapping[str, str]) -> tuple[ColumnElement[bool], ...]:
-    return _ROW.key.in_(list(keys)), _ROW.state.in_(sorted(RETRIED)), _ROW.retried_as.is_(None)
+    return _ROW.key.in_(list(keys)), _ROW.state.in_(sorted({*RETRIED, State.ABANDONED})), _ROW.retried_as.is_(None)

@@ -32,7 +32,7 @@ class JournalRow:
         sent_at: When its create was about to be sent; `None` again where it is proven that nothing was sent.
         created_at: When the job's id was recorded.
         seen_at: When the server last showed the job, by its create or a poll; to a minute while it is active.
-        ended_at: When the item was recorded as completed, failed, archived or rejected.
+        ended_at: When the item was recorded as completed, failed, archived, rejected or abandoned.
         polls: How often the job was polled, by all runs; to a minute while it is active.
         tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
         context: The context of the item.

@@ -20,22 +20,16 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
-    false,
     literal_column,
-    text,
 )
 
 from agentjobs_async.batch.states import State
 
 __all__ = [
-    "ADDED",
-    "ADDED_LIMITS",
-    "ADDED_PAUSES",
-    "ADDED_TABLES",
     "ENTRIES",
     "FOLLOWED",
     "FOLLOWED_INDEX",
-    "LIMITS",
+    "JOURNAL",
     "METADATA",
     "MOVES",
     "NO_OWNER",
@@ -78,8 +72,8 @@ AnyText: Final = Text().with_variant(_Escaped(), "postgresql")
 
 
 METADATA: Final = MetaData()
-_WITH_ID: Final = [State.CREATED, State.COMPLETED, State.ARCHIVED]
-_WITHOUT_ID: Final = [state for state in State if state not in {*_WITH_ID, State.FAILED}]
+_WITH_ID: Final = [State.ACTIVE, State.COMPLETED, State.FAILED, State.ARCHIVED]
+_WITHOUT_ID: Final = [State.PLANNED, State.SENDING, State.REJECTED, State.UNKNOWN]
 
 
 def _listed(states: Collection[State]) -> str:
@@ -97,12 +91,13 @@ ENTRIES: Final = Table(
     Column("job_id", String),
     Column("pr_link", Text),
     Column("error", AnyText),
+    Column("refusal", Text),
     Column("run", String),
     Column("owner", String),
     Column("claim", String),
     Column("sent_at", Float(53)),
     Column("updated_at", Float(53), nullable=False),
-    # What the earlier layout did not have: empty where nothing of the kind has happened, or an earlier version did it.
+    Column("changed_at", Float(53), nullable=False),
     Column("planned_at", Float(53)),
     Column("claimed_at", Float(53)),
     Column("created_at", Float(53)),
@@ -114,10 +109,9 @@ ENTRIES: Final = Table(
     Column("traceparent", String),
     Column("item_key", String),
     Column("retried_as", String),
-    Column("told", String),
+    Column("notified_state", String),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
-    # A failed row has no id when it was unknown and was abandoned.
-    CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_created"),
+    CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_active"),
     CheckConstraint(f"job_id IS NULL OR state NOT IN ({_listed(_WITHOUT_ID)})", name="no_id_before"),
     Index("agentjobs_entries_by_state", "state", "number"),
     Index("agentjobs_entries_by_sending", "sent_at"),
@@ -125,13 +119,14 @@ ENTRIES: Final = Table(
 """The tries of the items.
 
 `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays. `item_key` is the
-key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands. `told` is
-null for the items of a batch; for a durable job it is the state of which its `on_end` was told, which is empty before,
-or `unfollowed`.
+key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
+`updated_at` is when the row moved or its error changed, `changed_at` when anything did that is shown. `refusal` is the
+error of a rejected create as JSON: its type and fields. `notified_state` is null for the items of a batch; for a
+durable job it is the state of which its `on_end` was told, which is empty before, or `unfollowed`.
 """
-FOLLOWED: Final = literal_column("told IN ('', 'unknown')", Boolean)
+FOLLOWED: Final = literal_column("notified_state IN ('', 'unknown')", Boolean)
 """Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""
-FOLLOWED_INDEX: Final = Index("agentjobs_entries_by_told", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED)
+FOLLOWED_INDEX: Final = Index("agentjobs_entries_followed", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED)
 """The durable jobs that are followed. It costs nothing for the items of a batch."""
 RETRIED_INDEX: Final = Index(
     "agentjobs_entries_by_retry",
@@ -139,13 +134,6 @@ RETRIED_INDEX: Final = Index(
     sqlite_where=ENTRIES.c.retried_as.is_not(None),
 )
 """The tries that are no items. It costs nothing for a row that was not tried again."""
-ADDED: Final = frozenset(
-    {
-        *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"),
-        *("item_key", "retried_as", "told"),
-    }
-)
-"""The columns that the earlier layout did not have."""
 SHOWN: Final = tuple(
     ENTRIES.c[name]
     for name in (
@@ -172,16 +160,13 @@ PAUSES: Final = Table(
     Column("project", String, primary_key=True),
     Column("set_at", Float(53), nullable=False),
     Column("until", Float(53), nullable=False),
-    # What the earlier layout did not have.
-    Column("times", Integer, nullable=False, server_default=text("0")),
-    Column("seconds", Float(53), nullable=False, server_default=text("0")),
+    Column("times", Integer, nullable=False),
+    Column("seconds", Float(53), nullable=False),
 )
 """Until when the service asked for no create of a project; `""` stands for a session without a project.
 
 `times` is how often it asked while it had not asked before, `seconds` how long it asked for in all.
 """
-ADDED_PAUSES: Final = ("times", "seconds")
-"""The columns of the pauses that the earlier layout did not have."""
 MOVES: Final = Table(
     "agentjobs_moves",
     METADATA,
@@ -194,25 +179,20 @@ MOVES: Final = Table(
 
 Both journals of a move have the same `mark`. `ended` is 0 in the row `to` until the other journal has all rows.
 """
-ADDED_TABLES: Final = (MOVES,)
-"""The tables that the earlier layout did not have."""
-
-LIMITS: Final = Table(
-    "agentjobs_fleet",
+JOURNAL: Final = Table(
+    "agentjobs_journal",
     METADATA,
     Column("only", SmallInteger, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False),
+    Column("layout", Integer, nullable=False),
+    Column("identity", String, nullable=False),
     Column("max_active", Integer),
     Column("create_count", Integer),
     Column("create_per", Float(53)),
     Column("create_scope", String),
     Column("unknown_for", Float(53)),
-    # What the earlier layout did not have; the defaults are those of `FleetLimits`.
-    Column("create_spread", Boolean, nullable=False, server_default=false()),
-    Column("timeout", Float(53), server_default=text("1800")),
-    Column("max_sending", Integer, nullable=False, server_default=text("10")),
+    Column("create_spread", Boolean, nullable=False),
+    Column("timeout", Float(53)),
+    Column("max_sending", Integer, nullable=False),
     Column("polls_per_second", Float(53)),
 )
-"""The limits, in one row, and the version of the tables on PostgreSQL. The earlier layout has it there only."""
-ADDED_LIMITS: Final = ("create_spread", "timeout", "max_sending", "polls_per_second")
-"""The columns of the limits that the earlier layout did not have."""
+"""One row: the number of the layout, for PostgreSQL; what tells this journal from all others; its limits."""

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from agentjobs_async.batch._store.limits import first_limits
-from agentjobs_async.batch._store.schema import ENTRIES, LIMITS, Moment
+from agentjobs_async.batch._store.limits import first_row
+from agentjobs_async.batch._store.schema import ENTRIES, JOURNAL, Moment
 from agentjobs_async.batch.states import State
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ __all__ = [
     "delete_owner",
     "follow",
     "functions",
-    "insert_fleet",
+    "insert_row",
     "mark_unknown_of_dead_owners",
     "owner_is_dead",
     "owners",
@@ -56,16 +56,17 @@ _OWNERS: Final = Table(
     METADATA,
     Column("owner", String, primary_key=True),
     Column("seen_at", Double, nullable=False),
+    # Null for an owner that does not poll; else no less than the polls per second that it starts at any moment.
     Column("polls", Double),
 )
 _ROW: Final = ENTRIES.c
-_BEGUN: Final = or_(_ROW.state == State.CREATED, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
+_BEGUN: Final = or_(_ROW.state == State.ACTIVE, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
 """Which items an owner waits for, or has claimed before: its own, until another one follows them."""
 
 
-def insert_fleet(version: int) -> "postgresql.Insert":
-    """Insert the version and the first limits of the journal, where there are none."""
-    return _insert(LIMITS).values(first_limits(version)).on_conflict_do_nothing()
+def insert_row() -> "postgresql.Insert":
+    """Insert the one row of a new journal, where there is none."""
+    return _insert(JOURNAL).values(first_row()).on_conflict_do_nothing()
 
 
 def _insert(table: Table) -> "postgresql.Insert":
@@ -93,7 +94,7 @@ def owners(now: Moment) -> Select[Any]:
 
 def active_counts() -> Select[Any]:
     """Count the active items of each owner."""
-    active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.CREATED]))
+    active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.ACTIVE]))
     return active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner)
 
 

@@ -5,21 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import create_engine, event, literal, make_url, select
+from sqlalchemy import create_engine, event, insert, make_url
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.backend import Backend, Read, Stamp
-from agentjobs_async.batch._store.format import EARLIER, VERSION
-from agentjobs_async.batch._store.limits import columns_of, first_limits, insert_limits
-from agentjobs_async.batch._store.schema import ADDED_TABLES, ENTRIES, LIMITS, METADATA, PAUSES
+from agentjobs_async.batch._store.limits import first_row
+from agentjobs_async.batch._store.schema import ENTRIES, JOURNAL, METADATA
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
 from agentjobs_async.batch._store.threads import FileEngine
-from agentjobs_async.batch._store.upgrading import earlier_pauses, earlier_rows, upgrading
-from agentjobs_async.batch.limits import FleetLimits
 
-__all__ = ["file_backend", "table_statements", "upgrade_statements"]
+__all__ = ["file_backend", "table_statements"]
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
@@ -32,19 +29,8 @@ def table_statements() -> Iterator[str]:
         yield str(CreateTable(table).compile(dialect=dialect))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             yield str(CreateIndex(index).compile(dialect=dialect))
-    yield _first_limits()
-
-
-def upgrade_statements() -> Iterator[str]:
-    """Return the statements that make a journal of the earlier layout one of this version."""
-    dialect = sqlite.dialect()
-    yield str(CreateTable(LIMITS).compile(dialect=dialect))
-    yield _first_limits()
-    yield from upgrading(dialect)
-
-
-def _first_limits() -> str:
-    return str(insert_limits(VERSION).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+    first = insert(JOURNAL).values(first_row())
+    yield str(first.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def file_backend(path: Path, *, read_only: bool) -> Backend:
@@ -80,27 +66,6 @@ def _engine(path: Path, *, read_only: bool) -> FileEngine:
         cursor.execute(before_reading(query))
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        cursor.execute("PRAGMA user_version")
-        if read_only and cursor.fetchone() == (EARLIER,):
-            for statement in _earlier_views():
-                cursor.execute(statement)
         cursor.close()
 
     return FileEngine(engine)
-
-
-def _earlier_views() -> Iterator[str]:
-    """Return the statements of views that show the earlier layout as this one.
-
-    A temporary view hides the table of its name, and needs no right to write the file. That of the items names the
-    columns of the table, so that it stays right when an owner upgrades the journal meanwhile.
-    """
-    yield f"CREATE TEMP VIEW {ENTRIES.name} AS {earlier_rows(sqlite.dialect())}"
-    values = first_limits(EARLIER) | columns_of(FleetLimits())
-    first = select(*(literal(value, LIMITS.c[name].type).label(name) for name, value in values.items()))
-    shown = first.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
-    yield f"CREATE TEMP VIEW {LIMITS.name} AS {shown}"
-    yield f"CREATE TEMP VIEW {PAUSES.name} AS {earlier_pauses(sqlite.dialect())}"
-    for table in ADDED_TABLES:
-        nothing = ", ".join(f"NULL AS {column.name}" for column in table.columns)
-        yield f"CREATE TEMP VIEW {table.name} AS SELECT {nothing} WHERE 0"

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.backend import Stamp
-from agentjobs_async.batch._store.format import APPLICATION, EARLIER, VERSION
+from agentjobs_async.batch._store.format import APPLICATION, BEFORE_RELEASE, LAYOUT, other_layout
 
-__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "stamp_of", "upgrade"]
+__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "stamp_of"]
 
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
 _SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
@@ -71,7 +71,7 @@ def check(path: Path, *, writing: bool) -> None:
     """Refuse a file that is no whole journal of this version, without changing it.
 
     Raises:
-        JournalError: `corrupt` when it is broken or something else, `version` when another version wrote it,
+        JournalError: `corrupt` when it is broken or something else, `version` when it has another layout,
             `read_only` when `writing` is asked for and not allowed.
     """
     check_kind(path, writing=writing)
@@ -170,41 +170,12 @@ def _check_number(path: Path, connection: sqlite3.Connection) -> None:
     def number(pragma: str) -> int:
         return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
-    if number("application_id") != APPLICATION:
+    application = number("application_id")
+    if application not in {APPLICATION, BEFORE_RELEASE}:
         raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
-    if number("user_version") not in {EARLIER, VERSION}:
-        raise JournalError(
-            f"journal {path.name}: it has version {number('user_version')}, and this program knows {VERSION};"
-            " use the version of agentjobs-async that wrote it",
-            "version",
-        )
-
-
-def upgrade(path: Path, statements: Iterable[str]) -> None:
-    """Upgrade a journal of the earlier layout, in one transaction. Only its owner may call this.
-
-    Args:
-        path: A journal, checked.
-        statements: Those that make it one of this version.
-
-    Raises:
-        JournalError: It can't be written; it is as it was.
-    """
-    fault = None
-    try:
-        # Every statement is ours, BEGIN included: the driver would commit before some of them.
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")
-            if connection.execute("PRAGMA user_version").fetchone() == (EARLIER,):
-                for statement in statements:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute("COMMIT")
-    except (OSError, sqlite3.Error) as error:
-        fault = faults(path, error)
-    if fault is not None:
-        raise fault
+    layout = number("user_version") if application == APPLICATION else 0
+    if layout != LAYOUT:
+        raise JournalError(f"journal {path.name}: {other_layout(layout)}; the file is left as it is", "version")
 
 
 def make(path: Path, tables: Iterable[str]) -> None:
@@ -230,7 +201,7 @@ def make(path: Path, tables: Iterable[str]) -> None:
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(new)) as connection:
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
             for statement in tables:
                 connection.execute(statement)
             connection.commit()

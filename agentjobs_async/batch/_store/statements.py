@@ -65,7 +65,7 @@ def _claim() -> ReturningUpdate[None, None, int]:
     claiming = update(ENTRIES).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
     project = func.coalesce(bindparam("new_project", type_=String), _ROW.project_id)
     values = {"claim": token, "owner": bindparam("new_owner"), "project_id": project, "error": None}
-    times = {"sent_at": now, "claimed_at": now, "updated_at": now}
+    times = {"sent_at": now, "claimed_at": now, "updated_at": now, "changed_at": now}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
     return claiming.values(state=State.SENDING, **values, **times).returning(*found)
 
@@ -142,14 +142,14 @@ def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed
 def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     """Move an unknown row to `target`, and mark it with `resolution` in place of its claim.
 
-    A row with this mark was moved by an earlier execution whose answer was lost, and counts as moved. A created
+    A row with this mark was moved by an earlier execution whose answer was lost, and counts as moved. An active
     row with the mark of any resolution may be given another job: the id that its owner found was wrong. The mark
     also takes the place of its owner, who does not follow the row any more, so that any living one may.
     """
     repeated = and_(_ROW.state == target, _ROW.claim == resolution)
     open_rows = [_ROW.state == State.UNKNOWN, repeated]
-    if target is State.CREATED:
-        open_rows.append(and_(_ROW.state == State.CREATED, _ROW.claim.startswith(RESOLVED)))
+    if target is State.ACTIVE:
+        open_rows.append(and_(_ROW.state == State.ACTIVE, _ROW.claim.startswith(RESOLVED)))
     resolving = update(ENTRIES).where(_ROW.key == key, or_(*open_rows))
     return resolving.values(state=target, claim=resolution, owner=resolution, **values)
 
@@ -182,15 +182,16 @@ def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
 
 
 def record_error(key: str, **values: Any) -> Update:
-    """Change columns of a created row without moving it."""
-    return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.CREATED).values(**values)
+    """Change columns of an active row without moving it."""
+    return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE).values(**values)
 
 
 def record_seen(now: Moment) -> Update:
-    """Record of created rows that their jobs were seen: `its_key`, `age` (seconds ago) and `its_polls` of each."""
+    """Record of active rows that their jobs were seen: `its_key`, `age` (seconds ago) and `its_polls` of each."""
     moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
-    seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.CREATED)
-    return seeing.values(seen_at=moment - bindparam("age", type_=Float(53)), polls=bindparam("its_polls"))
+    seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.ACTIVE)
+    seen = {"seen_at": moment - bindparam("age", type_=Float(53)), "polls": bindparam("its_polls")}
+    return seeing.values(**seen, changed_at=moment)
 
 
 def page(

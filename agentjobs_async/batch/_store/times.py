@@ -78,14 +78,14 @@ def active_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
     """Select the project and the age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
     moment = _seconds(now)
     age = (moment - _ROW.created_at).label("age")
-    seen = and_(_ROW.state == State.CREATED, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds)
+    seen = and_(_ROW.state == State.ACTIVE, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds)
     return select(_ROW.project_id, age).where(seen).order_by(_ROW.number).limit(most)
 
 
 def active_silence(now: Moment) -> Select[Any]:
     """Select the seconds since an active job was seen last, or its row changed; null where no job is active."""
     last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))
-    return select((_seconds(now) - last).label("age")).where(_ROW.state == State.CREATED)
+    return select((_seconds(now) - last).label("age")).where(_ROW.state == State.ACTIVE)
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:

@@ -117,7 +117,7 @@ def plan(
 def resume(options: Options, journal: str, settings: dict[str, Any]) -> int:
     """Continue where a run stopped, with the journal FILE.
 
-    What was planned is sent, what was created is waited for. What was being sent when that run ended is unknown: it is
+    What was planned is sent, what is active is waited for. What was being sent when that run ended is unknown: it is
     listed, and not sent again; see agentjobs resolve.
     """
     from agentjobs_async.cli import batches  # noqa: PLC0415 - see above

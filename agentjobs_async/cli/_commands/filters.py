@@ -15,7 +15,7 @@ __all__ = ["filter_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_STATES: Final = ("planned", "sending", "created", "completed", "failed", "archived", "rejected", "unknown")
+_STATES: Final = ("planned", "sending", "active", "completed", "failed", "archived", "rejected", "unknown", "abandoned")
 _OPTIONS: Final = (
     click.option(
         "--state", "states", multiple=True, type=click.Choice(_STATES), help="Items in this state; repeatable."

@@ -16,7 +16,7 @@ from agentjobs_async.cli._output.screen import Styled
 __all__ = ["FleetView", "fleet_line", "fleet_lines"]
 
 _HOUR_SECONDS: Final = 3600.0
-_OPEN: Final = (State.PLANNED, State.SENDING, State.CREATED)
+_OPEN: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 _FAILED: Final = (State.FAILED, State.REJECTED)
 _WIDEST_NAME: Final = 40  # columns
 _LEAST_HEIGHT: Final = 3  # lines: the counts, the pace and the head of the workers
@@ -108,11 +108,12 @@ def _tally(view: FleetView) -> Iterator[str]:
     counts = view.counts
     ended = view.total - view.left
     yield f"{ended:,} of {view.total:,} ended ({ended * 100 // max(view.total, 1)} %)"
-    active = counts[State.SENDING] + counts[State.CREATED]
+    active = counts[State.SENDING] + counts[State.ACTIVE]
     numbers = {
         "completed": counts[State.COMPLETED],
         "failed": sum(counts[state] for state in _FAILED),
         "archived": counts[State.ARCHIVED],
+        "abandoned": counts[State.ABANDONED],
         "unknown": counts[State.UNKNOWN],
         "active": active,
         "planned": counts[State.PLANNED],

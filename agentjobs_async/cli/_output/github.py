@@ -24,7 +24,10 @@ _MOST_ROWS: Final = 20_000  # of a summary: those of more than that never fit
 _READING_SECONDS: Final = 30.0  # a database that is gone does not hold up the end of a step
 _LONGEST_LINE: Final = 16_384  # characters
 _FAILED: Final = (State.FAILED, State.REJECTED)
-_ORDER: Final = (*_FAILED, State.UNKNOWN, State.ARCHIVED, State.CREATED, State.SENDING, State.PLANNED, State.COMPLETED)
+_ORDER: Final = (
+    *(*_FAILED, State.UNKNOWN, State.ARCHIVED, State.ACTIVE, State.SENDING, State.PLANNED, State.ABANDONED),
+    State.COMPLETED,
+)
 _ESCAPED: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 
 

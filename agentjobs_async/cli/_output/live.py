@@ -30,8 +30,8 @@ _LINK_HEAD: Final = ", PULL REQUEST"
 _HEADER_LINES: Final = 4  # the share, the end, the counts, and the head of the table
 _LATE_SECONDS: Final = 1.0  # beyond the usual time of a job; polls are seconds apart
 _FAILED: Final = (State.FAILED, State.REJECTED)
-_DONE: Final = (State.COMPLETED, State.ARCHIVED)
-_ACTIVE: Final = (State.SENDING, State.CREATED)
+_DONE: Final = (State.COMPLETED, State.ARCHIVED, State.ABANDONED)
+_ACTIVE: Final = (State.SENDING, State.ACTIVE)
 
 
 class PollCounts:
@@ -191,7 +191,7 @@ def _counts(view: View, width: int) -> Line:
         (f"{view.number(*_ACTIVE):,} active", "cyan"),
         (f"{view.number(State.PLANNED):,} left", ""),
     ]
-    for state, style in ((State.UNKNOWN, "bold red"), (State.ARCHIVED, "yellow")):
+    for state, style in ((State.UNKNOWN, "bold red"), (State.ABANDONED, "yellow"), (State.ARCHIVED, "yellow")):
         if view.number(state):
             parts.insert(2, (f"{view.number(state):,} {state}", style))
     if view.job_seconds is not None:

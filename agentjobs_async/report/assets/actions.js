@@ -4,9 +4,9 @@ const RETRIED = new Set(['failed', 'rejected', 'archived']);
 const ACTIONS = [
   { name: 'retry', words: 'Try again', states: RETRIED },
   { name: 'send_again', words: 'Send again', states: new Set(['unknown']), risk: 'a second agent may start' },
-  { name: 'abandon', words: 'Count as failed', states: new Set(['unknown']), risk: 'an agent may be at work' },
+  { name: 'abandon', words: 'Abandon', states: new Set(['unknown']), risk: 'an agent may be at work' },
 ];
-const DONE = { retry: 'planned again', send_again: 'planned again', abandon: 'failed from now on', set_job: 'given its job' };
+const DONE = { retry: 'planned again', send_again: 'planned again', abandon: 'abandoned', set_job: 'given its job' };
 const CONFIRMING = 5000; // ms in which a second click confirms
 const MOST_REASONS = 5; // of refusals: a page has room for a few lines
 const NUMBERS_AT_ONCE = 50_000; // rows in one request: a server refuses a body of more than 1 MiB
@@ -45,7 +45,7 @@ class Actions {
     const number = () => [store.number[place]];
     const buttons = ACTIONS.filter((action) => action.states.has(state))
       .map((action) => this.button(action, action.words, number, action.risk !== undefined));
-    if (state === 'created') buttons.push(this.button({ ...ACTIONS[2], risk: 'its agent may be at work' }, ACTIONS[2].words, number, true));
+    if (state === 'active') buttons.push(this.button({ ...ACTIONS[2], risk: 'its agent may be at work' }, ACTIONS[2].words, number, true));
     if (!buttons.length) return [];
     const parts = [element('h3', {}, 'Do it here'), element('div', { className: 'buttons' }, ...buttons)];
     if (state === 'unknown') parts.push(this.jobForm(number));

@@ -72,7 +72,7 @@ class Panel {
       ['Job created', fullTime(store.created[place])],
       ['Last seen', fullTime(store.seen[place])],
       ['Ended', fullTime(store.ended[place])],
-      [store.state[place] === 'created' ? 'Active for' : 'Duration', spanText(store.age(place))],
+      [store.state[place] === 'active' ? 'Active for' : 'Duration', spanText(store.age(place))],
       ['Ends in', store.endsIn(place)],
       ['Polls', grouped(store.polls[place])],
       ['Try', grouped(store.tries[place])],

@@ -124,14 +124,14 @@ class Store {
   /* When an active job will end, in the server's words for its age; null where that is not known, as in a file. */
   endsIn(place) {
     const { left } = this.head;
-    if (!left || this.state[place] !== 'created') return null;
+    if (!left || this.state[place] !== 'active') return null;
     const step = left.ages.findLastIndex((age) => age <= this.age(place));
     return left.by_project[this.project[place]]?.[step] ?? null;
   }
 
   /* The seconds that a job has taken so far, for one that is active. */
   age(place) {
-    if (this.state[place] !== 'created' || this.created[place] === null) return this.duration(place);
+    if (this.state[place] !== 'active' || this.created[place] === null) return this.duration(place);
     return Math.max(this.head.made - this.created[place], 0) / 1000;
   }
 }

@@ -101,7 +101,7 @@ class Table {
       visible(store.key[place]),
       store.project[place] ?? '',
       shortTime(store.begun(place)),
-      state === 'created' && store.created[place] !== null ? `${age} so far` : age,
+      state === 'active' && store.created[place] !== null ? `${age} so far` : age,
       detail.slice(0, 300).replace(/\s+/g, ' '),
     ];
     const made = element('div', {

@@ -66,7 +66,7 @@ class Timeline {
     for (const place of places) {
       const start = store.begun(place);
       if (start === null || store.state[place] === 'rejected') continue;
-      const open = store.state[place] === 'created' || store.state[place] === 'sending';
+      const open = store.state[place] === 'active' || store.state[place] === 'sending';
       const end = open ? store.head.made : store.ended[place] ?? start;
       this.bars.push({ place, start, end: Math.max(end, start) });
     }

@@ -18,10 +18,11 @@ WHY = AgentJobsError("because")
 PATHS: dict[State, list[State]] = {
     State.PLANNED: [],
     State.SENDING: [State.SENDING],
-    State.CREATED: [State.SENDING, State.CREATED],
+    State.ACTIVE: [State.SENDING, State.ACTIVE],
     State.UNKNOWN: [State.SENDING, State.UNKNOWN],
     State.REJECTED: [State.SENDING, State.REJECTED],
-    **{state: [State.SENDING, State.CREATED, state] for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)},
+    **{state: [State.SENDING, State.ACTIVE, state] for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)},
+    State.ABANDONED: [State.SENDING, State.UNKNOWN, State.ABANDONED],
 }
 """How a planned row comes to each state."""
 
@@ -29,19 +30,18 @@ PATHS: dict[State, list[State]] = {
 async def move(journal: Journal, key: str, target: State) -> bool:
     """Ask for a move in the way a runner does."""
     entries = entries_of(journal)
-    match target:
-        case State.PLANNED:
-            return await entries.release_claim(key, WHY)
-        case State.SENDING:
-            return isinstance(await entries.claim(key), str)
-        case State.CREATED:
-            return await entries.mark_created(key, REF)
-        case State.REJECTED:
-            return await entries.mark_rejected(key, WHY)
-        case State.UNKNOWN:
-            return await entries.mark_unknown(key, WHY)
-        case _:
-            return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)))
+    if target is State.SENDING:
+        return isinstance(await entries.claim(key), str)
+    if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
+        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)))
+    moves = {
+        State.PLANNED: lambda: entries.release_claim(key, WHY),
+        State.ACTIVE: lambda: entries.mark_created(key, REF),
+        State.REJECTED: lambda: entries.mark_rejected(key, WHY),
+        State.UNKNOWN: lambda: entries.mark_unknown(key, WHY),
+        State.ABANDONED: lambda: entries.abandon(key, "why"),
+    }
+    return await moves[target]()
 
 
 async def test_every_pair_of_states(journal: Journal) -> None:
@@ -53,8 +53,8 @@ async def test_every_pair_of_states(journal: Journal) -> None:
         key = f"{origin}-{target}"
         made = [await move(journal, key, step) for step in PATHS[origin]]
         before = (await entries_of(journal).get_many([key]))[key]
-        # What is unknown is planned again by `resolve` only, and ended as failed by `abandon` only.
-        settled = origin is State.UNKNOWN and target in (State.PLANNED, State.FAILED)
+        # What is unknown is planned again by `resolve` only.
+        settled = origin is State.UNKNOWN and target is State.PLANNED
         allowed = target in MOVES[origin] and not settled
         made.append(await move(journal, key, target) is allowed)
         after = (await entries_of(journal).get_many([key]))[key]
@@ -74,7 +74,7 @@ async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     """What ended a wait is noted at the row of its job, and nowhere else."""
     await journal.add(items(2))
     await move(journal, "k0", State.SENDING)
-    await move(journal, "k0", State.CREATED)
+    await move(journal, "k0", State.ACTIVE)
     for key in ("k0", "k1"):
         await entries_of(journal).record_error(key, ValueError("\ud800" * 5000))
     errors = {row.key: row.error async for row in journal.rows()}
@@ -152,7 +152,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
         write_twice(patch, journal)
         await journal.resolve("k0", send_again=True)
         await journal.resolve("k1", job_id="job_1")
-    assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.CREATED]
+    assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.ACTIVE]
     assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):

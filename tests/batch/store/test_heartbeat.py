@@ -89,7 +89,7 @@ async def test_late_answers(laid_out: str) -> None:
         assert await entries_of(stalled).mark_rejected("k1", WHY, claim=claims["k1"])
         assert await entries_of(stalled).release_claim("k2", WHY, claim=claims["k2"])
         assert {row.key: str(row.state) async for row in living.rows()} == {
-            "k0": "created",
+            "k0": "active",
             "k1": "rejected",
             "k2": "planned",
             "k3": "unknown",
@@ -190,7 +190,7 @@ async def test_a_stalled_transaction(laid_out: str) -> None:
             assert (await connection.exec_driver_sql(f"SHOW {timeout}")).scalar() == f"{NEVER / 60:.0f}min"
             # In one statement: the transaction must not be ended before it has the lock.
             shortened = f"set_config('{timeout}', '300ms', true)"
-            await connection.exec_driver_sql(f"SELECT {shortened} FROM agentjobs_fleet FOR UPDATE")  # noqa: S608 - a test's own words
+            await connection.exec_driver_sql(f"SELECT {shortened} FROM agentjobs_journal FOR UPDATE")  # noqa: S608 - a test's own words
             while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
@@ -228,7 +228,7 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
         await living.set_limits(FleetLimits(max_active=5))
         await claimed(living, "k0")
         await claimed(living, "k1")
-        async with locked(laid_out, "agentjobs_fleet"):
+        async with locked(laid_out, "agentjobs_journal"):
             assert await entries_of(living).claim("k2") == NoRoom(1.0)
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(entries_of(living).claim("k2"))

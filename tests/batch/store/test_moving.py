@@ -65,7 +65,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     before = await begun(path)
     assert await move_journal(path, url) == 6
     after = await all_rows(url)
-    ends = {"k0": "completed", "k1": "failed", "k2": "created", "k3": "unknown"}
+    ends = {"k0": "completed", "k1": "failed", "k2": "active", "k3": "unknown"}
     assert states(after) == {**ends, "k4": "planned", "k1#2": "planned"}
     assert [row for row in after if row.key != "k3"] == [row for row in before if row.key != "k3"]
     await is_closed(path, "it was moved to postgresql")
@@ -92,7 +92,7 @@ async def test_the_move_is_told_again(path: Path, url: str) -> None:
     async with Journal.open(url) as journal:
         await journal.abandon("k2")
     assert await move_journal(path, url) == 6
-    assert states(await rows_of(url))["k2"] == "failed"
+    assert states(await rows_of(url))["k2"] == "abandoned"
     with pytest.raises(JournalError, match="it was moved to") as caught:
         await move_journal(path, path.with_name("other.db"))
     assert caught.value.reason == "moved"

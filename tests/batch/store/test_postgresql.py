@@ -95,12 +95,22 @@ async def test_looking_into_an_empty_database(database: str) -> None:
     assert execute(database, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
 
 
-async def test_another_version(laid_out: str) -> None:
-    """A journal of another version is refused, and stays as it is."""
-    execute(laid_out, "UPDATE agentjobs_fleet SET version = 4")
-    with pytest.raises(JournalError, match="it has version 4") as caught:
-        await Journal.open(laid_out).__aenter__()
-    assert caught.value.reason == "version"
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE agentjobs_journal SET layout = 2", "it has layout 2, written by a newer version"),
+        ("DROP TABLE agentjobs_journal", "it was written before the first release"),
+    ],
+)
+async def test_another_layout(laid_out: str, change: str, words: str) -> None:
+    """A journal of another layout is refused, and stays as it is."""
+    execute(laid_out, change)
+    tables = execute(laid_out, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+    for read_only in (False, True):
+        with pytest.raises(JournalError, match=words) as caught:
+            await Journal.open(laid_out, read_only=read_only).__aenter__()
+        assert caught.value.reason == "version"
+    assert execute(laid_out, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == tables
 
 
 async def test_many_begin_at_once(database: str) -> None:

@@ -168,16 +168,16 @@ def grow(database: str) -> None:
     with psycopg.connect(plain(database), autocommit=True) as connection:
         connection.execute("ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
         connection.execute(
-            "INSERT INTO agentjobs_entries (key, prompt, state, job_id, project_id, sent_at, updated_at)"
-            " SELECT 'old' || n, 'p', 'created', 'job' || n, 'docs', %s - 37 * n, 0"
+            "INSERT INTO agentjobs_entries (key, prompt, state, job_id, project_id, sent_at, updated_at, changed_at)"
+            " SELECT 'old' || n, 'p', 'active', 'job' || n, 'docs', %s - 37 * n, 0, 0"
             " FROM generate_series(1, %s) AS n",
             [NOW, COUNT],
         )
         connection.execute("ANALYZE agentjobs_entries")
         connection.execute("UPDATE agentjobs_entries SET state = 'completed'")
         connection.execute(
-            "INSERT INTO agentjobs_entries (key, prompt, state, updated_at)"
-            " SELECT 'k' || n, 'p', 'planned', 0 FROM generate_series(0, 39) AS n"
+            "INSERT INTO agentjobs_entries (key, prompt, state, updated_at, changed_at)"
+            " SELECT 'k' || n, 'p', 'planned', 0, 0 FROM generate_series(0, 39) AS n"
         )
 
 

@@ -5,7 +5,7 @@ from agentjobs_async.batch import Rate, State
 from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
 
-COUNTS = dict.fromkeys(State, 0) | {State.COMPLETED: 30, State.FAILED: 9, State.CREATED: 1, State.PLANNED: 60}
+COUNTS = dict.fromkeys(State, 0) | {State.COMPLETED: 30, State.FAILED: 9, State.ACTIVE: 1, State.PLANNED: 60}
 WORKERS = [WorkerState("host-a:12", 1, 3.0, is_dead=False), WorkerState("host-b:7", 0, 95.0, is_dead=True)]
 
 

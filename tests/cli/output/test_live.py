@@ -19,7 +19,7 @@ def view(
     left: RunEstimate | None = None,
 ) -> View:
     counts = dict.fromkeys(State, 0) | {State.PLANNED: planned, State.COMPLETED: 100, State.FAILED: 5, State.UNKNOWN: 2}
-    counts[State.CREATED] = len(active)
+    counts[State.ACTIVE] = len(active)
     stats = BatchStats(3, len(active), due, {}, stopped)
     return View(counts, stats, active, 20_400.0, left, 90.0, 1_700_000_000.0)
 
@@ -31,7 +31,7 @@ def shown(view: View, width: int = 80, height: int = 24, polls: PollCounts | Non
 
 def test_it_fits() -> None:
     """Four thousand items under way fit the terminal."""
-    active = [ActiveItem(f"{'a' * 60}{number}", State.CREATED, number, REF, "x " * 60) for number in range(4000)]
+    active = [ActiveItem(f"{'a' * 60}{number}", State.ACTIVE, number, REF, "x " * 60) for number in range(4000)]
     for width, height in ((80, 23), (60, 20), (40, 8), (20, 3)):
         lines = shown(view(active, planned=4000, left=RunEstimate(9_000, "100/h decides")), width, height)
         assert len(lines) <= max(height, 3), (width, height)
@@ -44,7 +44,7 @@ def test_what_it_tells() -> None:
     polls = PollCounts()
     link = "https://code.example/pull/7"
     polls(JobPolled(AgentJob("job_1", "docs", "active", pr_link=link), 12))
-    active = [ActiveItem("old\x1b", State.CREATED, 90.0, REF, "Document the v2 endpoints of the service"), SENDING]
+    active = [ActiveItem("old\x1b", State.ACTIVE, 90.0, REF, "Document the v2 endpoints of the service"), SENDING]
     active.append(ActiveItem("waits", State.PLANNED, 9.0, None))
     lines = shown(view(active, planned=350, due=120.0, left=RunEstimate(10_800, "100/h decides")), polls=polls)
     assert lines[0].startswith("22 % in 5.7 h [##########")
@@ -62,7 +62,7 @@ def test_what_it_tells() -> None:
 def test_ended_rows_leave_at_once() -> None:
     """A job whose end was seen is not shown any more, though its item is under way until the journal has its end."""
     polls = PollCounts()
-    active = [ActiveItem("old", State.CREATED, 90.0, REF)]
+    active = [ActiveItem("old", State.ACTIVE, 90.0, REF)]
     polls(WaitEnded(REF, None, None, 12, 1.0))
     assert len(shown(view(active), polls=polls)) == 5
     polls(WaitEnded(REF, AgentJob("job_1", "docs", "completed"), None, 12, 1.0))
@@ -106,7 +106,7 @@ def test_no_run_ends_in_no_time() -> None:
     """A run that has not ended is not said to end in 0 s, nor in the past: jobs are late, or it ends any moment."""
     late, soon = "jobs take longer than usual", "ends any moment now"
     for ages, seconds, words in (([9.0, 95.0], 0.4, late), ([9.0, 80.0], 0.4, soon), ([], 0.0, soon)):
-        active = [ActiveItem(f"{number}", State.CREATED, age, REF) for number, age in enumerate(ages)]
+        active = [ActiveItem(f"{number}", State.ACTIVE, age, REF) for number, age in enumerate(ages)]
         active.append(ActiveItem("waits", State.PLANNED, 500.0, None))
         found = view(active, left=RunEstimate(seconds, "--max-active 4 decides"))
         assert shown(found)[1] == words
@@ -118,7 +118,7 @@ def test_no_run_ends_in_no_time() -> None:
 
 def test_time_left() -> None:
     """Where the waits have learned it, it tells how long the active jobs have left, if the terminal has room."""
-    active = [ActiveItem(f"{number}", State.CREATED, 90.0, REF) for number in range(20)]
+    active = [ActiveItem(f"{number}", State.ACTIVE, 90.0, REF) for number in range(20)]
     found = view(active)
     learned = evolve(found, stats=evolve(found.stats, left=agentjobs_async.Estimate(120.0, 300.0)))
     lines = shown(learned, height=10)

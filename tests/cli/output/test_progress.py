@@ -45,7 +45,7 @@ def test_silence_of_the_server(capsys: Captured) -> None:
         (State.PLANNED, AgentJobsError("unknown items keep all slots"), 0),
         (State.PLANNED, NotSentError("nothing was sent", "refused"), 1),
         (State.SENDING, None, 1),
-        (State.CREATED, None, 1),
+        (State.ACTIVE, None, 1),
     ):
         display = RunDisplay(screen(), ItemLines(screen()), None)
         display._run = OneItem(state, paused_by)
