@@ -22,6 +22,7 @@ from agentjobs_async.cli.limits import kept_limits
 from agentjobs_async.cli.open_jobs import OpenJobs
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.out import Out
+from agentjobs_async.cli.plan import RETRIED
 from agentjobs_async.cli.planning import planned
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.report_file import ReportFile
@@ -31,7 +32,7 @@ __all__ = ["NO_TASKS", "item_report", "run_tasks"]
 
 NO_TASKS: Final = Tasks((), ())
 
-_RETRIED: Final = Where(states={State.FAILED, State.REJECTED})
+_RETRIED: Final = Where(states=RETRIED)
 
 
 async def run_tasks(context: Context, options: BatchOptions, tasks: Tasks) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Refusals, State, check_items
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle
 from agentjobs_async.cli._output.screen import Screen
@@ -16,7 +16,10 @@ from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
 
-__all__ = ["PlanOptions", "show_plan"]
+__all__ = ["RETRIED", "PlanOptions", "Sending", "sending_of", "show_plan", "show_sending"]
+
+RETRIED: Final = frozenset({State.FAILED, State.REJECTED})
+"""What a run with `--retry-failed` sends again."""
 
 _MOST_REFUSALS: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
@@ -32,6 +35,7 @@ class PlanOptions:
         journal: The file or URL of the journal; `None` for none.
         given: The limits that were given; the journal keeps the others.
         limit: The number of items to start; `None` for all.
+        max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
         minutes: What each job is expected to take; `None` if that is not known.
         price: What each job costs; `None` if that is not known.
     """
@@ -39,19 +43,61 @@ class PlanOptions:
     journal: str | None
     given: Mapping[str, Any]
     limit: int | None = None
+    max_tries: int | None = 1
     minutes: float | None = None
     price: float | None = None
 
 
+@frozen
+class Sending:
+    """What a run would send, and what it would refuse.
+
+    Attributes:
+        items: The items of the journal and of the input that it would send.
+        refusals: The tasks that it would refuse.
+        kept: The limits that the journal keeps.
+    """
+
+    items: Sequence[BatchItem]
+    refusals: Sequence[Refusal]
+    kept: FleetLimits
+
+
+async def sending_of(options: PlanOptions, tasks: Tasks) -> Sending:
+    """Return what a run of these tasks would send: what is planned, what is new, then what is tried again."""
+    journal = None if options.journal is None else Journal.open(options.journal, read_only=True)
+    planned: list[BatchItem] = []
+    retried: list[BatchItem] = []
+    known: set[str] = set()
+    if journal is None or not (journal.is_shared or Path(journal.address).exists()):  # noqa: ASYNC240 - one look at a name
+        refused, kept = check_items(tasks.items)[1], FleetLimits()
+    else:
+        async with journal:
+            async for row in journal.rows(all_tries=True):
+                known.add(row.key)
+                if row.retried_as is not None:
+                    continue
+                if row.state is State.PLANNED:
+                    planned.append(row.item)
+                elif row.state in RETRIED and (options.max_tries is None or row.tries < options.max_tries):
+                    retried.append(row.item)
+            refused, kept = await journal.check(tasks.items), await journal.limits()
+    refused_keys = {item.key for item, _ in refused}
+    new = [item for item in tasks.items if item.key not in known and item.key not in refused_keys]
+    refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
+    return Sending([*planned, *new, *retried][: options.limit], refusals, kept)
+
+
 async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int:
     """Show what a run would send, and what it would refuse and why."""
-    screen = context.screen
-    known, refused, kept = await _looked_up(options.journal, tasks)
-    refused_keys = {item.key for item, _ in refused}
-    refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
-    planned = [row.item for row in known.values() if row.state is State.PLANNED]
-    new = [item for item in tasks.items if item.key not in refused_keys and item.key not in known]
-    items = [*planned, *new][: options.limit]
+    sending = await sending_of(options, tasks)
+    show_sending(context.screen, options, tasks, sending)
+    return ExitCode.FAILED if sending.refusals else ExitCode.COMPLETED
+
+
+def show_sending(screen: Screen, options: PlanOptions, tasks: Tasks, sending: Sending) -> None:
+    """Show what `sending_of` has found: the first items, the number of all, the duration and the cost."""
+    items, refusals = sending.items, sending.refusals
     for refusal in refusals[:_MOST_REFUSALS]:
         show_refusal(screen, refusal)
     if len(refusals) > _MOST_REFUSALS:
@@ -61,8 +107,7 @@ async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int
         _show_prompt(screen, item)
     screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
     if items:
-        _show_estimate(screen, options, in_force(kept, options.given), items)
-    return ExitCode.FAILED if refusals else ExitCode.COMPLETED
+        _show_estimate(screen, options, in_force(sending.kept, options.given), items)
 
 
 def _show_prompt(screen: Screen, item: BatchItem) -> None:
@@ -92,13 +137,3 @@ def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: 
 
 def _span(seconds: float) -> str:
     return f"{seconds / _HOUR:,.1f} h" if seconds >= _HOUR else f"{max(seconds / 60, 1):.0f} min"
-
-
-async def _looked_up(journal: str | None, tasks: Tasks) -> tuple[dict[str, JournalRow], Refusals, FleetLimits]:
-    """Return the rows that a journal has already, by their keys, the items that it would refuse, and its limits."""
-    opened = None if journal is None else Journal.open(journal, read_only=True)
-    if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
-        return {}, check_items(tasks.items)[1], FleetLimits()
-    async with opened:
-        rows = {row.key: row async for row in opened.rows()}
-        return rows, await opened.check(tasks.items), await opened.limits()

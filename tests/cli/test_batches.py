@@ -75,6 +75,20 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
+def test_dry_run_of_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """An item that is tried again would be sent once, and a failed one where a run would try it again."""
+    service.live("failed", prompt="p1")
+    service.live("failed", prompt="p2")
+    assert run(tasks, db) == 1
+    assert main(["retry", db, "k1"]) == 0
+    capsys.readouterr()
+    for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1)):
+        assert run(tasks, db, "--dry-run", *arguments) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"{number} would be sent, 0 refused."
+    assert main(["plan", "--file", str(tasks), "--journal", db]) == 0
+    assert capsys.readouterr().out.splitlines() == ["k1#2 would be sent: p1", "1 would be sent, 0 refused."]
+
+
 def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")

@@ -41,10 +41,13 @@ def test_forgotten_quotes(
 
 
 def test_questions_at_a_terminal(service: EmulatorThread, tmp_path: Path) -> None:
-    """A terminal is asked about prompts of one word, and before more than 100 creates; only a yes starts the agents."""
+    """A terminal is asked about prompts of one word, and before more than 100 creates; only a yes starts the agents.
+
+    Lines of a file that the journal has already are no creates.
+    """
     file = tmp_path / "pages.csv"
     file.write_text("id,title\n" + "".join(f"k{number},page {number}\n" for number in range(101)))
-    many = ("--file", str(file), "--prompt", "{title}")
+    many = ("--file", str(file), "--prompt", "{title}", "--journal", str(tmp_path / "run.db"))
     for arguments, answer, agents in (
         (("Fix", "it"), "", 0),
         (("Fix", "it"), "no", 0),
@@ -62,3 +65,8 @@ def test_questions_at_a_terminal(service: EmulatorThread, tmp_path: Path) -> Non
         os.close(leader)
         assert ("101 would be sent, 0 refused." in child.stdout) is (arguments == many)
         assert service.emulator.agents_started.total() - before == agents, (arguments, answer)
+    leader, follower = pty.openpty()
+    with Child("run", *many, env=service.environment, terminal=True, stdin=follower) as child:
+        assert child.ended() == 0
+    for descriptor in (leader, follower):
+        os.close(descriptor)

@@ -23,11 +23,14 @@ from agentjobs_async.cli._commands.options import (
     input_options,
 )
 from agentjobs_async.cli.options import Options, most_tries
-from agentjobs_async.cli.process import run_action
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.prompts import check_quotes, confirmed, is_asked
 
 if TYPE_CHECKING:
     from agentjobs_async.cli.batch_options import BatchOptions
+    from agentjobs_async.cli.plan import PlanOptions
+    from agentjobs_async.cli.tasks import Tasks
 
 __all__ = ["plan", "resume", "run"]
 
@@ -71,14 +74,36 @@ def run(
     tasks = tasks_of(prompts, Input(**source))
     check_quotes(prompts, is_confirmed=is_confirmed or dry_run)
     batch = _options(options, journal, settings)
-    plan = PlanOptions(journal, batch.given, batch.limit)
+    plan = PlanOptions(journal, batch.given, batch.limit, batch.max_tries)
     if dry_run:
         return run_action(lambda context: show_plan(context, plan, tasks))
-    if len(tasks.items) > _MOST_UNASKED and is_asked() and not is_confirmed:
-        run_action(lambda context: show_plan(context, plan, tasks))
-        if not confirmed("Start them?"):
-            raise InvalidInputError("nothing was sent")
+    if is_asked() and not is_confirmed and (code := _asked(plan, tasks)):
+        return code
     return run_action(lambda context: batches.run_tasks(context, batch, tasks))
+
+
+def _asked(plan: "PlanOptions", tasks: "Tasks") -> int:
+    """Show a plan of many creates, and ask whether to start them; return an exit code other than 0 for a fault.
+
+    Raises:
+        InvalidInputError: They are not to be started.
+    """
+    from agentjobs_async.cli.plan import sending_of, show_sending  # noqa: PLC0415 - see above
+
+    is_large = False
+
+    async def show(context: Context) -> int:
+        nonlocal is_large
+        sending = await sending_of(plan, tasks)
+        is_large = len(sending.items) > _MOST_UNASKED
+        if is_large:
+            show_sending(context.screen, plan, tasks, sending)
+        return ExitCode.COMPLETED
+
+    code = run_action(show)
+    if is_large and not confirmed("Start them?"):
+        raise InvalidInputError("nothing was sent")
+    return code
 
 
 @command("plan", short_help="Show what a run would send, its duration and cost.", epilog=_PLAN_EPILOG)
