@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async.telemetry.events import Event
-from agentjobs_async.telemetry.metrics import METRICS, Kind, Metric, Snapshots, label_names, measurements
+from agentjobs_async.telemetry.metrics import METRICS, Gauges, Kind, Metric, label_names, measurements
 
 with extra_named("agentjobs_async.prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -39,11 +39,11 @@ class PrometheusHook:
             for metric in METRICS
             if metric.kind is not Kind.GAUGE
         }
-        self._snapshots = Snapshots()
-        registry.register(_Gauges(self._snapshots))
+        self._observed = Gauges()
+        registry.register(_Gauges(self._observed))
 
     def observe(self, source: object) -> None:
-        """Also export the statistics of a session, a tracker or a running batch, as of its last event.
+        """Also export the statistics of a session, a tracker or a running batch, as of when they are read.
 
         Args:
             source: An `AgentJobsSession`, a `JobTracker`, or what `run_batch` returned. It is not kept alive.
@@ -51,7 +51,7 @@ class PrometheusHook:
         Raises:
             InvalidInputError: `source` is none of them.
         """
-        self._snapshots.add(source)
+        self._observed.add(source)
 
     def __call__(self, event: Event, /) -> None:
         """Add `event` to the metrics."""
@@ -61,7 +61,6 @@ class PrometheusHook:
                 collector.inc(value)
             else:
                 collector.observe(value)
-        self._snapshots.refresh()
 
 
 def _name(metric: Metric) -> str:
@@ -82,13 +81,13 @@ def _registered(metric: Metric, registry: CollectorRegistry, *, projects: bool) 
 class _Gauges(Collector):
     """Yields the gauges when the registry is read, in whatever thread that happens."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
-        self._snapshots = snapshots
+    def __init__(self, gauges: Gauges) -> None:
+        self._observed = gauges
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield all gauges with a value."""
         families: dict[Metric, GaugeMetricFamily] = {}
-        for metric, value, labels in self._snapshots.measurements():
+        for metric, value, labels in self._observed.measurements():
             family = families.setdefault(
                 metric, GaugeMetricFamily(_name(metric), metric.description, labels=_labels(metric))
             )

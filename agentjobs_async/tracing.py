@@ -21,7 +21,7 @@ from agentjobs_async.telemetry.attributes import (
     wait_attributes,
 )
 from agentjobs_async.telemetry.links import last_create, resumed_from
-from agentjobs_async.telemetry.metrics import METRICS, Kind, Metric, Snapshots, label_names, measurements
+from agentjobs_async.telemetry.metrics import METRICS, Gauges, Kind, Metric, label_names, measurements
 from agentjobs_async.telemetry.wait_notes import WaitNotes
 
 with extra_named("agentjobs_async.tracing"):
@@ -98,15 +98,15 @@ class OpenTelemetryHook:
         projects: bool = False,
     ) -> None:
         self._tracer = get_tracer(_NAME, __version__, tracer_provider)
-        self._snapshots = Snapshots()
-        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider), self._snapshots)
+        self._observed = Gauges()
+        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider), self._observed)
         self._attributes: dict[tuple[Metric, tuple[str, ...]], Attributes] = {}
         self._notes = WaitNotes(polls=polls)
         self._content = content
         self._projects = projects
 
     def observe(self, source: object) -> None:
-        """Also export the statistics of a session, a tracker or a running batch, as of its last event.
+        """Also export the statistics of a session, a tracker or a running batch, as of when they are read.
 
         Args:
             source: An `AgentJobsSession`, a `JobTracker`, or what `run_batch` returned. It is not kept alive.
@@ -114,7 +114,7 @@ class OpenTelemetryHook:
         Raises:
             InvalidInputError: `source` is none of them.
         """
-        self._snapshots.add(source)
+        self._observed.add(source)
 
     def __call__(self, event: events.Event, /) -> None:
         """Record `event` in the spans and metrics that it belongs to."""
@@ -136,7 +136,6 @@ class OpenTelemetryHook:
             if attributes is None:
                 attributes = self._named(metric, labels)
             self._instruments[metric](value, attributes)
-        self._snapshots.refresh()
 
     def _named(self, metric: Metric, labels: tuple[str, ...]) -> Attributes:
         """Return labels with their names, without the empty ones; kept, since each poll has the same few."""
@@ -227,7 +226,7 @@ def _has_ended(span: Span) -> bool:
     return found.is_valid and found.trace_flags.sampled and not found.is_remote and not span.is_recording()
 
 
-def _instruments(meter: Meter, snapshots: Snapshots) -> dict[Metric, Callable[[float, Attributes], None]]:
+def _instruments(meter: Meter, gauges: Gauges) -> dict[Metric, Callable[[float, Attributes], None]]:
     """Return what takes the values of each metric; gauges are read when an exporter asks."""
     instruments: dict[Metric, Callable[[float, Attributes], None]] = {}
     for metric in METRICS:
@@ -238,12 +237,12 @@ def _instruments(meter: Meter, snapshots: Snapshots) -> dict[Metric, Callable[[f
                 metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.buckets
             ).record
         else:
-            read = partial(_observations, metric, snapshots)
+            read = partial(_observations, metric, gauges)
             meter.create_observable_gauge(metric.name, [read], metric.unit, metric.description)
     return instruments
 
 
-def _observations(metric: Metric, snapshots: Snapshots, _options: CallbackOptions) -> Iterator[Observation]:
-    for measured, value, labels in snapshots.measurements():
+def _observations(metric: Metric, gauges: Gauges, _options: CallbackOptions) -> Iterator[Observation]:
+    for measured, value, labels in gauges.measurements():
         if measured is metric:
             yield Observation(value, dict(zip(metric.labels, labels, strict=True)))

@@ -76,14 +76,18 @@ async def test_closed() -> None:
 def test_another_loop() -> None:
     """A tracker belongs to the loop of its first use; made it may be without any."""
 
+    async def look() -> None:
+        assert tracker.stats().jobs == 0  # binds it to no loop
+
     async def use() -> None:
-        assert tracker.stats().jobs == 0
+        tracker.notify(REF)
 
     def check(call: Callable[[JobTracker], Any]) -> None:
         with pytest.raises(SessionClosedError, match="another event loop"):
             asyncio.run(called(call, tracker))
 
     tracker = JobTracker(never)
+    asyncio.run(look())
     asyncio.run(use())
     assert failures(check, *CALLS, JobTracker.aclose) == {}
 
@@ -96,7 +100,7 @@ async def test_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
             await called(call, tracker)
 
     tracker = JobTracker(never)
-    tracker.stats()
+    tracker.notify(REF)
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: -1)
         assert await failures_at_once(check, *CALLS, JobTracker.aclose) == {}

@@ -40,11 +40,21 @@ class LoopBinding:
             SessionClosedError: The owner is closed or draining, or bound to another loop or process; or no loop is
                 running.
         """
+        self.check()
+        return self._here()
+
+    def check(self) -> None:
+        """Raise what `enter` raises for an owner that is closed or bound; bind nothing."""
         if self.closed:
             raise SessionClosedError(f"the {self._what} is closed; make a new one")
         if self.draining:
             raise self.drained_error()
-        return self._here()
+        self._is_bound_here()
+
+    @property
+    def over(self) -> bool:
+        """Whether it was closed, or left open in a loop or a process that is gone. It may be asked in any thread."""
+        return self.closed or (self._loop is not None and (self._loop.is_closed() or self._process != os.getpid()))
 
     def drain(self) -> bool:
         """Refuse further calls; return whether the owner was open and bound, so that calls may be under way.

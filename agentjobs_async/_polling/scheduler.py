@@ -241,7 +241,7 @@ class Scheduler:
         return None if tracked is None else (tracked.job, self.loop.time() - tracked.started)
 
     def stats(self) -> TrackerStats:
-        """Return a snapshot."""
+        """Return a snapshot. It may be asked in any thread."""
         now = self.loop.time()
         return TrackerStats(
             jobs=len(self._jobs),

@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["Counters", "Second", "TrackerStats"]
+__all__ = ["NO_STATS", "Counters", "Second", "TrackerStats"]
 
 _WINDOW_SECONDS: Final = 10  # of the rate
 
@@ -31,6 +31,10 @@ class TrackerStats:
     errors: int
     rate: float
     oldest_unobserved: float
+
+
+NO_STATS: Final = TrackerStats(0, 0, 0, 0, 0, 0.0, 0.0)
+"""Before the first wait."""
 
 
 class Second:
@@ -116,12 +120,14 @@ class Counters:
         """Stop counting a job that was last observed in the second `before`."""
         before.jobs -= 1
 
+    # An exporter reads in a thread of its own: `tuple` copies at once, and `_seconds` is replaced as a whole.
+
     def rate(self, now: float) -> float:
         """Return the polls per second over the last 10 s; since the first poll if that was later."""
         if self._started is None:
             return 0.0
         begins = now - _WINDOW_SECONDS
-        before = [polls for begun, polls in self._recent.items() if begun >= begins]
+        before = [polls for begun, polls in tuple(self._recent.items()) if begun >= begins]
         polls = self.polls - (before[0] if before else self.polls)
         return polls / min(_WINDOW_SECONDS, max(now - self._started, 1.0))
 

@@ -71,7 +71,7 @@ class Workers:
 
     def in_flight(self) -> int:
         """Return the number of polls in flight."""
-        return sum(worker.tracked is not None for worker in self._workers)
+        return sum(worker.tracked is not None for worker in tuple(self._workers))  # a copy, as in `Counters.rate`
 
     def is_leaving(self, ref: JobRef) -> bool:
         """Return whether a cut poll of the job has not ended yet."""

@@ -8,6 +8,8 @@ from contextvars import Context
 from types import MappingProxyType
 from typing import Any, Final
 
+from attrs import evolve
+
 from agentjobs_async import AgentJobsError, JobRef, JournalError
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._learning import time_left
@@ -43,6 +45,7 @@ class ItemTasks:
         self.context = context
         self.phase = Phase.RUNNING
         self.faults: list[Exception] = []
+        self._loop = asyncio.get_running_loop()
         self._runs: dict[asyncio.Task[None], ItemRun] = {}
         self._helpers: dict[asyncio.Task[None], Phase] = {}
         self._outcomes: Counter[Outcome] = Counter()
@@ -103,16 +106,23 @@ class ItemTasks:
 
     def stats(self, *, stopped: bool = False) -> BatchStats:
         """Return a snapshot."""
-        states = Counter(item.state for item in self._under_way())
-        return BatchStats(
-            waiting=states[State.PLANNED],
-            active=states[State.SENDING] + states[State.ACTIVE],
+        return evolve(
+            self.counts(),
             next_create=self._next_create(),
-            outcomes=MappingProxyType(dict(self._outcomes)),
             stopped=stopped,
             paused_by=self._paused_by(),
             left=time_left(self.context.session, self._ages()),
         )
+
+    def counts(self) -> BatchStats:
+        """Return how many items are where, without the rest of a snapshot. It may be asked in any thread."""
+        states = Counter(item.state for item in tuple(self._runs.values()) if not item.over)
+        active = states[State.SENDING] + states[State.ACTIVE]
+        return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self._outcomes)), stopped=False)
+
+    def gauges(self) -> BatchStats | None:
+        """Return what gauges show; `None` once the loop is closed. It may be asked in any thread."""
+        return None if self._loop.is_closed() else self.counts()
 
     def _ages(self) -> list[tuple[JobRef, float]]:
         now = asyncio.get_running_loop().time()

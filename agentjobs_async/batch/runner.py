@@ -244,6 +244,10 @@ class Batch(AsyncIterator[BatchResult]):
         """
         return self._running.stats(stopped=self._failed_enough)
 
+    def _gauges(self) -> BatchStats | None:
+        """Return what gauges show, in whatever thread an exporter asks; `None` before the run."""
+        return None if self._item_tasks is None else self._item_tasks.gauges()
+
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first.
 

@@ -160,6 +160,10 @@ class BatchWorker:
         """Return a snapshot."""
         return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats()
 
+    def _gauges(self) -> BatchStats | None:
+        """Return what gauges show, in whatever thread an exporter asks; `None` before it is entered."""
+        return None if self._item_tasks is None else self._item_tasks.gauges()
+
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first."""
         return [] if self._item_tasks is None else self._item_tasks.active()

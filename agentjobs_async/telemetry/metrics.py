@@ -1,28 +1,25 @@
 """What is measured, and what each event adds to it: one table for OpenTelemetry and Prometheus."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from contextvars import Context
 from datetime import UTC, datetime
 from enum import Enum
+from threading import Lock
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
 from attrs import frozen
 
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError
+from agentjobs_async.errors import CreateOutcome, InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.attributes import error_type, project_of, wait_outcome
 from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 
-__all__ = ["METRICS", "Kind", "Measurement", "Metric", "Snapshots", "label_names", "measurements"]
+__all__ = ["METRICS", "Gauges", "Kind", "Measurement", "Metric", "label_names", "measurements"]
 
 _SHORT_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of one exchange, or a few
 _LONG_SECONDS: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)  # of an agent's work
 _NO_ERROR: Final = ("",)
-_EVERY_SECONDS: Final = 1.0  # a snapshot is as old as this at most while events come
 
 
 class Kind(Enum):
@@ -85,7 +82,7 @@ _OLDEST: Final = Metric(
     "agentjobs.jobs.oldest_unobserved",
     Kind.GAUGE,
     "s",
-    "Since the last poll of the job that was not polled for longest",
+    "Time since the least recently polled job was polled",
 )
 _ITEMS: Final = Metric("agentjobs.batch.items", Kind.GAUGE, "{item}", "Items of a batch", ("state",))
 
@@ -132,18 +129,16 @@ def _ended(job: AgentJob) -> tuple[Measurement, ...]:
     return ((_JOB_DURATION, max(0.0, (datetime.now(UTC) - job.created_at).total_seconds()), (str(job.status),)),)
 
 
-class Snapshots:
-    """The newest statistics of sessions, trackers and batches, read in their own event loop as events come.
+class Gauges:
+    """The sessions, trackers and batches that gauges show, whatever their event loops.
 
-    An exporter asks from a thread of its own, where the statistics cannot be read.
+    Each has a method `_gauges`, which may be called in an exporter's thread: the figures are those of that moment, also
+    where all polls hang and no event comes. It returns `None` while there is nothing to show.
     """
 
     def __init__(self) -> None:
-        self._sources: list[ReferenceType[Any]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._next = 0.0
-        self._is_set = False
-        self._newest: tuple[Measurement, ...] = ()
+        self._lock = Lock()
+        self._sources: dict[int, ReferenceType[Any]] = {}
 
     def add(self, source: object) -> None:
         """Observe `source` for as long as it lives.
@@ -151,42 +146,21 @@ class Snapshots:
         Raises:
             InvalidInputError: It is neither a session nor a tracker nor a batch.
         """
-        if not callable(getattr(source, "stats", None)):
+        if isinstance(source, type) or not hasattr(source, "_gauges"):
             raise InvalidInputError(f"observe takes a session, a tracker or a batch, not {type(source).__name__}")
-        self._sources.append(ref(source))
-
-    def refresh(self) -> None:
-        """Read the statistics again: now, or when the last ones are a second old, so that the last event counts too."""
-        if not self._sources:
-            return
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the first event, or the hook serves a new loop: a timer of the old one is void
-            self._loop, self._next, self._is_set = loop, loop.time(), False
-        if self._is_set:
-            return
-        if loop.time() >= self._next:
-            self._read(loop)
-        else:
-            self._is_set = True
-            loop.call_at(self._next, self._read, loop, context=Context())
-
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is not self._loop:
-            return
-        self._next, self._is_set = loop.time() + _EVERY_SECONDS, False
-        found = []
-        for source in [reference() for reference in self._sources]:
-            with suppress(AgentJobsError):  # closed, not begun, or of another event loop
-                if source is not None:
-                    found.append(source.stats())
-        self._newest = tuple(_gauges(found))  # replaced as a whole: another thread reads the old ones or the new ones
+        with self._lock:
+            self._sources[id(source)] = ref(source)
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """Return the gauges of all sources together, as of the last event."""
-        return self._newest
+        """Return the gauges of all sources together."""
+        with self._lock:
+            self._sources = {key: found for key, found in self._sources.items() if found() is not None}
+            sources = [found() for found in self._sources.values()]
+        found = [source._gauges() for source in sources if source is not None]  # noqa: SLF001 - see above
+        return tuple(_added_up([stats for stats in found if stats is not None]))
 
 
-def _gauges(found: list[Any]) -> Iterator[Measurement]:
+def _added_up(found: list[Any]) -> Iterator[Measurement]:
     trackers = [stats for stats in found if hasattr(stats, "oldest_unobserved")]
     if trackers:
         yield _WATCHED, sum(stats.jobs for stats in trackers), ()

@@ -2,9 +2,9 @@
 
 import asyncio
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from weakref import ref
 
 import pytest
 from attrs import evolve
@@ -12,8 +12,8 @@ from attrs import evolve
 from agentjobs_async import JobTracker
 from agentjobs_async.errors import CreateOutcome, NotSentError, TransportError
 from agentjobs_async.telemetry import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
-from agentjobs_async.telemetry.metrics import METRICS, Kind, Snapshots, label_names, measurements
-from tests.polled import ACTIVE, DONE, REF, never
+from agentjobs_async.telemetry.metrics import METRICS, Gauges, Kind, label_names, measurements
+from tests.polled import ACTIVE, DONE, REF, in_memory, never
 from tests.rows import failures
 
 MEASURED: list[tuple[Event, dict[str, Any]]] = [
@@ -63,29 +63,28 @@ def test_gauges_have_no_project() -> None:
         assert ("project" in label_names(metric, projects=True)) == (metric.kind is not Kind.GAUGE)
 
 
-@pytest.mark.looptime
+@in_memory
 async def test_observed_sources() -> None:
-    """Trackers are counted together, at most a second late; a closed one no longer counts, and none is kept alive."""
-    snapshots = Snapshots()
+    """Gauges add up what lives when they are read, in any thread, without an event: each once, in whatever loop."""
+    gauges = Gauges()
 
-    def watched() -> list[float]:
-        snapshots.refresh()
-        return [value for metric, value, _ in snapshots.measurements() if metric.name.endswith("watched")]
+    def shown() -> list[float]:
+        return [value for _, value, _ in gauges.measurements()]
 
-    async with JobTracker(never) as first, JobTracker(never) as second:
-        watches = [first.watch(REF), second.watch(REF)]
-        snapshots.add(first)
-        snapshots.add(second)
-        assert watched() == [2]
-        watches[0].cancel()
-        assert watched() == [2]  # as old as a second at most
-        await asyncio.sleep(1)
-        assert watched() == [1]
-    third = JobTracker(never)
-    snapshots.add(third)
-    left = ref(third)
-    del third
+    async def use(tracker: JobTracker) -> list[float]:
+        _ = tracker.watch(REF, timeout=None)
+        return shown()
+
+    async with JobTracker(never) as tracker:
+        elsewhere, unused = JobTracker(never), JobTracker(never)
+        for source in (tracker, tracker, elsewhere, unused):
+            gauges.add(source)
+        assert await use(tracker) == [1, 1, 0]  # watched, due, not seen for so long
+        await asyncio.sleep(100)  # all polls hang
+        with ThreadPoolExecutor() as pool:
+            assert pool.submit(asyncio.run, use(elsewhere)).result() == [2, 1, pytest.approx(100, abs=1)]
+        assert shown() == [1, 0, pytest.approx(100, abs=1)]
+    assert shown() == [0, 0, 0]
+    del elsewhere, source, unused
     gc.collect()
-    assert left() is None
-    await asyncio.sleep(1)
-    assert watched() == []
+    assert (shown(), len(gauges._sources)) == ([], 1)
