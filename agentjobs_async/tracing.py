@@ -28,6 +28,7 @@ with extra_named("agentjobs_async.tracing"):
     from opentelemetry import context as contexts
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
     from opentelemetry.trace import (
+        INVALID_SPAN,
         Link,
         Span,
         SpanKind,
@@ -118,6 +119,12 @@ class OpenTelemetryHook:
 
     def __call__(self, event: events.Event, /) -> None:
         """Record `event` in the spans and metrics that it belongs to."""
+        try:
+            self._trace(event)
+        finally:  # an SDK may raise, in its sampler say
+            self._measure(event)
+
+    def _trace(self, event: events.Event) -> None:
         match event:
             case events.JobPolled() | events.PollFailed():
                 self._notes.on_poll(event)
@@ -131,6 +138,8 @@ class OpenTelemetryHook:
                 self._open(event)
             case events.JobCreated() | events.CreateFailed() | events.RunEnded():
                 self._close(event)
+
+    def _measure(self, event: events.Event) -> None:
         for metric, value, labels in measurements(event, projects=self._projects):
             attributes = self._attributes.get((metric, labels))
             if attributes is None:
@@ -148,10 +157,10 @@ class OpenTelemetryHook:
     def _open(self, event: events.RunStarted | events.CreateStarted) -> None:
         is_run = isinstance(event, events.RunStarted)
         name, kind = ("run_job", SpanKind.INTERNAL) if is_run else ("create_job", SpanKind.CLIENT)
-        before = contexts.get_current()
-        span = self._tracer.start_span(name, kind=kind, attributes=call_attributes(event))
-        contexts.attach(set_span_in_context(span))  # without its token: see _close
-        _open_span.set(_OpenSpan(self, span, before, _open_span.get()))
+        opened = _OpenSpan(self, INVALID_SPAN, contexts.get_current(), _open_span.get())
+        _open_span.set(opened)  # first: the end of a call whose span can't be started must not end that around it
+        opened.span = self._tracer.start_span(name, kind=kind, attributes=call_attributes(event))
+        contexts.attach(set_span_in_context(opened.span))  # without its token: see _close
 
     def _close(self, event: events.JobCreated | events.CreateFailed | events.RunEnded) -> None:
         """End the newest span of this hook, and go back to the context before it.
@@ -188,6 +197,7 @@ class OpenTelemetryHook:
     def _on_wait_ended(self, event: events.WaitEnded) -> None:
         end = time.time_ns()
         start = end - int(event.elapsed * _NANOSECONDS)
+        notes = self._notes.end(event.ref, start)  # first: they go, also where the span can't be started
         around = get_current_span()
         outlived = _has_ended(around)
         linked = ([around] if outlived else []) + _creating_span()
@@ -199,7 +209,7 @@ class OpenTelemetryHook:
             [Link(other.get_span_context()) for other in linked],
             start,
         )
-        for note in self._notes.end(event.ref, start):
+        for note in notes:
             span.add_event(note.name, note.attributes, note.time_ns)
         self._set_status(span, event.error)
         span.end(end)

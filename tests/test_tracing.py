@@ -14,13 +14,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler, SamplingResult
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer, get_current_span
 
 from agentjobs_async import (
     AgentJob,
     AgentJobsSession,
     CreateOutcomeUnknownError,
-    Event,
     InvalidInputError,
     JobFailedError,
     JobRef,
@@ -31,6 +31,7 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async.batch import BatchItem, Journal, Outcome, State, run_batch
+from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from tests.polled import REF, every
@@ -345,18 +346,29 @@ async def test_two_hooks(telemetry: Telemetry) -> None:
 
 
 async def test_failing_provider(telemetry: Telemetry, caplog: pytest.LogCaptureFixture) -> None:
-    """A hook that fails breaks nothing: it is logged, and the job comes back."""
+    """A span that can't be started is logged, and costs nothing else: other spans, metrics, the job, memory."""
 
-    class Failing(OpenTelemetryHook):
-        def __call__(self, event: Event, /) -> None:
-            super().__call__(event)
-            raise ZeroDivisionError
+    class Failing(Sampler):
+        def should_sample(self, *given: Any, **named: Any) -> SamplingResult:
+            if given[2] != "run_job":
+                raise ZeroDivisionError
+            return ALWAYS_ON.should_sample(*given, **named)
 
-    hook = Failing(telemetry.tracers, telemetry.meters)
+        def get_description(self) -> str:
+            return "fails"
+
+    telemetry.tracers.sampler = Failing()
+    hook = telemetry.hook()
     async with Scripted(job(), job("completed")) as server, server.session(hooks=[hook]) as session:
+        before = contexts.get_current()
         assert (await session.run_job("Fix it")).succeeded
+        assert contexts.get_current() == before
     assert [record.message for record in caplog.records if "a hook raised" in record.message] != []
-    assert len(telemetry.spans()) == 3
+    assert [(span.name, (span.attributes or {})["agentjobs.job.status"]) for span in telemetry.spans()] == [
+        ("run_job", "completed")
+    ]
+    assert {"agentjobs.create.duration", "agentjobs.wait.duration"} <= set(telemetry.metrics())
+    assert hook._notes._watched == {}
 
 
 @pytest.mark.parametrize("content", [False, True])
@@ -429,6 +441,25 @@ async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_
     assert found == {_job_of(create): [_remote(create)] for create in telemetry.spans("create_job")}
     assert all(not wait.links for wait in telemetry.spans("wait_for_job"))
     assert not later.spans("create_job")
+
+
+async def test_a_durable_job_is_linked_to_its_create(telemetry: Telemetry, tmp_path: Path) -> None:
+    """The wait for a durable job is linked to its create; creates without spans take no other's for theirs."""
+    async with (
+        Emulator() as emulator,
+        emulator.session(project_id="docs", policy=every(0.01), hooks=[telemetry.hook()]) as session,
+        emulator.session(project_id="docs", policy=every(0.01)) as untraced,
+        Journal.open(tmp_path / "run.db") as journal,
+    ):
+        async with DurableJobs(session, journal) as jobs:
+            await jobs.submit("durable", "Fix it")
+            await until(lambda: len(telemetry.spans("wait_for_job")) == 1)
+        await session.create_job("Fix it")
+        async with run_batch(untraced, [BatchItem("batch", "Fix it")], journal=journal) as batch:
+            assert [result.outcome async for result in batch] == [Outcome.COMPLETED]
+        create, _ = telemetry.spans("create_job")
+        assert [link.context for link in telemetry.span("wait_for_job").links] == [_remote(create)]
+        assert [row.traceparent is None async for row in journal.rows()] == [False, True]
 
 
 def _job_of(span: ReadableSpan) -> object:

@@ -143,6 +143,7 @@ class ItemCreate:
     async def _create(self, permit: Permit) -> AgentJob | Exception:
         """Create the job, or return the error; the throttles get either of them at once."""
         started = _now()
+        last_create.set(None)  # that of an earlier create of the caller's, where this session makes no spans
         try:
             job = await self.item.context.session.create_job(
                 self.item.row.prompt,

@@ -5,7 +5,7 @@ import logging
 from copy import deepcopy
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
@@ -14,6 +14,7 @@ from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry
+from agentjobs_async.telemetry.links import last_create
 
 __all__ = ["Creates"]
 
@@ -21,6 +22,11 @@ _HELD_SECONDS: Final = 60.0  # until a create is tried again that the server ref
 _UNRECORDED: Final = AgentJobsError("the journal could not record its outcome")
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+def _linked(row: JournalRow) -> JournalRow:
+    """Return a row with the span of the create that this task has sent, as the journal has it by now."""
+    return evolve(row, traceparent=last_create.get())
 
 
 @define(eq=False)
@@ -117,13 +123,13 @@ class Creates:
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                recorded = await self._item_tasks.context.entries.mark_created(item.key, ref)
+                recorded = await self._item_tasks.context.entries.mark_created(item.key, ref, last_create.get())
                 break
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)
         self._item_tasks.context.unrecorded.forget(item.key)
         if recorded and create.followed:  # else it was settled by other means, and is followed as that
-            self._following.start(item.row, ref)
+            self._following.start(_linked(item.row), ref)
 
     async def _send(self, item: ItemRun, create: _Create) -> None:
         sending = ItemCreate(item)
@@ -133,7 +139,7 @@ class Creates:
             create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))
             if create.followed:
                 start = self._following.start_late if sending.is_late else self._following.start
-                start(item.row, sent.job)
+                start(_linked(item.row), sent.job)
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")
