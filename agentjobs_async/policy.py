@@ -106,8 +106,7 @@ def checked_strategy(name: str, value: object) -> None:
     if isinstance(value, type):
         wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
-    methods = ("learn", "start", "leave") if hasattr(value, "learn") else ()
-    if any(map(is_async, (value, *(getattr(value, method, None) for method in methods)))):
+    if is_async(value) or is_async(getattr(value, "learn", None)):
         raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
     if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
         raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")

@@ -22,5 +22,4 @@ nitpick_ignore_regex = [
     ("py:.*", r"agentjobs_async\.(.*\.)?_\w+(\..*)?"),  # a private name, or a name in a private module
     ("py:class", r"agentjobs_async\.(\w+\.)*([A-Z]|\w+_(co|contra))"),  # type variables
     ("py:class", r"agentjobs_async\.batch\.limits\.Limits"),  # an argument of `Batch`, which only `run_batch` makes
-    ("py:class", r"agentjobs_async\.policy\.PollHistory"),  # what waits pass to `wait_learned`
 ]

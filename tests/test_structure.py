@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "_documents": {"_validation", "errors", "models"},
     "policy": {"_validation", "errors", "models"},
     "telemetry": {"_text", "_validation", "errors", "models"},
-    "learning": {"_text", "_validation", "errors", "models", "policy", "telemetry"},
+    "learning": {"_text", "_validation", "errors", "models", "policy"},
     # One exchange, and when to ask: neither imports the other.
     "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
     "_polling": {"_documents", "_loop", "_validation", "errors", "learning", "models", "policy", "telemetry"},
@@ -83,7 +83,7 @@ MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
 # What a feature adds, something else gives back. A commit that raises a budget says why.
 
 LINES = {
-    "": 121,
+    "": 119,
     "__main__": 35,
     "_version": 3,
     "_start": 71,
@@ -94,14 +94,14 @@ LINES = {
     "_documents": 134,
     "errors": 298,
     "models": 254,
-    "policy": 300,
+    "policy": 299,
     "tracker": 56,
     "session": 296,
     "_loop": 382,
-    "telemetry": 1000,
-    "learning": 1026,
+    "telemetry": 974,
+    "learning": 701,
     "_http": 1965,
-    "_polling": 4223,
+    "_polling": 4174,
     "tracing": 258,
     "batch": 7671,
     "durable": 1107,
@@ -381,7 +381,7 @@ def test_public_names() -> None:
     public = {name for name in vars(agentjobs_async) if not name.startswith("_")} - submodules
     assert public | {"__version__"} == set(agentjobs_async.__all__)
     settled = {
-        *("AgentJob", "AgentJobsSession", "CreateOutcome", "Estimate", "Event", "GetJob", "History", "HistoryDropped"),
+        *("AgentJob", "AgentJobsSession", "CreateOutcome", "Estimate", "Event", "GetJob", "History"),
         *("Hook", "HttpTimeouts", "JobRef", "JobSource", "JobStatus", "JobTracker", "LoggingHook", "OnUpdate"),
         *("PollBudget", "PollPolicy", "TrackerStats", "WaitResult", "wait_for_job", "wait_learned"),
         *("RunStarted", "RunEnded", "CreateStarted", "JobCreated", "CreateRetried", "CreateFailed"),

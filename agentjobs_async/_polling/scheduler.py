@@ -52,7 +52,7 @@ class Scheduler:
         self.loop = loop
         self._reader = reader
         self._hooks = hooks
-        self._durations = Durations(policy, hooks)
+        self._durations = Durations(policy)
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
         self._queue = PollQueue(loop, self._jobs, clock, self._dispatch)
@@ -119,8 +119,6 @@ class Scheduler:
         """Start polling a job for its first wait. Later waits join it."""
         tracked = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
-        if self._durations.learns:
-            self._durations.began(ref.project_id, tracked)
         self._jobs[ref] = tracked
         self._enqueue(tracked, now)
         return tracked
@@ -145,8 +143,6 @@ class Scheduler:
         shared = tracked.is_shared
         if tracked.leave(waiter) and tracked.bucket != Tracked.REMOVED:
             self._forget(tracked)
-            if self._durations.learns:
-                self._durations.left(tracked)
             if tracked.worker is not None:
                 self._abandon(tracked, result)
         self._deadlines.remove(waiter)
@@ -168,17 +164,10 @@ class Scheduler:
             return
         self._forget(tracked)
         try:
-            self._learn(tracked, result)
+            if isinstance(result, AgentJob):
+                self._durations.ended(result, tracked, self.loop.time())
         finally:
             self._ending.add(tracked, result)
-
-    def _learn(self, tracked: Tracked, result: Result) -> None:
-        if not self._durations.learns:
-            return
-        if isinstance(result, AgentJob):
-            self._durations.ended(result, tracked, self.loop.time())
-        else:
-            self._durations.left(tracked)
 
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
@@ -232,7 +221,7 @@ class Scheduler:
 
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
-        self._durations = Durations(policy, self._hooks)
+        self._durations = Durations(policy)
         self._answers.use(policy)
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:

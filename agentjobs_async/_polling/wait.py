@@ -23,7 +23,7 @@ from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, checked_policy, delay_of
-from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
+from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["wait_for_job"]
 
@@ -64,24 +64,21 @@ async def wait_for_job(
     poll, loop = poll_of(get_job), asyncio.get_running_loop()
     answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin(loop.time())
-    try:
-        with CancelScope(wait.deadline) as scope:
-            while result is None:
-                wait.poll()
-                try:
-                    answer = answer_of(await poll(wait.ref), wait.ref)
-                except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
-                    answer = without_own_frame(error)
-                result = wait.take(answer, loop.time(), cut=scope.ended)
-                if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
-                    break
-                if result is None:
-                    answer = None  # it may be large, and the sleep long
-                    await sleep_until(loop, wait.due)
-                    if wait.deadline is not None and loop.time() >= wait.deadline:
-                        break  # a poll that begins now would be cut before it reaches the server
-    finally:
-        wait.end()
+    with CancelScope(wait.deadline) as scope:
+        while result is None:
+            wait.poll()
+            try:
+                answer = answer_of(await poll(wait.ref), wait.ref)
+            except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
+                answer = without_own_frame(error)
+            result = wait.take(answer, loop.time(), cut=scope.ended)
+            if scope.ended:  # `get_job` swallowed the cancellation at the deadline, or failed because of it
+                break
+            if result is None:
+                answer = None  # it may be large, and the sleep long
+                await sleep_until(loop, wait.due)
+                if wait.deadline is not None and loop.time() >= wait.deadline:
+                    break  # a poll that begins now would be cut before it reaches the server
     if isinstance(result, AgentJob):
         return result
     try:
@@ -90,7 +87,7 @@ async def wait_for_job(
         del answer, result, wait  # the error's traceback holds this frame, which must not hold the error
 
 
-_LEARNS_NOTHING: Final = Durations(PollPolicy(), Hooks())  # one for all waits: each object of a wait costs memory
+_LEARNS_NOTHING: Final = Durations(PollPolicy())  # one for all waits: each object of a wait costs memory
 
 
 class _Wait:
@@ -131,7 +128,7 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self.job = target if isinstance(target, AgentJob) else None
-        self._durations = Durations(policy, Hooks()) if hasattr(policy.wait, "learn") else _LEARNS_NOTHING
+        self._durations = Durations(policy) if hasattr(policy.wait, "learn") else _LEARNS_NOTHING
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy
@@ -152,12 +149,7 @@ class _Wait:
                 self._update(self.job)
             if self.job.is_terminal:
                 return self.job
-        self._durations.began(self.ref.project_id, self)
         return None
-
-    def end(self) -> None:
-        """Record that the wait is over."""
-        self._durations.left(self)
 
     def poll(self) -> None:
         """Record that a poll starts."""

@@ -11,7 +11,7 @@ __all__ = ["GapTable", "default_gap"]
 
 _STEPS: Final = 16  # from the least factor to the greatest: each is 9 % above the one before
 _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step in range(_STEPS + 1))
-"""Of the default's gap: what is tried, from half to twice. No history leads beyond: that is the first guard."""
+"""Of the default's gap: what is tried, from half to twice. No history leads beyond."""
 
 _JITTER: Final = 0.1  # of a gap, as the default has
 _LEAST_JITTER: Final = 0.02  # at the bounds, which it must not cross: jobs that began at once drift apart all the same

@@ -83,11 +83,6 @@ class History:
         """Return the share of jobs that is still active at each age, for waits; the history must not be empty."""
         return Survival(self._intervals, prior=_WAIT_PRIOR, narrowest=_WAIT_NARROWEST)
 
-    def clear(self) -> None:
-        """Drop all durations."""
-        self._intervals.clear()
-        self._for_estimates = None
-
     def __len__(self) -> int:
         return len(self._intervals)
 

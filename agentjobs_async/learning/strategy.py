@@ -1,6 +1,7 @@
 """The wait strategy that learns from the durations of earlier jobs when to poll."""
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
+from math import inf
 from random import random
 from typing import Final
 
@@ -9,12 +10,10 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.learning.gaps import GapTable
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
-from agentjobs_async.learning.learner import Learner
-from agentjobs_async.learning.starts import Start, Starts
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import DEFAULT_WAIT, CallState, PollHistory
-from agentjobs_async.telemetry import HistoryDropped
+from agentjobs_async.policy import DEFAULT_WAIT, CallState
 
 __all__ = ["Histories", "Kind", "wait_learned"]
 
@@ -26,6 +25,8 @@ Histories = MutableMapping[Kind, History]
 
 _LONGEST_MODEL: Final = 200  # characters
 _MOST_KINDS: Final = 256  # the server names the models: without a bound, it could fill the memory
+_RENEWED_EVERY: Final = 20  # durations
+_RENEWED_AFTER_SECONDS: Final = 1.0  # at least: a table takes some 10 ms to make, and ends may come fast
 
 
 class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies are
@@ -36,21 +37,17 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     default wait. The durations are those that the session or tracker whose policy this is has seen, in addition to what
     `history` holds. With fewer than 20, it waits as the default does; after a failed poll, never shorter than that.
 
-    Two guards bound what a wrong history may do. First, each gap, jitter included, is between d/2 and 2 d, where d is
-    the default's gap at the same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while
-    polls are answered, an end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most
-    2.12 times the default's polls, and one more. Second, a test bets against the new durations being distributed as the
-    earlier ones; once it has won 100 times its stake, the history is dropped, hooks are called with `HistoryDropped`,
-    and the default waits until there are 20 new durations. If the distribution does not change, the chance that this
-    ever happens is at most 1 %, however many jobs run at the same time: the test takes their durations in the order of
-    their starts, since the short ones end first.
+    However wrong the history is, each gap, jitter included, is between d/2 and 2 d, where d is the default's gap at the
+    same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while polls are answered, an
+    end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most 2.12 times the default's
+    polls, and one more. A history that is no longer right has been replaced once 200 further jobs have ended.
 
     Args:
         history: Earlier durations, and where new ones are added: a `History` for jobs of all kinds together; or a dict
             of them by (project id, model), where the model `None` stands for all jobs of the project. `None` begins
             such a dict, in memory.
         polls_per_job: How many polls a job may take on average, at least 1; `None` for as many as the default makes.
-            The first guard applies even then.
+            The bounds apply even then.
 
     Raises:
         InvalidInputError: An argument is invalid.
@@ -65,18 +62,17 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if polls_per_job is not None and checked_seconds("polls_per_job", polls_per_job, unit="polls") < 1:
             raise InvalidInputError(f"polls_per_job must be at least 1, not {polls_per_job:g}")
         self._polls_per_job = polls_per_job
-        self._only = Learner(history, polls_per_job) if isinstance(history, History) else None
+        self._only = _Learner(history, polls_per_job) if isinstance(history, History) else None
         self.histories: Histories = {} if history is None or isinstance(history, History) else history
-        self._learners: dict[Kind, Learner] = {}
-        self._starts = Starts()
-        self._nothing = Learner(History(), polls_per_job)
+        self._learners: dict[Kind, _Learner] = {}
+        self._nothing = _Learner(History(), polls_per_job)
         self._serving = self._only or self._nothing
         """The one for the kind of the job that was polled last: one kind of jobs is usual."""
         self._project_id: str | None = None
         self._model: str | None = None
         for kind, known in self.histories.items():
             _check_kind(kind, known)
-            self._learners[kind] = Learner(known, polls_per_job)
+            self._learners[kind] = _Learner(known, polls_per_job)
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         """Return the seconds to the next poll, in constant time."""
@@ -119,7 +115,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         able = [learner for learner in found if len(learner.history) >= LEAST_DURATIONS]
         self._serving = next(iter([*able, *found]), self._nothing)
 
-    def _renewed(self, job: AgentJob, now: float) -> Learner:
+    def _renewed(self, job: AgentJob, now: float) -> "_Learner":
         """Return the learner that serves `job`, up to date."""
         if self._only is None:
             self._serve(job)
@@ -135,75 +131,20 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
                 return learner.history
         return None
 
-    def start(self, project_id: str, wait: PollHistory) -> None:
-        """Record that a wait begins. Durations are tested for a change in the order of these calls."""
-        self._starts.begin(self._queue(project_id), wait)
-
-    def leave(self, wait: PollHistory) -> None:
-        """Record that a wait is over before its job, if that is not known already."""
-        self._starts.leave(wait)
-
-    def learn(
-        self, project_id: str, model: str | None, earliest: float, latest: float, wait: PollHistory | None = None
-    ) -> list[HistoryDropped]:
-        """Add the duration of a job, as `History.add` does; return the events of histories that no longer hold.
-
-        Args:
-            project_id: The project of the job.
-            model: The model of the job.
-            earliest: As in `History.add`.
-            latest: As in `History.add`.
-            wait: The wait for the job; `None` if it counts as one that began now, which is so for jobs one after
-                another.
-        """
+    def learn(self, project_id: str, model: str | None, earliest: float, latest: float) -> None:
+        """Add the duration of a job of this project and model, as `History.add` does."""
         self._project_id = None  # another learner may serve the kind from now on
-        kind = project_id, _bounded(model)
-        for learner in self._learners_of(kind):
-            learner.add(earliest, latest)
-        if wait is None:
-            self._starts.add(self._queue(project_id), kind, earliest, latest)
-        else:
-            self._starts.end(wait, kind, earliest, latest)
-        return self._bets(self._queue(project_id))
-
-    def _queue(self, project_id: str) -> str | None:
-        """Return the name of the queue for jobs of a project: jobs that share a history are in one queue."""
-        return None if self._only is not None else project_id
-
-    def _learners_of(self, kind: Kind) -> list[Learner]:
-        """Return the learners that learn from jobs of this kind; they are made where they are missing."""
         if self._only is not None:
-            return [self._only]
+            self._only.history.add(earliest, latest)
+            return
         # The history of the project serves models of which little is known yet.
-        return [self._learner(each) for each in dict.fromkeys(((kind[0], None), kind))]
+        for kind in dict.fromkeys(((project_id, None), (project_id, _bounded(model)))):
+            self._learner(kind).history.add(earliest, latest)
 
-    def _bets(self, queue: str | None) -> list[HistoryDropped]:
-        """Bet on the durations whose turn has come; return the events of histories that no longer hold."""
-        events = []
-        for start in self._starts.decided(queue, self._horizon):
-            for kind, learner in self._betting(start):
-                if learner.bet(start.earliest, start.latest):
-                    events.append(HistoryDropped(*kind, learner.drop(self._starts.count)))
-        return events
-
-    def _horizon(self, start: Start) -> float:
-        """Return the seconds beyond which no test needs to know a duration more exactly."""
-        return max((learner.drift.horizon for _, learner in self._betting(start)), default=0.0)
-
-    def _betting(self, start: Start) -> list[tuple[tuple[str | None, str | None], Learner]]:
-        """Return the learners that bet on the duration of a job, each with its kind."""
-        kind, found = start.kind(), list[tuple[tuple[str | None, str | None], Learner | None]]()
-        if self._only is not None:
-            found = [((None, None), self._only)]
-        elif kind is not None:
-            kinds = dict.fromkeys(((kind[0], None), (kind[0], _bounded(kind[1]))))
-            found = [(each, self._learners.get(each)) for each in kinds]
-        return [(each, learner) for each, learner in found if learner is not None and learner.begun < start.number]
-
-    def _learner(self, kind: Kind) -> Learner:
+    def _learner(self, kind: Kind) -> "_Learner":
         learner = self._learners.pop(kind, None)
         if learner is None:
-            learner = Learner(History(), self._polls_per_job, self._starts.count)
+            learner = _Learner(History(), self._polls_per_job)
             if len(self._learners) >= _MOST_KINDS:
                 oldest = next(iter(self._learners))
                 del self._learners[oldest]
@@ -211,6 +152,41 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             self.histories[kind] = learner.history
         self._learners[kind] = learner  # at the end: the first is the one that has learned nothing for longest
         return learner
+
+
+class _Learner:
+    """Keeps the gaps of one kind of jobs up to date with their history.
+
+    Args:
+        history: Read only.
+        polls_per_job: As in `wait_learned`.
+
+    Attributes:
+        cells: As of `GapTable`; empty while there are fewer than 20 durations.
+        renewed_at: How many durations must have been added to the history for new cells.
+    """
+
+    __slots__ = ("_due", "_polls_per_job", "cells", "history", "renewed_at")
+
+    def __init__(self, history: History, polls_per_job: float | None) -> None:
+        self.history = history
+        self.cells: Sequence[tuple[float, float]] = ()
+        self.renewed_at = 0
+        self._polls_per_job = polls_per_job
+        self._due = -inf
+        """Loop time before which no table is made."""
+
+    def renew(self, now: float) -> None:
+        """Make the gaps anew at the loop time `now`, if enough durations were added since."""
+        history = self.history
+        if history.added < self.renewed_at or now < self._due:
+            return
+        if len(history) < LEAST_DURATIONS:
+            self.renewed_at = history.added + LEAST_DURATIONS - len(history)
+            return
+        self.cells = GapTable(history.survival_for_waits(), self._polls_per_job).cells
+        self.renewed_at = history.added + _RENEWED_EVERY
+        self._due = now + _RENEWED_AFTER_SECONDS
 
 
 def _bounded(model: str | None) -> str | None:

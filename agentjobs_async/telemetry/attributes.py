@@ -10,7 +10,6 @@ from agentjobs_async.telemetry.events import (
     CreateRetried,
     CreateStarted,
     Event,
-    HistoryDropped,
     JobChanged,
     JobCreated,
     JobPolled,
@@ -46,7 +45,7 @@ def project_of(event: Event) -> str:
             return job.project_id
         case WaitStarted(ref) | WaitEnded(ref) | PollFailed(ref):
             return ref.project_id
-        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded() | HistoryDropped():
+        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
             return event.project_id or ""
 
 

@@ -12,7 +12,6 @@ __all__ = [
     "CreateRetried",
     "CreateStarted",
     "Event",
-    "HistoryDropped",
     "Hook",
     "JobChanged",
     "JobCreated",
@@ -239,23 +238,6 @@ class RunEnded(_Event):
     label: str | None = None
 
 
-@frozen(repr=False)
-class HistoryDropped(_Event):
-    """`wait_learned` dropped a history: the durations of the jobs that ended last are distributed differently.
-
-    Attributes:
-        project_id: The project of the jobs; `None` where one history serves all of them.
-        model: The model of the jobs; `None` where the history serves all models of the project.
-        durations: How many durations were dropped.
-        label: `None`.
-    """
-
-    project_id: str | None
-    model: str | None
-    durations: int
-    label: None = None
-
-
 Event = (
     RunStarted
     | CreateStarted
@@ -268,7 +250,6 @@ Event = (
     | JobChanged
     | WaitEnded
     | RunEnded
-    | HistoryDropped
 )
 """The argument of a hook."""
 

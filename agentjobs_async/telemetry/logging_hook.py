@@ -12,7 +12,6 @@ from agentjobs_async.telemetry.events import (
     CreateRetried,
     CreateStarted,
     Event,
-    HistoryDropped,
     JobChanged,
     JobCreated,
     JobPolled,
@@ -33,8 +32,8 @@ class LoggingHook:
     """A hook that logs to the logger `agentjobs_async`.
 
     Polls (failed ones too), the starts of creates and waits, and `run_job` calls are logged at DEBUG; created jobs,
-    repeated creates, changes, dropped histories, and waits that ended with a job, a timeout or a cancellation at INFO;
-    failed creates and other ends of waits at WARNING.
+    repeated creates, changes, and waits that ended with a job, a timeout or a cancellation at INFO; failed creates and
+    other ends of waits at WARNING.
 
     Each record has four more attributes, for formatters that write JSON: `event`, the name of the event's class;
     `project`, the project id; `job`, the token of the job, `None` for a create without one; and `label`, the label of
@@ -51,7 +50,7 @@ class LoggingHook:
 def _as_extra(event: Event) -> dict[str, str | None]:
     """Return the attributes of an event's log record: printable text only."""
     match event:
-        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded() | HistoryDropped():
+        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
             project, job = event.project_id or "", None
         case PollFailed(ref) | WaitStarted(ref) | WaitEnded(ref):
             project, job = ref.project_id, ref.to_token()
@@ -65,9 +64,6 @@ def _as_log(event: Event) -> tuple[int, str]:
     match event:
         case RunStarted() | RunEnded() | CreateStarted() | CreateRetried() | CreateFailed() | JobCreated():
             return _call_as_log(event)
-        case HistoryDropped(project_id, _, durations):
-            jobs = "all jobs" if project_id is None else f"jobs of {quote(project_id, safe='')}"
-            level, text = logging.INFO, f"{jobs} take another time than before: dropped {durations} durations"
         case WaitStarted(ref):
             level, text = logging.DEBUG, f"wait for {ref.to_token()} started"
         case WaitEnded(ref, job, error, polls, elapsed):

@@ -39,7 +39,7 @@ intervals = st.tuples(seconds, st.one_of(seconds, st.just(inf))).map(lambda pair
     st.one_of(st.none(), st.floats(1, 10_000)),
     st.randoms(use_true_random=False),
 )
-def test_first_guard(
+def test_gaps_are_bounded(
     found: list[tuple[float, float]], durations: list[float], polls: float | None, dice: random.Random
 ) -> None:
     """No history makes an end later than twice the default's gap, or takes more than 2.12 times its polls and one."""

@@ -1,20 +1,15 @@
 import asyncio
 import random
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
-from operator import itemgetter
 from typing import Any
 
 import pytest
 import tenacity
-from tenacity.wait import wait_base
 
 from agentjobs_async import (
     AgentJob,
-    Event,
     History,
-    HistoryDropped,
     InvalidInputError,
     JobRef,
     JobTracker,
@@ -26,7 +21,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
-from tests.learning.draws import OnePoll, history_of, poll_at, two_humps
+from tests.learning.draws import history_of, poll_at, two_humps
 from tests.polled import REF, clock, in_memory, living
 from tests.rows import failures
 
@@ -167,140 +162,14 @@ async def test_job_of_long_ago_is_left_out() -> None:
     assert len(history) == 0
 
 
-@in_memory
-async def test_notices_that_jobs_have_changed() -> None:
-    """When the durations change, the history is dropped, a hook is told, and the default waits again."""
-    random.seed(5)
-    history, events = history_of([random.lognormvariate(3, 0.3) for _ in range(50)]), list[Event]()
+def test_follows_a_change() -> None:
+    """However wrong a history is, it is that of the last 200 jobs: once as many have ended, the waits follow them."""
+    history = of_two_humps()
     wait = wait_learned(history)
-    seconds: dict[str, float] = {}
-    async with JobTracker(living_for(seconds), policy=PollPolicy(wait=wait), hooks=[events.append]) as tracker:
-        for number in range(40):
-            seconds[f"job_{number}"] = clock() + random.lognormvariate(5, 0.3)
-            await tracker.wait_for_job(JobRef("docs", f"job_{number}"))
-            if len(history) < 20:
-                break
-    (dropped,) = [event for event in events if isinstance(event, HistoryDropped)]
-    assert (dropped.project_id, dropped.model, len(history)) == (None, None, 0)
-    assert dropped.durations > 50
-    assert is_default(wait)
-
-
-def run_at_once(wait: wait_learned, durations: list[float], *, begun: bool = True) -> list[HistoryDropped]:
-    """End jobs that began together; without `begun`, the strategy is not told of their starts."""
-    jobs = [OnePoll() for _ in durations]
-    for job in jobs if begun else ():
-        wait.start("docs", job)
-    events = []
-    for seconds, job in sorted(zip(durations, jobs, strict=True), key=itemgetter(0)):
-        events += wait.learn("docs", None, seconds, seconds, job if begun else None)
-    return events
-
-
-def lognormal(count: int, seed: int = 6) -> list[float]:
-    dice = random.Random(seed)  # noqa: S311 - no secret
-    return [dice.lognormvariate(5, 0.6) for _ in range(count)]
-
-
-def test_jobs_at_the_same_time_are_no_change() -> None:
-    """Jobs that run at the same time end in the order of their durations: to the test that is no change."""
-    random.seed(6)
-    known, durations = lognormal(550)[:50], lognormal(550)[50:]
-    assert run_at_once(wait_learned({("docs", None): history_of(known)}), durations, begun=False)
-    wait = wait_learned({("docs", None): history_of(known)})
-    assert run_at_once(wait, durations) == []
-    assert len(wait.histories["docs", None]) == 200
-
-
-def test_a_change_is_noticed_while_the_first_jobs_go_on() -> None:
-    """Of jobs that began together and take longer than nearly all before, the first need not end to be noticed."""
-    random.seed(6)
-    wait = wait_learned({("docs", None): history_of(lognormal(50))})
-    jobs = [OnePoll() for _ in range(40)]
-    for job in jobs:
-        wait.start("docs", job)
-        job.seen, job.job = 10_000.0, AgentJob("job_1", "docs", "active")
-    (dropped,) = wait.learn("docs", None, 10_000.0, 10_001.0, jobs.pop())
-    assert dropped == HistoryDropped("docs", None, 51)
-
-
-def test_after_a_drop_only_new_jobs_count() -> None:
-    """Of the jobs that were active when a history was dropped, only the long ones are left: none of them counts."""
-    random.seed(6)
-    wait = wait_learned({("docs", None): history_of(lognormal(50))})
-    active = OnePoll()
-    wait.start("docs", active)
-    wait._learners["docs", None].drop(wait._starts.count)
-    wait.learn("docs", None, 1.0, 2.0, active)
-    assert len(wait._learners["docs", None].drift._sorted) == 0
-    wait.learn("docs", None, 1.0, 2.0)
-    assert len(wait._learners["docs", None].drift._sorted) == 1
-
-
-class Recording(wait_base):
-    """Waits 5 s, and records what it is told of waits."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:  # noqa: ARG002 - tenacity's signature
-        return 5.0
-
-    def start(self, project_id: str, wait: Any) -> None:
-        assert project_id == "docs"
-        self.told.append(("start", wait))
-
-    def learn(self, *told: Any) -> list[HistoryDropped]:
-        self.told.append(("learn", told[-1]))
-        return []
-
-    def leave(self, wait: Any) -> None:
-        self.told.append(("leave", wait))
-
-
-@in_memory
-async def test_tracker_tells_of_starts_and_ends() -> None:
-    """The strategy is told of each wait that begins, ends with its job, times out, is cancelled, fails or is closed."""
-    strategy, created = Recording(), datetime.now(UTC) - timedelta(hours=1)
-
-    async def get_job(ref: JobRef) -> AgentJob:
-        if ref.job_id == "refused":
-            raise ValueError("refused")
-        ended = ref.job_id in ("ended", "old") and clock() > 1
-        return AgentJob(
-            ref.job_id, "docs", "completed" if ended else "active", created_at=created if ref.job_id == "old" else None
-        )
-
-    names = ["ended", "old", "late", "cancelled", "refused", "closed"]
-    async with JobTracker(get_job, policy=PollPolicy(wait=strategy)) as tracker:
-        jobs = [tracker.watch(JobRef("docs", name), timeout=60 if name == "late" else None) for name in names]
-        waits = {wait: wait.ref.job_id for _, wait in strategy.told}
-        assert [("start", name) for name in names] == [(what, waits[wait]) for what, wait in strategy.told]
-        await asyncio.sleep(30)
-        jobs[3].cancel()
-        await asyncio.sleep(60)
-        await asyncio.gather(*jobs[:5], return_exceptions=True)
-    told = {name: [what for what, wait in strategy.told if waits[wait] == name] for name in names}
-    assert [told[name][1] for name in names] == ["learn", "leave", "learn", "leave", "leave", "leave"]
-
-
-@in_memory
-@pytest.mark.parametrize(("timeout", "told"), [(None, ["start", "learn", "leave"]), (10.0, ["start", "leave"])])
-async def test_free_wait_tells_of_its_start_and_end(timeout: float | None, told: list[str]) -> None:  # noqa: ASYNC109 - the wait's
-    """A wait without a tracker tells of them, too; to leave after the end is told changes nothing."""
-    strategy = Recording()
-    with suppress(WaitTimeoutError):
-        await wait_for_job(REF, get_job=living(job_1=20.0), policy=PollPolicy(wait=strategy), timeout=timeout)
-    assert [what for what, _ in strategy.told] == told
-
-
-def living_for(seconds: dict[str, float]) -> Any:
-    """Return a service whose jobs end at these times; jobs may be added later."""
-
-    async def get_job(ref: JobRef) -> AgentJob:
-        return AgentJob(ref.job_id, "docs", "completed" if clock() >= seconds[ref.job_id] else "active")
-
-    return get_job
+    for _ in range(200):
+        wait.learn("docs", None, 119.0, 120.0)
+    assert len(history) == 200
+    assert wait(poll_at(120)) < 0.6 * default_gap(120)
 
 
 def test_kinds_are_bounded() -> None:

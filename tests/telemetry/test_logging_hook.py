@@ -12,7 +12,6 @@ from agentjobs_async.telemetry import (
     CreateRetried,
     CreateStarted,
     Event,
-    HistoryDropped,
     JobChanged,
     JobCreated,
     JobPolled,
@@ -30,12 +29,6 @@ DONE = AgentJob("job 1", "docs", "completed")
 REF = JOB.ref
 
 LOGGED: list[tuple[Event, int, str]] = [
-    (
-        HistoryDropped("docs", "fast", 70),
-        logging.INFO,
-        "jobs of docs take another time than before: dropped 70 durations",
-    ),
-    (HistoryDropped(None, None, 70), logging.INFO, "all jobs take another time than before: dropped 70 durations"),
     (RunStarted("my docs"), logging.DEBUG, "run in my%20docs started"),
     (RunEnded("docs", JOB, None, 61.0), logging.DEBUG, "run in docs ended after 61.0 s with its job"),
     (RunEnded(None, None, TransportError("reset"), 1.0), logging.DEBUG, "run in  ended after 1.0 s as reset"),

@@ -25,7 +25,6 @@ from agentjobs_async import (
     Event,
     GetJob,
     History,
-    HistoryDropped,
     Hook,
     HttpTimeouts,
     JobChanged,
@@ -266,8 +265,6 @@ def on_event(event: Event) -> None:
             assert_type((ref, job), tuple[JobRef, AgentJob | None])
             assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
             assert_type((event.lateness, event.shared), tuple[float | None, bool])
-        case HistoryDropped(project_id, model, durations):
-            assert_type((project_id, model, durations), tuple[str | None, str | None, int])
         case _:
             on_start_or_run(event)
 
