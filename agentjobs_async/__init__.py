@@ -16,7 +16,9 @@
 #   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
-from agentjobs_async import _start  # noqa: F401 - before the other imports: they are what takes the time
+from typing import TYPE_CHECKING
+
+from agentjobs_async import _start, telemetry  # noqa: F401 - before the other imports: they are what takes the time
 from agentjobs_async._http.transport import HttpTimeouts
 from agentjobs_async._polling.as_completed import WaitResult
 from agentjobs_async._polling.reading import GetJob, OnUpdate
@@ -48,23 +50,25 @@ from agentjobs_async.learning.strategy import wait_learned
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.session import AgentJobsSession
-from agentjobs_async.telemetry import (
-    CreateFailed,
-    CreateRetried,
-    CreateStarted,
-    Event,
-    Hook,
-    JobChanged,
-    JobCreated,
-    JobPolled,
-    LoggingHook,
-    PollFailed,
-    RunEnded,
-    RunStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from agentjobs_async.telemetry import Hook
 from agentjobs_async.tracker import JobTracker
+
+if TYPE_CHECKING:  # loaded where they are named, as their module says
+    from agentjobs_async.telemetry import (
+        CreateFailed,
+        CreateRetried,
+        CreateStarted,
+        Event,
+        JobChanged,
+        JobCreated,
+        JobPolled,
+        LoggingHook,
+        PollFailed,
+        RunEnded,
+        RunStarted,
+        WaitEnded,
+        WaitStarted,
+    )
 
 __all__ = [
     "AgentJob",
@@ -117,3 +121,9 @@ __all__ = [
     "wait_for_job",
     "wait_learned",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in telemetry.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(telemetry, name)

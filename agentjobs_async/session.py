@@ -34,8 +34,7 @@ from agentjobs_async._validation import (
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.telemetry import Hook
-from agentjobs_async.telemetry.observers import Hooks, RunEvents, checked_observer
+from agentjobs_async.telemetry.observers import Hook, checked_observer, hooks_of
 
 __all__ = ["AgentJobsSession"]
 
@@ -121,7 +120,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         self._binding = LoopBinding("session")
         reads = self._own_reader() if get_job is None else reader(get_job, decoder.statuses)
         longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
-        checked = Hooks(hooks, address.host if get_job is None else None)
+        checked = hooks_of(hooks, address.host if get_job is None else None)
         super().__init__(reads, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
         self._finishing: set[asyncio.Task[object]] = set()
 
@@ -226,12 +225,25 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         checked_timeout(timeout)
         if on_update is not None:
             checked_observer("on_update", on_update)
-        first = min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
-        with RunEvents(self._hooks, project_id or self._project_id, label) as run:
-            job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label, on_cancel=on_cancel)
-            left = None if timeout is None else max(timeout - run.elapsed, 0.001)
-            run.job = await self.wait_for_job(job, timeout=left, on_update=on_update)
-        return run.job
+        run = self._create_and_wait(prompt, project_id, timeout, on_update, label, on_cancel)
+        if self._hooks is not None:
+            run = self._hooks.run(project_id or self._project_id, label, run)
+        return await run
+
+    async def _create_and_wait(
+        self,
+        prompt: str,
+        project_id: str | None,
+        timeout: float | None,  # noqa: ASYNC109 - as in run_job
+        on_update: OnUpdate | None,
+        label: str | None,
+        on_cancel: OnCancel,
+    ) -> AgentJob:
+        clock = asyncio.get_running_loop().time
+        began, first = clock(), min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
+        job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label, on_cancel=on_cancel)
+        left = None if timeout is None else max(timeout - (clock() - began), 0.001)
+        return await self.wait_for_job(job, timeout=left, on_update=on_update)
 
     @property
     def project_id(self) -> str | None:

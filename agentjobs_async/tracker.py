@@ -9,8 +9,7 @@ from agentjobs_async._polling.waits import Waits
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.telemetry import Hook
-from agentjobs_async.telemetry.observers import Hooks
+from agentjobs_async.telemetry.observers import Hook, hooks_of
 
 __all__ = ["JobTracker"]
 
@@ -43,7 +42,7 @@ class JobTracker(Waits[AgentJob | JobRef]):
         self._binding = LoopBinding("tracker")
         longest = HttpTimeouts().request
         super().__init__(
-            reader(get_job), job_or_ref, self._binding.enter, policy, budget, Hooks(hooks), longest_poll=longest
+            reader(get_job), job_or_ref, self._binding.enter, policy, budget, hooks_of(hooks), longest_poll=longest
         )
 
     async def aclose(self) -> None:

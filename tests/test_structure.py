@@ -83,7 +83,7 @@ MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
 # What a feature adds, something else gives back. A commit that raises a budget says why.
 
 LINES = {
-    "": 119,
+    "": 129,
     "__main__": 35,
     "_version": 3,
     "_start": 71,
@@ -95,13 +95,13 @@ LINES = {
     "errors": 298,
     "models": 254,
     "policy": 299,
-    "tracker": 56,
-    "session": 296,
+    "tracker": 55,
+    "session": 308,
     "_loop": 382,
-    "telemetry": 974,
+    "telemetry": 1032,
     "learning": 701,
-    "_http": 1965,
-    "_polling": 4174,
+    "_http": 1968,
+    "_polling": 4159,
     "tracing": 258,
     "batch": 7671,
     "durable": 1107,
@@ -378,7 +378,8 @@ def test_public_names() -> None:
     """The package exports what the public face names, and nothing else."""
     assert agentjobs_async.__all__ == sorted(agentjobs_async.__all__)
     submodules = {room_of(module) for module in FILES}
-    public = {name for name in vars(agentjobs_async) if not name.startswith("_")} - submodules
+    named = {*vars(agentjobs_async), *agentjobs_async.telemetry.__all__}  # the events are loaded where they are named
+    public = {name for name in named if not name.startswith("_")} - submodules - {"TYPE_CHECKING"}
     assert public | {"__version__"} == set(agentjobs_async.__all__)
     settled = {
         *("AgentJob", "AgentJobsSession", "CreateOutcome", "Estimate", "Event", "GetJob", "History"),
@@ -408,13 +409,13 @@ def test_all() -> None:
     wrong = {}
     for module in MODULES:
         names = names_of(module)
-        values = {name: getattr(loaded(module), name, None) for name in names}
+        values = {name: found for name in names if (found := getattr(loaded(module), name, None)) is not None}
         foreign = [
             name
             for name, value in values.items()
             if isinstance(value, type) and not value.__module__.startswith(loaded(module).__name__)
         ]
-        if foreign or names != sorted(set(names), key=isort_style) or not set(names) <= set(vars(loaded(module))):
+        if foreign or names != sorted(set(names), key=isort_style) or set(names) != set(values):
             wrong[module] = names
     assert wrong == {}
 
@@ -477,6 +478,7 @@ def test_light_import() -> None:
     assert {name for name in modules if name.split(".")[0] != PACKAGE} <= {"gc"}
     assert PACKAGE in modules
     assert modules & {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS} == set()
+    assert modules & {f"{PACKAGE}.telemetry.{module}" for module in ("events", "hooks", "logging_hook")} == set()
 
 
 def test_a_file_does_without_a_server() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import tenacity
 from attrs import evolve, field, frozen
@@ -25,9 +25,10 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import CreateFailed, CreateRetried, CreateStarted, JobCreated
-from agentjobs_async.telemetry.logging_hook import logger
-from agentjobs_async.telemetry.observers import Hooks, checked_observer
+from agentjobs_async.telemetry.observers import checked_observer, logger
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["Create", "CreateRequest", "OnCancel", "checked_on_cancel", "create_attempts", "may_repeat"]
 
@@ -89,7 +90,7 @@ class Create:
     """
 
     def __init__(
-        self, request: CreateRequest, url: URL, transport: Transport, decoder: ResponseDecoder, hooks: Hooks
+        self, request: CreateRequest, url: URL, transport: Transport, decoder: ResponseDecoder, hooks: "Hooks | None"
     ) -> None:
         self._request = request
         self._url = url
@@ -104,8 +105,8 @@ class Create:
     async def run(self, group: set[CancelScope]) -> Result:
         """Return the job, or the error with its outcome. Until then its scope is in `group`."""
         self._started = self._clock()
-        if self._hooks:
-            self._hooks.emit_span(CreateStarted(self._request.project_id, str(self._url.host), self._request.label))
+        if self._hooks is not None:
+            self._hooks.create_started(self._request.project_id, str(self._url.host), self._request.label)
         scope = CancelScope(self._started + self._request.timeout, group)
         result: Result | None = None
         try:
@@ -123,9 +124,8 @@ class Create:
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
             return result
         job = result if self._request.label is None else evolve(result, label=self._request.label)
-        if self._hooks:
-            elapsed = self._clock() - self._started
-            self._hooks.emit(JobCreated(job, elapsed, self._progress.tries, job.label))
+        if self._hooks is not None:
+            self._hooks.created(job, self._clock() - self._started, self._progress.tries)
         return job
 
     async def _run_tries(self, deadline: float) -> Result:
@@ -174,19 +174,17 @@ class Create:
             digits = request.prompt_sha256[:_SHOWN_DIGITS]
             reason = error if isinstance(error, AgentJobsError) else _CANCELLED
             logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, reason)
-        if self._hooks:
+        if self._hooks is not None:
             elapsed, tries = self._clock() - self._started, self._progress.tries
-            self._hooks.emit(
-                CreateFailed(request.project_id, outcome, error, elapsed, tries, request.prompt_sha256, request.label)
+            self._hooks.create_failed(
+                request.project_id, outcome, error, elapsed, tries, request.prompt_sha256, request.label
             )
 
     def _report_retry(self, state: tenacity.RetryCallState) -> None:
         request, error = self._request, self._progress.refusal
-        if self._hooks and error is not None:
+        if self._hooks is not None and error is not None:
             tries, delay = self._progress.tries, state.upcoming_sleep
-            self._hooks.emit(
-                CreateRetried(request.project_id, error, tries, delay, request.prompt_sha256, request.label)
-            )
+            self._hooks.create_retried(request.project_id, error, tries, delay, request.prompt_sha256, request.label)
 
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from agentjobs_async._http.responses import Response
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry.logging_hook import logger
+from agentjobs_async.telemetry.observers import logger
 
 __all__ = ["Progress", "WithheldError"]
 

@@ -1,6 +1,7 @@
 """The service over HTTP, one exchange per call: owns paths, decoder and connections."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from yarl import URL
 
@@ -12,7 +13,9 @@ from agentjobs_async._http.urls import PathTemplate
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
-from agentjobs_async.telemetry.observers import Hooks
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["Service"]
 
@@ -53,7 +56,9 @@ class Service:
         """Make the connection pools in the running loop, without any I/O. Idempotent."""
         self._transport.open()
 
-    async def create(self, request: CreateRequest, hooks: Hooks, group: set[CancelScope]) -> AgentJob | AgentJobsError:
+    async def create(
+        self, request: CreateRequest, hooks: "Hooks | None", group: set[CancelScope]
+    ) -> AgentJob | AgentJobsError:
         """Return the job of one create, or the error with its outcome. Until then its scope is in `group`."""
         url = self._create_path.url(request.project_id)
         return await Create(request, url, self._transport, self._decoder, hooks).run(group)

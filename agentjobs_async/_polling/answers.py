@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
 from agentjobs_async._polling.ends import Ends, Result
@@ -15,8 +15,9 @@ from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, delay_by_age, delay_of
-from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed
-from agentjobs_async.telemetry.observers import Hooks
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["Answers"]
 
@@ -34,7 +35,7 @@ class Answers:
     def __init__(
         self,
         policy: PollPolicy,
-        hooks: Hooks,
+        hooks: "Hooks | None",
         counters: Counters,
         queue: PollQueue,
         ending: Ends,
@@ -102,10 +103,8 @@ class Answers:
         if not ended:  # the end of a wait says how long ago that was
             tracked.seen = now
         tracked.shown = tracked.polls
-        if self._hooks:
-            self._hooks.emit_apart(JobPolled(job, tracked.polls, now - began, tracked.label))
-            if previous is not None and previous != job:
-                self._hooks.emit_apart(JobChanged(job, previous, tracked.label))
+        if self._hooks is not None:
+            self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label)
         if tracked.notifies:
             tracked.notify_all(job)
         return ended
@@ -138,8 +137,8 @@ class Answers:
             tracked.in_trouble().error = error
         if not isinstance(error, NotSentError):
             self._queue.outage.reached()
-        if self._hooks:
-            self._hooks.emit_apart(PollFailed(tracked.ref, error, tracked.polls, now - began, tracked.label))
+        if self._hooks is not None:
+            self._hooks.poll_failed(tracked.ref, error, tracked.polls, now - began, tracked.label)
 
     def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         if isinstance(answer, BaseException) and not isinstance(answer, Exception):

@@ -3,8 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextvars import Context, copy_context
 from copy import copy
+from typing import TYPE_CHECKING
 
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.clock import PollClock
@@ -24,8 +24,9 @@ from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.telemetry import PollFailed, WaitEnded, WaitStarted
-from agentjobs_async.telemetry.observers import Hooks
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["Scheduler"]
 
@@ -44,7 +45,7 @@ class Scheduler:
         reader: Reader,
         policy: PollPolicy,
         budget: PollBudget,
-        hooks: Hooks,
+        hooks: "Hooks | None",
         clock: PollClock,
         *,
         longest_poll: float,
@@ -70,8 +71,6 @@ class Scheduler:
         )
         self._deadlines = Deadlines(loop, self._on_near, self._on_over)
         self._closed = False
-        self._started: dict[Watch, tuple[Context, str | None]] = {}
-        """The context in which each wait began, and its label; empty without hooks."""
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
@@ -79,13 +78,13 @@ class Scheduler:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
         job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
         label = None if job is None else job.label
-        if self._hooks:
-            self._emit_start(waiter, ref, label)
+        if self._hooks is not None:
+            self._hooks.wait_started(waiter, ref, label)
         if job is not None and job.is_terminal:
             waiter.on_job(job)
             waiter.on_end(job)
-            if self._hooks:
-                self._emit_end(waiter, ref, job, None)
+            if self._hooks is not None:
+                self._hooks.wait_ended(waiter, ref, job, 0, self.loop.time() - waiter.started, None, shared=False)
             return
         now = waiter.started
         tracked = self._jobs.get(ref)
@@ -97,23 +96,6 @@ class Scheduler:
         known = job or tracked.job
         if known is not None:
             waiter.on_job(known)  # last: the caller's callback may end this wait, or begin others
-
-    def _emit_start(self, waiter: Watch, ref: JobRef, label: str | None) -> None:
-        context = copy_context()
-        self._started[waiter] = context, label
-        self._hooks.emit_in(context, WaitStarted(ref, label))
-
-    def _emit_end(
-        self, waiter: Watch, ref: JobRef, result: Result, tracked: Tracked | None, *, shared: bool = False
-    ) -> None:
-        context, label = self._started.pop(waiter)
-        job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-        polls, elapsed, lateness = 0, self.loop.time() - waiter.started, None
-        if tracked is not None:
-            polls = tracked.polls - waiter.polls_before
-            lateness = None if job is None else min(self.loop.time() - tracked.seen, elapsed)
-        host = self._hooks.server_address
-        self._hooks.emit_in(context, WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, host))
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         """Start polling a job for its first wait. Later waits join it."""
@@ -148,8 +130,10 @@ class Scheduler:
         self._deadlines.remove(waiter)
         if isinstance(result, Exception):
             with_ref(result, tracked.ref)
-        if self._hooks:
-            self._emit_end(waiter, tracked.ref, result, tracked, shared=shared)
+        if self._hooks is not None:
+            polls, elapsed = tracked.polls - waiter.polls_before, self.loop.time() - waiter.started
+            lateness = min(self.loop.time() - tracked.seen, elapsed) if isinstance(result, AgentJob) else None
+            self._hooks.wait_ended(waiter, tracked.ref, result, polls, elapsed, lateness, shared=shared)
 
     def _leave(self, watch: Watch) -> None:
         self.detach(watch, asyncio.CancelledError())
@@ -182,9 +166,9 @@ class Scheduler:
     def _abandon(self, tracked: Tracked, result: Result) -> None:
         """Cut the poll in flight: the last wait for it ends with `result`."""
         cut = result if isinstance(result, asyncio.CancelledError) else TransportError(CUT)
-        if self._hooks and tracked.worker is not None:
+        if self._hooks is not None and tracked.worker is not None:
             elapsed = self.loop.time() - tracked.worker.began
-            self._hooks.emit_apart(PollFailed(tracked.ref, cut, tracked.polls, elapsed, tracked.label))
+            self._hooks.poll_failed(tracked.ref, cut, tracked.polls, elapsed, tracked.label)
         self._workers.cut(tracked)
         self._dispatch()
 

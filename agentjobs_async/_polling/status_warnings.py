@@ -3,7 +3,7 @@
 from typing import Final
 
 from agentjobs_async.models import AgentJob, JobStatus
-from agentjobs_async.telemetry.logging_hook import logger
+from agentjobs_async.telemetry.observers import logger
 
 __all__ = ["StatusWarnings"]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from attrs import evolve
 
@@ -24,7 +24,10 @@ from agentjobs_async.learning.history import History
 from agentjobs_async.learning.strategy import Histories, wait_learned
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy
-from agentjobs_async.telemetry.observers import GuardedCallback, Hooks
+from agentjobs_async.telemetry.observers import GuardedCallback
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["Waits"]
 
@@ -47,7 +50,7 @@ class Waits(Generic[Given]):
         bind: Callable[[], asyncio.AbstractEventLoop],
         policy: PollPolicy | None,
         budget: PollBudget | None,
-        hooks: Hooks,
+        hooks: "Hooks | None",
         *,
         longest_poll: float,
     ) -> None:

@@ -9,8 +9,7 @@ from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry.contexts import call_in
-from agentjobs_async.telemetry.observers import GuardedCallback
+from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
 if TYPE_CHECKING:  # the record of a job holds its watches, and so imports this module
     from agentjobs_async._polling.tracked import Tracked

@@ -1,21 +1,26 @@
-"""Events, the hooks that are called with them, and the hook that logs them."""
+"""Events, the hooks that are called with them, and the hook that logs them: loaded where they are named."""
 
-from agentjobs_async.telemetry.events import (
-    CreateFailed,
-    CreateRetried,
-    CreateStarted,
-    Event,
-    Hook,
-    JobChanged,
-    JobCreated,
-    JobPolled,
-    PollFailed,
-    RunEnded,
-    RunStarted,
-    WaitEnded,
-    WaitStarted,
-)
-from agentjobs_async.telemetry.logging_hook import LoggingHook
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from agentjobs_async.telemetry.observers import Hook
+
+if TYPE_CHECKING:
+    from agentjobs_async.telemetry.events import (
+        CreateFailed,
+        CreateRetried,
+        CreateStarted,
+        Event,
+        JobChanged,
+        JobCreated,
+        JobPolled,
+        PollFailed,
+        RunEnded,
+        RunStarted,
+        WaitEnded,
+        WaitStarted,
+    )
+    from agentjobs_async.telemetry.logging_hook import LoggingHook
 
 __all__ = [
     "CreateFailed",
@@ -33,3 +38,9 @@ __all__ = [
     "WaitEnded",
     "WaitStarted",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'logging_hook' if name == 'LoggingHook' else 'events'}"), name)

@@ -5,20 +5,7 @@ from typing import Final
 
 from agentjobs_async.errors import CreateOutcome, CreateOutcomeUnknownError, ResponseError
 from agentjobs_async.models import AgentJob, JobStatus
-from agentjobs_async.telemetry.events import (
-    CreateFailed,
-    CreateRetried,
-    CreateStarted,
-    Event,
-    JobChanged,
-    JobCreated,
-    JobPolled,
-    PollFailed,
-    RunEnded,
-    RunStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from agentjobs_async.telemetry.events import CreateFailed, CreateStarted, JobCreated, RunStarted, WaitEnded
 
 __all__ = [
     "Attributes",
@@ -27,7 +14,6 @@ __all__ = [
     "error_attributes",
     "error_type",
     "job_attributes",
-    "project_of",
     "wait_attributes",
     "wait_outcome",
 ]
@@ -38,20 +24,9 @@ Attributes = dict[str, str | int | float | bool]
 _INVOKE: Final[Attributes] = {"gen_ai.operation.name": "invoke_agent"}
 
 
-def project_of(event: Event) -> str:
-    """Return the project of an event; the empty string if it has none."""
-    match event:
-        case JobCreated(job) | JobPolled(job) | JobChanged(job):
-            return job.project_id
-        case WaitStarted(ref) | WaitEnded(ref) | PollFailed(ref):
-            return ref.project_id
-        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
-            return event.project_id or ""
-
-
 def call_attributes(event: RunStarted | CreateStarted) -> Attributes:
     """Return the attributes of a `run_job` or a create at its start."""
-    found = {**_INVOKE, "agentjobs.project.id": event.project_id or "", **_labelled(event.label)}
+    found = {**_INVOKE, "agentjobs.project.id": event.project, **_labelled(event.label)}
     return found | {"server.address": event.server_address} if isinstance(event, CreateStarted) else found
 
 
@@ -73,7 +48,7 @@ def job_attributes(job: AgentJob | None, *, content: bool) -> Attributes:
 def wait_attributes(event: WaitEnded) -> Attributes:
     """Return the attributes of a wait, without those of its job and its error."""
     found: Attributes = {
-        "agentjobs.project.id": event.ref.project_id,
+        "agentjobs.project.id": event.project,
         "agentjobs.job.id": event.ref.to_token(),
         "agentjobs.polls": event.polls,
         "agentjobs.wait.outcome": wait_outcome(event),

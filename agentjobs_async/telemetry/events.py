@@ -1,6 +1,6 @@
-"""Events, and the hooks that are called with them."""
+"""Events: frozen records, which hooks are called with."""
 
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 from attrs import frozen
 
@@ -12,7 +12,6 @@ __all__ = [
     "CreateRetried",
     "CreateStarted",
     "Event",
-    "Hook",
     "JobChanged",
     "JobCreated",
     "JobPolled",
@@ -33,6 +32,24 @@ class _Event:
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def project(self) -> str:
+        """The id of the project; the empty string where a `run_job` names none."""
+        project_id: str | None = self._named_by.project_id
+        return project_id or ""
+
+    @property
+    def name(self) -> str | None:
+        """The token of the job, printable also where the job was made by hand; `None` before there is a job."""
+        named_by = self._named_by
+        if isinstance(named_by, AgentJob):
+            return named_by.shown_name
+        return named_by.to_token() if isinstance(named_by, JobRef) else None
+
+    @property
+    def _named_by(self) -> Any:
+        return getattr(self, "ref", None) or getattr(self, "job", None) or self
 
 
 @frozen(repr=False)
@@ -252,21 +269,3 @@ Event = (
     | RunEnded
 )
 """The argument of a hook."""
-
-
-class Hook(Protocol):
-    """Called with each event as it happens, in the event loop, so that it must be quick.
-
-    What a hook raises is logged once and has no other effect.
-
-    Events of a create come in the caller's context; those of a wait, in a copy of the caller's context from the wait's
-    start. `JobPolled`, `JobChanged` and `PollFailed` belong to the job, for which many callers may wait: they come in
-    an empty context, with no context variable set.
-
-    `RunStarted`, `CreateStarted` and `RunEnded` only repeat what other events say, at the moments at which a span must
-    begin and end: they come to a hook whose attribute `makes_spans` is true.
-    """
-
-    def __call__(self, event: Event, /) -> object:
-        """Process `event`; the returned value is ignored."""
-        ...

@@ -1,4 +1,4 @@
-"""The logger of the package, and the hook that logs events."""
+"""The hook that logs events."""
 
 import asyncio
 import logging
@@ -21,11 +21,15 @@ from agentjobs_async.telemetry.events import (
     WaitEnded,
     WaitStarted,
 )
+from agentjobs_async.telemetry.observers import logger
 
-__all__ = ["LoggingHook", "logger"]
+__all__ = ["LoggingHook"]
 
-logger: Final = logging.getLogger("agentjobs_async")
-logger.addHandler(logging.NullHandler())
+_LEVELS: Final[dict[type, int]] = {
+    **dict.fromkeys((CreateRetried, JobCreated, JobChanged), logging.INFO),
+    CreateFailed: logging.WARNING,
+}
+"""Of the events that are not logged at DEBUG, but for `WaitEnded`."""
 
 
 class LoggingHook:
@@ -42,62 +46,58 @@ class LoggingHook:
 
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
-        level, text = _as_log(event)
-        label = "" if event.label is None else f" [{one_line(event.label)}]"
-        logger.log(level, "%s%s", text, label, extra=_as_extra(event))
+        label = None if event.label is None else one_line(event.label)
+        logger.log(
+            _level(event),
+            "%s%s",
+            _text(event),
+            "" if label is None else f" [{label}]",
+            extra={
+                "event": type(event).__name__,
+                "project": one_line(event.project),
+                "job": event.name,
+                "label": label,
+            },
+        )
 
 
-def _as_extra(event: Event) -> dict[str, str | None]:
-    """Return the attributes of an event's log record: printable text only."""
+def _level(event: Event) -> int:
+    if isinstance(event, WaitEnded):
+        expected = event.job is not None or isinstance(event.error, WaitTimeoutError | asyncio.CancelledError)
+        return logging.INFO if expected else logging.WARNING
+    return _LEVELS.get(type(event), logging.DEBUG)
+
+
+def _text(event: Event) -> str:
     match event:
-        case CreateStarted() | CreateRetried() | CreateFailed() | RunStarted() | RunEnded():
-            project, job = event.project_id or "", None
-        case PollFailed(ref) | WaitStarted(ref) | WaitEnded(ref):
-            project, job = ref.project_id, ref.to_token()
-        case JobCreated(found) | JobPolled(found) | JobChanged(found):
-            project, job = found.project_id, found.shown_name
-    label = None if event.label is None else one_line(event.label)
-    return {"event": type(event).__name__, "project": one_line(project), "job": job, "label": label}
-
-
-def _as_log(event: Event) -> tuple[int, str]:
-    match event:
-        case RunStarted() | RunEnded() | CreateStarted() | CreateRetried() | CreateFailed() | JobCreated():
-            return _call_as_log(event)
-        case WaitStarted(ref):
-            level, text = logging.DEBUG, f"wait for {ref.to_token()} started"
-        case WaitEnded(ref, job, error, polls, elapsed):
+        case WaitStarted():
+            text = f"wait for {event.name} started"
+        case WaitEnded(_, job, error, polls, elapsed):
             end = job.shown_status if job is not None else describe(error)
-            expected = job is not None or isinstance(error, WaitTimeoutError | asyncio.CancelledError)
-            level = logging.INFO if expected else logging.WARNING
-            text = f"wait for {ref.to_token()} ended after {elapsed:.1f} s and {polls} polls: {end}"
+            text = f"wait for {event.name} ended after {elapsed:.1f} s and {polls} polls: {end}"
         case JobPolled(job, polls):
-            level, text = logging.DEBUG, f"poll {polls} of {job.shown_name}: {job.shown_status}"
+            text = f"poll {polls} of {event.name}: {job.shown_status}"
         case JobChanged(job, previous):
-            level, text = logging.INFO, f"{job.shown_name} went from {previous.shown_status} to {job.shown_status}"
-        case PollFailed(ref, error, polls):
-            level, text = logging.DEBUG, f"poll {polls} of {ref.to_token()} failed: {describe(error)}"
-    return level, text
+            text = f"{event.name} went from {previous.shown_status} to {job.shown_status}"
+        case PollFailed(_, error, polls):
+            text = f"poll {polls} of {event.name} failed: {describe(error)}"
+        case JobCreated(_, elapsed):
+            text = f"created {event.name} in {elapsed:.3f} s"
+        case _:
+            text = _text_without_job(event, quote(event.project, safe=""))
+    return text
 
 
-def _call_as_log(
-    event: RunStarted | RunEnded | CreateStarted | CreateRetried | CreateFailed | JobCreated,
-) -> tuple[int, str]:
-    level = logging.DEBUG
-    project = quote(event.job.project_id if isinstance(event, JobCreated) else event.project_id or "", safe="")
+def _text_without_job(event: RunStarted | RunEnded | CreateStarted | CreateRetried | CreateFailed, project: str) -> str:
     match event:
         case RunStarted():
-            text = f"run in {project} started"
+            return f"run in {project} started"
         case RunEnded(_, _, error, elapsed):
             end = "with its job" if error is None else f"as {describe(error)}"
-            text = f"run in {project} ended after {elapsed:.1f} s {end}"
+            return f"run in {project} ended after {elapsed:.1f} s {end}"
         case CreateStarted():
-            text = f"create in {project} started"
+            return f"create in {project} started"
         case CreateRetried(_, error, tries, delay):
-            level = logging.INFO
-            text = f"create in {project} is tried again in {delay:.1f} s, after try {tries}: {describe(error)}"
+            return f"create in {project} is tried again in {delay:.1f} s, after try {tries}: {describe(error)}"
         case CreateFailed(_, outcome, error):
-            level, text = logging.WARNING, f"create in {project} ended as {outcome}: {describe(error)}"
-        case JobCreated(job, elapsed):
-            level, text = logging.INFO, f"created {job.shown_name} in {elapsed:.3f} s"
-    return level, text
+            return f"create in {project} ended as {outcome}: {describe(error)}"

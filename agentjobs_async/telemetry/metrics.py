@@ -12,7 +12,7 @@ from attrs import frozen
 
 from agentjobs_async.errors import CreateOutcome, InvalidInputError
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry.attributes import error_type, project_of, wait_outcome
+from agentjobs_async.telemetry.attributes import error_type, wait_outcome
 from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 
 __all__ = ["METRICS", "Gauges", "Kind", "Measurement", "Metric", "label_names", "measurements"]
@@ -102,8 +102,7 @@ def measurements(event: Event, *, projects: bool) -> tuple[Measurement, ...]:
     measured = _measured(event)
     if not projects:
         return measured
-    project = project_of(event)
-    return tuple((metric, value, (*labels, project)) for metric, value, labels in measured)
+    return tuple((metric, value, (*labels, event.project)) for metric, value, labels in measured)
 
 
 def _measured(event: Event) -> tuple[Measurement, ...]:

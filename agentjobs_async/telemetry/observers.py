@@ -1,19 +1,42 @@
 """Users' callables for events and jobs: checked once, and called so that no error of theirs gets out."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable
 from contextvars import Context
-from types import TracebackType
-from typing import Any, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry.contexts import call_apart, call_in
-from agentjobs_async.telemetry.events import CreateStarted, Event, Hook, RunEnded, RunStarted
-from agentjobs_async.telemetry.logging_hook import logger
 
-__all__ = ["GuardedCallback", "Hooks", "RunEvents", "checked_observer"]
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.events import Event
+    from agentjobs_async.telemetry.hooks import Hooks
+
+__all__ = ["GuardedCallback", "Hook", "call_in", "checked_observer", "hooks_of", "logger"]
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("agentjobs_async")
+logger.addHandler(logging.NullHandler())
+
+
+class Hook(Protocol):
+    """Called with each event as it happens, in the event loop, so that it must be quick.
+
+    What a hook raises is logged once and has no other effect.
+
+    Events of a create come in the caller's context; those of a wait, in a copy of the caller's context from the wait's
+    start. `JobPolled`, `JobChanged` and `PollFailed` belong to the job, for which many callers may wait: they come in
+    an empty context, with no context variable set.
+
+    `RunStarted`, `CreateStarted` and `RunEnded` only repeat what other events say, at the moments at which a span must
+    begin and end: they come to a hook whose attribute `makes_spans` is true.
+    """
+
+    def __call__(self, event: "Event", /) -> object:
+        """Process `event`; the returned value is ignored."""
+        ...
 
 
 def checked_observer(name: str, observer: object) -> None:
@@ -47,7 +70,7 @@ class GuardedCallback:
             return self._observer(*arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - a CancelledError would cancel a task that isn't its own
+        except BaseException as error:
             if not self._logged:
                 self._logged = True
                 logger.warning(
@@ -59,76 +82,27 @@ class GuardedCallback:
             return None
 
 
-class Hooks(tuple[GuardedCallback, ...]):  # noqa: SLOT001 - one per session; a tuple is tested for emptiness fastest
-    """All hooks of one session or tracker, each contained. Falsy without hooks: callers then make no events.
+def call_in(context: Context, call: Callable[[T], object], value: T) -> None:
+    """Call `call` with `value` in `context`, or in a copy while something runs in it already.
 
-    Attributes:
-        server_address: The host of the service, for events; `None` where the jobs are read by a callable of the user's.
+    `call` must contain what its own callback raises.
+    """
+    try:
+        context.run(call, value)
+    except RuntimeError:  # entered already: a callback that runs in it ended its own wait, say
+        context.copy().run(call, value)
+
+
+def hooks_of(hooks: object, server_address: str | None = None) -> "Hooks | None":
+    """Return what calls the hooks of a session or tracker; `None` without hooks, so that no event is made.
 
     Raises:
         InvalidInputError: A hook is a class, not callable, or async, or `hooks` is not iterable.
     """
-
-    server_address: str | None
-    _span_makers: tuple[GuardedCallback, ...]
-
-    def __new__(cls, hooks: Sequence[Hook] = (), server_address: str | None = None) -> Self:
-        """Check and contain `hooks`."""
-        if not isinstance(hooks, Iterable):
-            raise InvalidInputError(
-                f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list"
-            )
-        guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
-        made = super().__new__(cls, (callback for _, callback in guarded))
-        made.server_address = server_address
-        made._span_makers = tuple(callback for hook, callback in guarded if getattr(hook, "makes_spans", False))
-        return made
-
-    def emit(self, event: Event) -> None:
-        """Call every hook with `event`, in the current context."""
-        for hook in self:
-            hook(event)
-
-    def emit_span(self, event: CreateStarted | RunStarted | RunEnded) -> None:
-        """Call the hooks that make spans with `event`, in the current context."""
-        for hook in self._span_makers:
-            hook(event)
-
-    def emit_in(self, context: Context, event: Event) -> None:
-        """Call every hook with `event`, in the context of the caller to whom the event belongs."""
-        call_in(context, self.emit, event)
-
-    def emit_apart(self, event: Event) -> None:
-        """Call every hook with an event that belongs to no caller, in an empty context."""
-        call_apart(self.emit, event)
-
-
-class RunEvents:
-    """Emits `RunStarted` when its block is entered, and `RunEnded` when it is left, with `job` or the block's error.
-
-    The arguments of the call are those that the create is about to check.
-    """
-
-    def __init__(self, hooks: Hooks, project_id: object, label: object) -> None:
-        self._hooks = hooks
-        self._project_id = project_id if isinstance(project_id, str) else None
-        self._label = label if isinstance(label, str) else None
-        self._clock = asyncio.get_running_loop().time
-        self._started = self._clock()
-        self.job: AgentJob | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the call."""
-        return self._clock() - self._started
-
-    def __enter__(self) -> Self:
-        if self._hooks:
-            self._hooks.emit_span(RunStarted(self._project_id, self._label))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._hooks:
-            self._hooks.emit_span(RunEnded(self._project_id, self.job, error, self.elapsed, self._label))
+    if not isinstance(hooks, Iterable):
+        raise InvalidInputError(f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list")
+    given = tuple(hooks)
+    if not given:
+        return None
+    made: Hooks = import_module("agentjobs_async.telemetry.hooks").Hooks(given, server_address)  # it loads the events
+    return made

@@ -142,7 +142,7 @@ class History:
         workers = scheduler._workers
         held: list[Sized] = [
             scheduler._jobs,
-            scheduler._started,
+            scheduler._hooks._waits if scheduler._hooks else (),
             scheduler._answers._notified,
             workers._workers,
             workers._leaving,

@@ -8,19 +8,12 @@ from agentjobs_async.telemetry import WaitEnded
 from agentjobs_async.telemetry.attributes import (
     error_attributes,
     job_attributes,
-    project_of,
     wait_attributes,
     wait_outcome,
 )
 from tests.polled import REF
-from tests.telemetry.test_logging_hook import EXTRAS
 
 JOB = AgentJob("job 1", "docs", JobStatus.FAILED, pr_link="https://example.com/pull/1")
-
-
-def test_project_of() -> None:
-    """Every event belongs to a project."""
-    assert {project_of(event) for event, _ in EXTRAS} == {"docs"}
 
 
 def test_wait_outcome() -> None:

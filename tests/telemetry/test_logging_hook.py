@@ -22,7 +22,7 @@ from agentjobs_async.telemetry import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.telemetry.logging_hook import logger
+from agentjobs_async.telemetry.observers import logger
 
 JOB = AgentJob("job 1", "docs", "active")
 DONE = AgentJob("job 1", "docs", "completed")
@@ -99,7 +99,8 @@ def test_silent_by_default() -> None:
 
 EXTRAS: list[tuple[Event, str | None]] = [
     (RunStarted("docs", "order-17"), None),
-    (RunEnded("docs", JOB, None, 1.0, "order-17"), None),
+    (RunEnded("docs", JOB, None, 1.0, "order-17"), "docs/job%201"),
+    (RunEnded("docs", None, TransportError("reset"), 1.0, "order-17"), None),
     (CreateStarted("docs", "api.example.com", "order-17"), None),
     (CreateRetried("docs", NotSentError("refused"), 1, 0.1, "ab12", "order-17"), None),
     (CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError(), label="order-17"), None),

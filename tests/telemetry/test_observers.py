@@ -2,17 +2,21 @@
 
 import asyncio
 import logging
+from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import JobPolled, RunEnded, RunStarted
-from agentjobs_async.telemetry.observers import GuardedCallback, Hooks, RunEvents
+from agentjobs_async.telemetry import RunEnded, RunStarted
+from agentjobs_async.telemetry.hooks import Hooks
+from agentjobs_async.telemetry.observers import GuardedCallback, call_in, hooks_of
 from tests.rows import failures
 
 JOB = AgentJob("job 1", "docs", "active")
+NAME: ContextVar[str] = ContextVar("NAME")
 
 
 class Recorder:
@@ -33,9 +37,9 @@ def test_faulty_hook(caplog: pytest.LogCaptureFixture) -> None:
     """A hook that raises is logged once with its traceback, goes on being called, and disturbs no other."""
     errors = [ValueError("x"), asyncio.CancelledError(), GeneratorExit(), ExceptionGroup("g", [OSError()])]
     faulty, sound = [Recorder(error) for error in errors], Recorder()
-    hooks = Hooks([*faulty, sound])
-    for event in (JobPolled(JOB, 1), JobPolled(JOB, 2)):
-        hooks.emit(event)
+    hooks = Hooks([*faulty, sound], None)
+    for number in (1, 2):
+        hooks.polled(JOB, None, number, 0.0, None)
     assert [event.polls for event in sound.events] == [1, 2]
     assert [hook.events for hook in faulty] == [sound.events] * len(errors)
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * len(errors)
@@ -53,13 +57,13 @@ def test_leaving() -> None:
 
 def test_no_hooks() -> None:
     """Without hooks there is nobody to make events for; hooks come in a sequence, and a bare one gets a hint."""
-    assert not Hooks()
-    assert Hooks([Recorder()])
+    assert hooks_of([]) is None
+    assert hooks_of([Recorder()]) is not None
     bare: list[Any] = [Recorder(), None, 7]
     words = r"^hooks must be a sequence of hooks, not \w+: put it into a list$"
     for hooks in bare:
         with pytest.raises(InvalidInputError, match=words):
-            Hooks(hooks)
+            hooks_of(hooks)
 
 
 async def coroutine_function(event: Any) -> None: ...
@@ -72,7 +76,7 @@ def test_no_observer() -> None:
         with pytest.raises(InvalidInputError, match=f"^on_update must be.*{words}|^on_update {words}"):
             GuardedCallback("on_update", observer)
         with pytest.raises(InvalidInputError, match=r"^a hook must be"):
-            Hooks([observer])
+            hooks_of([observer])
 
     rows = [
         (None, "must be callable, not NoneType"),
@@ -86,13 +90,33 @@ def test_no_observer() -> None:
 async def test_events_of_a_run() -> None:
     """A run begins and ends with an event, with its job or with the error that left its block, for hooks that ask."""
     plain, recorder = Recorder(), Recorder(makes_spans=True)
-    hooks = Hooks([plain, recorder])
-    with RunEvents(hooks, "docs", "order-17") as run:
-        run.job = JOB
-    with pytest.raises(ZeroDivisionError) as caught, RunEvents(hooks, 7, None):
-        raise ZeroDivisionError
+    hooks = Hooks([plain, recorder], None)
+    assert await hooks.run("docs", "order-17", asyncio.sleep(0, JOB)) is JOB
+    with pytest.raises(ValueError, match="x") as caught:
+        await hooks.run(7, None, failing())
     started, ended, _, failed = recorder.events
     assert started == RunStarted("docs", "order-17")
     assert ended == RunEnded("docs", JOB, None, ended.elapsed, "order-17")
     assert failed == RunEnded(None, None, caught.value, failed.elapsed)
     assert plain.events == []
+
+
+async def failing() -> AgentJob:
+    raise ValueError("x")
+
+
+def test_call_within_its_own_call() -> None:
+    """A call that comes while its context is in use sees the same variables, however the calls are nested."""
+    context, other, seen = Context(), Context(), list[str | None]()
+
+    def nested(calls: list[Any]) -> None:
+        if calls:
+            calls[0](nested, calls[1:])
+        else:
+            seen.append(NAME.get())
+
+    for each, name in ((context, "mine"), (other, "other")):
+        call_in(each, NAME.set, name)  # what a call sets stays there
+    call_in(context, nested, [partial(call_in, context)])
+    call_in(context, nested, [partial(call_in, other), partial(call_in, context)])
+    assert (seen, NAME.get(None)) == (["mine", "mine"], None)

@@ -1,0 +1,125 @@
+"""The hooks of a session or tracker, and the events that they are called with. Loaded with the first hook."""
+
+import asyncio
+from collections.abc import Awaitable, Hashable, Sequence
+from contextvars import Context, copy_context
+
+from agentjobs_async.errors import AgentJobsError, CreateOutcome
+from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.telemetry import events
+from agentjobs_async.telemetry.observers import GuardedCallback, Hook, call_in
+
+__all__ = ["Hooks"]
+
+
+class Hooks:
+    """Makes all events of one session or tracker, and calls its hooks with them, each contained.
+
+    Args:
+        hooks: The hooks, in the order in which they are called.
+        server_address: The host of the service; `None` where the jobs are read by a callable of the user's.
+
+    Raises:
+        InvalidInputError: A hook is a class, not callable, or async.
+    """
+
+    def __init__(self, hooks: Sequence[Hook], server_address: str | None) -> None:
+        guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
+        self._hooks = tuple(callback for _, callback in guarded)
+        self._span_hooks = tuple(callback for hook, callback in guarded if getattr(hook, "makes_spans", False))
+        self._server_address = server_address
+        self._waits: dict[Hashable, tuple[Context, str | None]] = {}
+        """The context in which each wait began, and its label."""
+
+    def _emit(self, event: events.Event) -> None:
+        for hook in self._hooks:
+            hook(event)
+
+    def _emit_span(self, event: events.Event) -> None:
+        for hook in self._span_hooks:
+            hook(event)
+
+    # Creates and runs: in the context of their caller.
+
+    async def run(self, project_id: object, label: object, work: Awaitable[AgentJob]) -> AgentJob:
+        """Return what `work` returns, between the events of a `run_job`.
+
+        The create within it is about to check `project_id` and `label`.
+        """
+        project = project_id if isinstance(project_id, str) else None
+        named = label if isinstance(label, str) else None
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        self._emit_span(events.RunStarted(project, named))
+        try:
+            job = await work
+        except BaseException as error:
+            self._emit_span(events.RunEnded(project, None, error, clock() - began, named))
+            raise
+        self._emit_span(events.RunEnded(project, job, None, clock() - began, named))
+        return job
+
+    def create_started(self, project_id: str, server_address: str, label: str | None) -> None:
+        """Report that a create began."""
+        self._emit_span(events.CreateStarted(project_id, server_address, label))
+
+    def created(self, job: AgentJob, elapsed: float, tries: int) -> None:
+        """Report that a create gave a job."""
+        self._emit(events.JobCreated(job, elapsed, tries, job.label))
+
+    def create_retried(
+        self, project_id: str, error: AgentJobsError, tries: int, delay: float, prompt_sha256: str, label: str | None
+    ) -> None:
+        """Report that a create is about to be repeated."""
+        self._emit(events.CreateRetried(project_id, error, tries, delay, prompt_sha256, label))
+
+    def create_failed(
+        self,
+        project_id: str,
+        outcome: CreateOutcome,
+        error: BaseException,
+        elapsed: float,
+        tries: int,
+        prompt_sha256: str,
+        label: str | None,
+    ) -> None:
+        """Report that a create ended without a job."""
+        self._emit(events.CreateFailed(project_id, outcome, error, elapsed, tries, prompt_sha256, label))
+
+    # Waits: in a copy of the context in which each began.
+
+    def wait_started(self, wait: Hashable, ref: JobRef, label: str | None) -> None:
+        """Report that a wait began; `wait_ended` must follow."""
+        context, _ = self._waits[wait] = copy_context(), label
+        call_in(context, self._emit, events.WaitStarted(ref, label))
+
+    def wait_ended(
+        self,
+        wait: Hashable,
+        ref: JobRef,
+        result: AgentJob | BaseException,
+        polls: int,
+        elapsed: float,
+        lateness: float | None,
+        *,
+        shared: bool,
+    ) -> None:
+        """Report how a wait ended."""
+        context, label = self._waits.pop(wait)
+        job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
+        address = self._server_address
+        call_in(
+            context, self._emit, events.WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, address)
+        )
+
+    # Polls: in an empty context, since they belong to no caller.
+
+    def polled(self, job: AgentJob, previous: AgentJob | None, polls: int, elapsed: float, label: str | None) -> None:
+        """Report that a poll showed a job, which was last known as `previous`."""
+        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label))
+        if previous is not None and previous != job:
+            Context().run(self._emit, events.JobChanged(job, previous, label))
+
+    def poll_failed(self, ref: JobRef, error: BaseException, polls: int, elapsed: float, label: str | None) -> None:
+        """Report that a poll did not show a job."""
+        Context().run(self._emit, events.PollFailed(ref, error, polls, elapsed, label))
