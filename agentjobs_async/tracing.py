@@ -130,8 +130,8 @@ class OpenTelemetryHook:
                 self._notes.on_poll(event)
             case events.JobChanged():
                 self._notes.on_change(event)
-            case events.WaitStarted(ref):
-                self._notes.begin(ref)
+            case events.WaitStarted():
+                self._notes.begin(event)
             case events.WaitEnded():
                 self._on_wait_ended(event)
             case events.RunStarted() | events.CreateStarted():
@@ -197,7 +197,7 @@ class OpenTelemetryHook:
     def _on_wait_ended(self, event: events.WaitEnded) -> None:
         end = time.time_ns()
         start = end - int(event.elapsed * _NANOSECONDS)
-        notes = self._notes.end(event.ref, start)  # first: they go, also where the span can't be started
+        notes = self._notes.end(event, start)  # first: they go, also where the span can't be started
         around = get_current_span()
         outlived = _has_ended(around)
         linked = ([around] if outlived else []) + _creating_span()

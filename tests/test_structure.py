@@ -98,7 +98,7 @@ LINES = {
     "tracker": 55,
     "session": 308,
     "_loop": 382,
-    "telemetry": 1032,
+    "telemetry": 1049,
     "learning": 701,
     "_http": 1968,
     "_polling": 4159,

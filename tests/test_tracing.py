@@ -34,7 +34,7 @@ from agentjobs_async.batch import BatchItem, Journal, Outcome, State, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
-from tests.polled import REF, every
+from tests.polled import REF, Polled, every
 from tests.scripted import Reply, Scripted, job, reply
 from tests.until import until
 
@@ -317,6 +317,20 @@ async def test_wait_that_outlives_its_request(telemetry: Telemetry) -> None:
     wait = telemetry.span("wait_for_job")
     assert wait.parent is None
     assert [link.context for link in wait.links] == [request.get_span_context()]
+
+
+@pytest.mark.looptime
+async def test_jobs_of_one_name(telemetry: Telemetry) -> None:
+    """What happens to a job is not told of a job of the same name in another session."""
+    hook = telemetry.hook()
+    trackers = [
+        JobTracker(Polled(*steps, "active", "completed"), policy=every(2), hooks=[hook])
+        for steps in ((), (TransportError("reset"),))
+    ]
+    async with trackers[0], trackers[1]:
+        await asyncio.gather(*(tracker.wait_for_job(REF) for tracker in trackers))
+    notes = [notes_of(span) for span in telemetry.spans("wait_for_job")]
+    assert sorted(notes) == [["status"], ["unreachable", "status"]]
 
 
 async def test_shared_wait(telemetry: Telemetry) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
@@ -50,6 +50,18 @@ class _Event:
     @property
     def _named_by(self) -> Any:
         return getattr(self, "ref", None) or getattr(self, "job", None) or self
+
+
+@frozen(repr=False)
+class _WaitEvent(_Event):
+    """An event of a job that is waited for.
+
+    Attributes:
+        source: A number for the session or tracker, in this process: two of them may wait for jobs of one name. It is
+            no part of an event's equality and repr.
+    """
+
+    source: int = field(default=0, kw_only=True, eq=False)
 
 
 @frozen(repr=False)
@@ -129,7 +141,7 @@ class CreateFailed(_Event):
 
 
 @frozen(repr=False)
-class JobPolled(_Event):
+class JobPolled(_WaitEvent):
     """The server answered a poll with the job.
 
     Attributes:
@@ -146,7 +158,7 @@ class JobPolled(_Event):
 
 
 @frozen(repr=False)
-class JobChanged(_Event):
+class JobChanged(_WaitEvent):
     """A poll showed a change of the job. A change of `raw` alone does not count.
 
     Attributes:
@@ -162,7 +174,7 @@ class JobChanged(_Event):
 
 
 @frozen(repr=False)
-class PollFailed(_Event):
+class PollFailed(_WaitEvent):
     """A poll did not show the job.
 
     Attributes:
@@ -181,7 +193,7 @@ class PollFailed(_Event):
 
 
 @frozen(repr=False)
-class WaitStarted(_Event):
+class WaitStarted(_WaitEvent):
     """A wait began. `WaitEnded` follows, in the same context: the one in which the wait began.
 
     Attributes:
@@ -195,7 +207,7 @@ class WaitStarted(_Event):
 
 
 @frozen(repr=False)
-class WaitEnded(_Event):
+class WaitEnded(_WaitEvent):
     """A wait ended with a job or with an error. Hooks are called in the context in which the wait began.
 
     Attributes:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Hashable, Sequence
 from contextvars import Context, copy_context
+from itertools import count
+from typing import Final
 
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
@@ -10,6 +12,8 @@ from agentjobs_async.telemetry import events
 from agentjobs_async.telemetry.observers import GuardedCallback, Hook, call_in
 
 __all__ = ["Hooks"]
+
+_SOURCES: Final = count(1)
 
 
 class Hooks:
@@ -28,6 +32,7 @@ class Hooks:
         self._hooks = tuple(callback for _, callback in guarded)
         self._span_hooks = tuple(callback for hook, callback in guarded if getattr(hook, "makes_spans", False))
         self._server_address = server_address
+        self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}
         """The context in which each wait began, and its label."""
 
@@ -91,7 +96,7 @@ class Hooks:
     def wait_started(self, wait: Hashable, ref: JobRef, label: str | None) -> None:
         """Report that a wait began; `wait_ended` must follow."""
         context, _ = self._waits[wait] = copy_context(), label
-        call_in(context, self._emit, events.WaitStarted(ref, label))
+        call_in(context, self._emit, events.WaitStarted(ref, label, source=self._source))
 
     def wait_ended(
         self,
@@ -107,19 +112,18 @@ class Hooks:
         """Report how a wait ended."""
         context, label = self._waits.pop(wait)
         job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
-        address = self._server_address
-        call_in(
-            context, self._emit, events.WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, address)
-        )
+        address, source = self._server_address, self._source
+        event = events.WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, address, source=source)
+        call_in(context, self._emit, event)
 
     # Polls: in an empty context, since they belong to no caller.
 
     def polled(self, job: AgentJob, previous: AgentJob | None, polls: int, elapsed: float, label: str | None) -> None:
         """Report that a poll showed a job, which was last known as `previous`."""
-        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label))
+        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label, source=self._source))
         if previous is not None and previous != job:
-            Context().run(self._emit, events.JobChanged(job, previous, label))
+            Context().run(self._emit, events.JobChanged(job, previous, label, source=self._source))
 
     def poll_failed(self, ref: JobRef, error: BaseException, polls: int, elapsed: float, label: str | None) -> None:
         """Report that a poll did not show a job."""
-        Context().run(self._emit, events.PollFailed(ref, error, polls, elapsed, label))
+        Context().run(self._emit, events.PollFailed(ref, error, polls, elapsed, label, source=self._source))

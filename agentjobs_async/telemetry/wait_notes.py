@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 from agentjobs_async.errors import NotSentError, RateLimitedError, TransportError
 from agentjobs_async.models import JobRef
 from agentjobs_async.telemetry.attributes import Attributes, error_attributes
-from agentjobs_async.telemetry.events import JobChanged, JobPolled, PollFailed
+from agentjobs_async.telemetry.events import JobChanged, JobPolled, PollFailed, WaitEnded, WaitStarted
 
 __all__ = ["Note", "WaitNotes"]
 
@@ -50,27 +50,28 @@ class WaitNotes:
 
     def __init__(self, *, polls: bool) -> None:
         self._polls = polls
-        self._watched: dict[JobRef, _WatchedJob] = {}
+        self._watched: dict[tuple[int, JobRef], _WatchedJob] = {}
         self._in_trouble = 0
 
-    def begin(self, ref: JobRef) -> None:
+    def begin(self, event: WaitStarted) -> None:
         """Record that a wait for a job began."""
-        self._watched.setdefault(ref, _WatchedJob()).waits += 1
+        self._watched.setdefault((event.source, event.ref), _WatchedJob()).waits += 1
 
-    def end(self, ref: JobRef, start_ns: int) -> Iterator[Note]:
+    def end(self, event: WaitEnded, start_ns: int) -> Iterator[Note]:
         """Return the notes since `start_ns`, at which the wait began that has ended now."""
-        watched = self._watched.get(ref)
+        key = event.source, event.ref
+        watched = self._watched.get(key)
         if watched is None:
             return iter(())  # the hook was not there when the wait began, or failed then
         watched.waits -= 1
         if not watched.waits:
-            del self._watched[ref]
+            del self._watched[key]
             self._in_trouble -= watched.trouble is not None
         return (note for note in watched.notes if note.time_ns >= start_ns)
 
     def on_change(self, event: JobChanged) -> None:
         """Note a change of status."""
-        watched = self._watched.get(event.job.ref)
+        watched = self._watched.get((event.source, event.job.ref))
         if watched is not None and event.job.status != event.previous.status:
             _note(watched, "status", {"agentjobs.job.status": str(event.job.shown_status)})
 
@@ -79,7 +80,7 @@ class WaitNotes:
         if isinstance(event, JobPolled) and not self._polls and not self._in_trouble:
             return  # nothing to note: the usual poll costs a test only
         ref, error = (event.job.ref, None) if isinstance(event, JobPolled) else (event.ref, event.error)
-        watched = self._watched.get(ref)
+        watched = self._watched.get((event.source, ref))
         if watched is None:
             return  # the last wait has ended, and its poll was cut
         if self._polls:
