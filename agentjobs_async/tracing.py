@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from attrs import define
 
@@ -26,7 +27,15 @@ from agentjobs_async.telemetry.wait_notes import WaitNotes
 
 with extra_named("agentjobs_async.tracing"):
     from opentelemetry import context as contexts
-    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Meter,
+        MeterProvider,
+        NoOpMeterProvider,
+        Observation,
+        get_meter,
+        get_meter_provider,
+    )
     from opentelemetry.trace import (
         INVALID_SPAN,
         Link,
@@ -46,6 +55,8 @@ __all__ = ["OpenTelemetryHook"]
 _NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = "agentjobs_async"
 _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
+_GLOBAL: Final = NoOpMeterProvider()  # stands for the global provider, which may be set after the first hook is made
+_GAUGES: Final = WeakKeyDictionary[MeterProvider, Gauges]()
 
 
 @define(eq=False)
@@ -99,9 +110,8 @@ class OpenTelemetryHook:
         projects: bool = False,
     ) -> None:
         self._tracer = get_tracer(_NAME, __version__, tracer_provider)
-        self._observed = Gauges()
-        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider), self._observed)
-        self._attributes: dict[tuple[Metric, tuple[str, ...]], Attributes] = {}
+        self._observed = _gauges_of(meter_provider)
+        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider))
         self._notes = WaitNotes(polls=polls)
         self._content = content
         self._projects = projects
@@ -141,16 +151,8 @@ class OpenTelemetryHook:
 
     def _measure(self, event: events.Event) -> None:
         for metric, value, labels in measurements(event, projects=self._projects):
-            attributes = self._attributes.get((metric, labels))
-            if attributes is None:
-                attributes = self._named(metric, labels)
-            self._instruments[metric](value, attributes)
-
-    def _named(self, metric: Metric, labels: tuple[str, ...]) -> Attributes:
-        """Return labels with their names, without the empty ones; kept, since each poll has the same few."""
-        named = zip(label_names(metric, projects=self._projects), labels, strict=True)
-        found = self._attributes[metric, labels] = {name: label for name, label in named if label}
-        return found
+            named = zip(label_names(metric, projects=self._projects), labels, strict=True)
+            self._instruments[metric](value, {name: label for name, label in named if label})
 
     # Spans that are current while they last.
 
@@ -236,8 +238,22 @@ def _has_ended(span: Span) -> bool:
     return found.is_valid and found.trace_flags.sampled and not found.is_remote and not span.is_recording()
 
 
-def _instruments(meter: Meter, gauges: Gauges) -> dict[Metric, Callable[[float, Attributes], None]]:
-    """Return what takes the values of each metric; gauges are read when an exporter asks."""
+def _gauges_of(provider: MeterProvider | None) -> Gauges:
+    """Return what the gauges of a provider show: one for all hooks: an SDK reads the first gauge of a name only."""
+    key = _GLOBAL if provider is None or provider is get_meter_provider() else provider
+    gauges = _GAUGES.get(key)
+    if gauges is None:
+        gauges = _GAUGES[key] = Gauges()
+        meter = get_meter(_NAME, __version__, provider)
+        for metric in METRICS:
+            if metric.kind is Kind.GAUGE:
+                read = partial(_observations, metric, gauges)
+                meter.create_observable_gauge(metric.name, [read], metric.unit, metric.description)
+    return gauges
+
+
+def _instruments(meter: Meter) -> dict[Metric, Callable[[float, Attributes], None]]:
+    """Return what takes the values of each metric but the gauges."""
     instruments: dict[Metric, Callable[[float, Attributes], None]] = {}
     for metric in METRICS:
         if metric.kind is Kind.COUNTER:
@@ -246,9 +262,6 @@ def _instruments(meter: Meter, gauges: Gauges) -> dict[Metric, Callable[[float, 
             instruments[metric] = meter.create_histogram(
                 metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.buckets
             ).record
-        else:
-            read = partial(_observations, metric, gauges)
-            meter.create_observable_gauge(metric.name, [read], metric.unit, metric.description)
     return instruments
 
 

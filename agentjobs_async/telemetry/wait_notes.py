@@ -51,7 +51,6 @@ class WaitNotes:
     def __init__(self, *, polls: bool) -> None:
         self._polls = polls
         self._watched: dict[tuple[int, JobRef], _WatchedJob] = {}
-        self._in_trouble = 0
 
     def begin(self, event: WaitStarted) -> None:
         """Record that a wait for a job began."""
@@ -66,7 +65,6 @@ class WaitNotes:
         watched.waits -= 1
         if not watched.waits:
             del self._watched[key]
-            self._in_trouble -= watched.trouble is not None
         return (note for note in watched.notes if note.time_ns >= start_ns)
 
     def on_change(self, event: JobChanged) -> None:
@@ -77,8 +75,6 @@ class WaitNotes:
 
     def on_poll(self, event: JobPolled | PollFailed) -> None:
         """Note a poll, if asked for, and trouble that begins with it."""
-        if isinstance(event, JobPolled) and not self._polls and not self._in_trouble:
-            return  # nothing to note: the usual poll costs a test only
         ref, error = (event.job.ref, None) if isinstance(event, JobPolled) else (event.ref, event.error)
         watched = self._watched.get((event.source, ref))
         if watched is None:
@@ -86,7 +82,6 @@ class WaitNotes:
         if self._polls:
             _note(watched, "poll", {"agentjobs.poll.duration": event.elapsed, **error_attributes(error)})
         trouble = _trouble(error)
-        self._in_trouble += (trouble is not None) - (watched.trouble is not None)
         if trouble is not None and trouble != watched.trouble:
             _note(watched, trouble, error_attributes(error))
         watched.trouble = trouble
