@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from agentjobs_async import AgentJob, InvalidInputError, JobTracker, TransportError
 from agentjobs_async.batch import BatchItem, Journal, run_batch
@@ -84,9 +84,20 @@ async def test_projects() -> None:
     assert 'agentjobs_polls_total{error_type="TransportError",project="docs"} 1.0' in lines(registry)
 
 
-def test_one_hook_per_registry() -> None:
-    """A second hook on one registry would count into the same names."""
+def test_hooks_on_one_registry() -> None:
+    """An application that is made twice counts on; metrics with other labels or of another origin are refused."""
     registry = CollectorRegistry()
-    PrometheusHook(registry)
+    for hook in (PrometheusHook(registry), second := PrometheusHook(registry)):
+        hook(PollFailed(REF, TransportError("reset"), 1))
+    assert 'agentjobs_polls_total{error_type="TransportError"} 2.0' in lines(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        PrometheusHook(registry, projects=True)
+    for _ in range(2):
+        second.unregister()
+    assert lines(registry) == []
+    other = Gauge("agentjobs_jobs_due", "Another's", registry=registry)
     with pytest.raises(ValueError, match="Duplicated"):
         PrometheusHook(registry)
+    assert lines(registry) == ["agentjobs_jobs_due 0.0"]
+    registry.unregister(other)
+    PrometheusHook(registry, projects=True)
