@@ -425,6 +425,23 @@ async def test_metrics(telemetry: Telemetry) -> None:
     assert {"agentjobs.jobs.due", "agentjobs.jobs.oldest_unobserved"} <= set(metrics)
 
 
+@pytest.mark.looptime
+async def test_later_reads(telemetry: Telemetry) -> None:
+    """A duration counts once, by the wait that saw the end come, not at each later read of the job."""
+    statuses = ["completed", "completed", "active", "completed", "completed"]
+    answers = [job(status, createdAt="2026-01-01T00:00:00Z") for status in statuses]
+    async with (
+        Scripted(job(), *answers) as server,
+        server.session(policy=every(2), hooks=[telemetry.hook()]) as session,
+    ):
+        created = await session.create_job("Fix it")
+        for target in (created, created, created.ref, created):
+            await session.wait_for_job(target)
+    metrics = telemetry.metrics()
+    names = ("agentjobs.job.duration", "agentjobs.wait.lateness", "agentjobs.wait.duration")
+    assert [count for name in names for _, count in metrics[name]] == [2, 2, 2]
+
+
 async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_path: Path) -> None:
     """A run that takes up the jobs of an earlier run links each wait to the span that created its job."""
     items = [BatchItem(f"k{number}", f"p{number}") for number in range(3)]

@@ -101,10 +101,12 @@ class Answers:
         if tracked.trouble is not None:
             tracked.recover()
         if not ended:  # the end of a wait says how long ago that was
-            tracked.seen = now
-        tracked.shown = tracked.polls
+            tracked.seen, tracked.shown = now, tracked.polls
         if self._hooks is not None:
-            self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label)
+            if ended and self._hooks.ends_new(tracked.ref, tracked.started):
+                tracked.shown = tracked.polls
+            lateness = now - tracked.seen if ended and tracked.shown else None
+            self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label, lateness)
         if tracked.notifies:
             tracked.notify_all(job)
         return ended

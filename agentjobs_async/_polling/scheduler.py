@@ -132,7 +132,8 @@ class Scheduler:
             with_ref(result, tracked.ref)
         if self._hooks is not None:
             polls, elapsed = tracked.polls - waiter.polls_before, self.loop.time() - waiter.started
-            lateness = min(self.loop.time() - tracked.seen, elapsed) if isinstance(result, AgentJob) else None
+            came = isinstance(result, AgentJob) and tracked.shown  # else the wait found it ended
+            lateness = min(self.loop.time() - tracked.seen, elapsed) if came else None
             self._hooks.wait_ended(waiter, tracked.ref, result, polls, elapsed, lateness, shared=shared)
 
     def _leave(self, watch: Watch) -> None:

@@ -42,7 +42,7 @@ class Tracked:
         label: The first label that one of its waits came with, for events; `None` without one.
         seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
             oldest wait.
-        shown: The number of the poll that it answered; 0 before the first.
+        shown: The number of the poll that it answered; 0 before the first, and for a job that was found ended.
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
         not_before: Loop time before which the server asked not to be polled.

@@ -149,12 +149,16 @@ class JobPolled(_WaitEvent):
         polls: The number of polls of this job so far, this one included.
         elapsed: Seconds that this poll took, from the call of `get_job` or the request's start to its answer.
         label: The label of the job, where a wait for it was given the `AgentJob` of `create_job`; else `None`.
+        lateness: How late the job's end was noticed at most, in seconds: the time since the last poll that showed it at
+            work, or since the wait's start if the job was created right before. `None` for a job that has not ended, or
+            had ended before it was waited for.
     """
 
     job: AgentJob
     polls: int
     elapsed: float = 0.0
     label: str | None = None
+    lateness: float | None = None
 
 
 @frozen(repr=False)
@@ -218,8 +222,8 @@ class WaitEnded(_WaitEvent):
         polls: The number of polls that served this wait.
         elapsed: Seconds from the wait's start to its end.
         label: As in `WaitStarted`.
-        lateness: How late the end was noticed at most, in seconds: the time since the last poll that showed the job not
-            ended, or since the wait's start if that was later. `None` if no poll of this wait showed the end.
+        lateness: As in `JobPolled`, or the time since this wait's start if that was later. `None` also if no poll of
+            this wait showed the end.
         shared: Whether another wait for the job shared the polls of this one.
         server_address: The host of the service; `None` for a `JobTracker`, and for a session with its own `get_job`.
     """

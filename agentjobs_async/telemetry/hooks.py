@@ -14,6 +14,8 @@ from agentjobs_async.telemetry.observers import GuardedCallback, Hook, call_in
 __all__ = ["Hooks"]
 
 _SOURCES: Final = count(1)
+_NEW_SECONDS: Final = 1.0  # from a create to a wait that may be said to begin with it
+_MOST_NEW: Final = 1_000  # jobs that are created and not waited for would add up for ever
 
 
 class Hooks:
@@ -35,6 +37,8 @@ class Hooks:
         self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}
         """The context in which each wait began, and its label."""
+        self._new: dict[JobRef, float] = {}
+        """The loop times of the last creates whose jobs no poll has shown ended."""
 
     def _emit(self, event: events.Event) -> None:
         for hook in self._hooks:
@@ -70,7 +74,18 @@ class Hooks:
 
     def created(self, job: AgentJob, elapsed: float, tries: int) -> None:
         """Report that a create gave a job."""
+        self._new[job.ref] = asyncio.get_running_loop().time()
+        if len(self._new) > _MOST_NEW:
+            del self._new[next(iter(self._new))]
         self._emit(events.JobCreated(job, elapsed, tries, job.label))
+
+    def ends_new(self, ref: JobRef, began: float) -> bool:
+        """Return whether a job whose end a poll has shown was created right before its wait `began`: at work then.
+
+        It is so once for each create; a later wait finds the job ended.
+        """
+        created = self._new.pop(ref, None)
+        return created is not None and began - created <= _NEW_SECONDS
 
     def create_retried(
         self, project_id: str, error: AgentJobsError, tries: int, delay: float, prompt_sha256: str, label: str | None
@@ -118,9 +133,17 @@ class Hooks:
 
     # Polls: in an empty context, since they belong to no caller.
 
-    def polled(self, job: AgentJob, previous: AgentJob | None, polls: int, elapsed: float, label: str | None) -> None:
+    def polled(
+        self,
+        job: AgentJob,
+        previous: AgentJob | None,
+        polls: int,
+        elapsed: float,
+        label: str | None,
+        lateness: float | None,
+    ) -> None:
         """Report that a poll showed a job, which was last known as `previous`."""
-        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label, source=self._source))
+        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label, lateness, source=self._source))
         if previous is not None and previous != job:
             Context().run(self._emit, events.JobChanged(job, previous, label, source=self._source))
 

@@ -11,7 +11,6 @@ from weakref import ReferenceType, ref
 from attrs import frozen
 
 from agentjobs_async.errors import CreateOutcome, InvalidInputError
-from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.attributes import error_type, wait_outcome
 from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 
@@ -56,7 +55,7 @@ _JOB_DURATION: Final = Metric(
     "agentjobs.job.duration",
     Kind.HISTOGRAM,
     "s",
-    "From a job's creation to when a wait saw its end",
+    "From a job's creation to when a poll saw its end come",
     ("status",),
     _LONG_SECONDS,
 )
@@ -107,25 +106,28 @@ def measurements(event: Event, *, projects: bool) -> tuple[Measurement, ...]:
 
 def _measured(event: Event) -> tuple[Measurement, ...]:
     match event:
-        case JobPolled(job):
-            polled = ((_POLLS, 1, _NO_ERROR), (_POLL_DURATION, event.elapsed, ()))
-            return (*polled, *_ended(job)) if job.is_terminal else polled
+        case JobPolled():
+            return (_POLLS, 1, _NO_ERROR), (_POLL_DURATION, event.elapsed, ()), *_ended(event)
         case PollFailed(_, error):
             return (_POLLS, 1, (error_type(error),)), (_POLL_DURATION, event.elapsed, ())
         case JobCreated():
             return ((_CREATE_DURATION, event.elapsed, (str(CreateOutcome.CREATED), "")),)
         case CreateFailed():
             return ((_CREATE_DURATION, event.elapsed, (str(event.outcome), error_type(event.error))),)
-        case WaitEnded():
-            waited = (_WAIT_DURATION, event.elapsed, (wait_outcome(event),))
-            return (waited,) if event.lateness is None else (waited, (_LATENESS, event.lateness, ()))
+        case WaitEnded() if event.error is not None or event.lateness is not None:
+            return ((_WAIT_DURATION, event.elapsed, (wait_outcome(event),)),)
     return ()
 
 
-def _ended(job: AgentJob) -> tuple[Measurement, ...]:
-    if job.created_at is None:
+def _ended(event: JobPolled) -> tuple[Measurement, ...]:
+    """Return what the end of a job adds: once, and nothing where a later read finds it ended."""
+    if event.lateness is None:
         return ()
-    return ((_JOB_DURATION, max(0.0, (datetime.now(UTC) - job.created_at).total_seconds()), (str(job.status),)),)
+    late, created_at = (_LATENESS, event.lateness, ()), event.job.created_at
+    if created_at is None:
+        return (late,)
+    seconds = max(0.0, (datetime.now(UTC) - created_at).total_seconds())
+    return late, (_JOB_DURATION, seconds, (str(event.job.status),))
 
 
 class Gauges:

@@ -1111,7 +1111,7 @@ async def test_hooks() -> None:
         JobPolled(ACTIVE, 3),
         JobPolled(reviewing, 4),
         JobChanged(reviewing, ACTIVE),
-        JobPolled(done, 5),
+        JobPolled(done, 5, lateness=2.0),
         JobChanged(done, reviewing),
         *ends,
     ]
