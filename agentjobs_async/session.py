@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ssl import SSLContext
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from agentjobs_async._http.create import CreateRequest, OnCancel, checked_on_cancel
 from agentjobs_async._http.responses import ResponseDecoder, checked_document_bytes, checked_refusals
@@ -225,24 +225,19 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         checked_timeout(timeout)
         if on_update is not None:
             checked_observer("on_update", on_update)
-        run = self._create_and_wait(prompt, project_id, timeout, on_update, label, on_cancel)
+        create = {"project_id": project_id, "label": label, "on_cancel": on_cancel}
+        run = self._create_and_wait(prompt, timeout, on_update, create)
         if self._hooks is not None:
             run = self._hooks.run(project_id or self._project_id, label, run)
         return await run
 
     async def _create_and_wait(
-        self,
-        prompt: str,
-        project_id: str | None,
-        timeout: float | None,  # noqa: ASYNC109 - as in run_job
-        on_update: OnUpdate | None,
-        label: str | None,
-        on_cancel: OnCancel,
+        self, prompt: str, seconds: float | None, on_update: OnUpdate | None, create: dict[str, Any]
     ) -> AgentJob:
         clock = asyncio.get_running_loop().time
-        began, first = clock(), min(timeout or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS)
-        job = await self.create_job(prompt, project_id=project_id, timeout=first, label=label, on_cancel=on_cancel)
-        left = None if timeout is None else max(timeout - (clock() - began), 0.001)
+        began = clock()
+        job = await self.create_job(prompt, timeout=min(seconds or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS), **create)
+        left = None if seconds is None else max(seconds - (clock() - began), 0.001)
         return await self.wait_for_job(job, timeout=left, on_update=on_update)
 
     @property

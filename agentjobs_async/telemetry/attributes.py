@@ -12,7 +12,6 @@ __all__ = [
     "call_attributes",
     "create_attributes",
     "error_attributes",
-    "error_type",
     "job_attributes",
     "wait_attributes",
     "wait_outcome",
@@ -69,17 +68,12 @@ def wait_outcome(event: WaitEnded) -> str:
     return "cancelled" if isinstance(event.error, asyncio.CancelledError) else "error"
 
 
-def error_type(error: BaseException) -> str:
-    """Return the name of an error with few different values: its class."""
-    return type(error).__name__
-
-
 def error_attributes(error: BaseException | None) -> Attributes:
     """Return the class of an error and the status of the response; nothing for a cancellation: it is no error."""
     if not isinstance(error, Exception):
         return {}
     status = error.status if isinstance(error, ResponseError | CreateOutcomeUnknownError) else None
-    return {"error.type": error_type(error)} | ({} if status is None else {"http.response.status_code": status})
+    return {"error.type": type(error).__name__} | ({} if status is None else {"http.response.status_code": status})
 
 
 def _labelled(label: str | None) -> Attributes:

@@ -14,6 +14,7 @@ from agentjobs_async.telemetry.observers import GuardedCallback, Hook, call_in
 __all__ = ["Hooks"]
 
 _SOURCES: Final = count(1)
+_OF_SPANS: Final = (events.RunStarted, events.CreateStarted, events.RunEnded)  # other events say the same
 _NEW_SECONDS: Final = 1.0  # from a create to a wait that may be said to begin with it
 _MOST_NEW: Final = 1_000  # jobs that are created and not waited for would add up for ever
 
@@ -41,11 +42,7 @@ class Hooks:
         """The loop times of the last creates whose jobs no poll has shown ended."""
 
     def _emit(self, event: events.Event) -> None:
-        for hook in self._hooks:
-            hook(event)
-
-    def _emit_span(self, event: events.Event) -> None:
-        for hook in self._span_hooks:
+        for hook in self._span_hooks if isinstance(event, _OF_SPANS) else self._hooks:
             hook(event)
 
     # Creates and runs: in the context of their caller.
@@ -59,18 +56,18 @@ class Hooks:
         named = label if isinstance(label, str) else None
         clock = asyncio.get_running_loop().time
         began = clock()
-        self._emit_span(events.RunStarted(project, named))
+        self._emit(events.RunStarted(project, named))
         try:
             job = await work
         except BaseException as error:
-            self._emit_span(events.RunEnded(project, None, error, clock() - began, named))
+            self._emit(events.RunEnded(project, None, error, clock() - began, named))
             raise
-        self._emit_span(events.RunEnded(project, job, None, clock() - began, named))
+        self._emit(events.RunEnded(project, job, None, clock() - began, named))
         return job
 
     def create_started(self, project_id: str, server_address: str, label: str | None) -> None:
         """Report that a create began."""
-        self._emit_span(events.CreateStarted(project_id, server_address, label))
+        self._emit(events.CreateStarted(project_id, server_address, label))
 
     def created(self, job: AgentJob, elapsed: float, tries: int) -> None:
         """Report that a create gave a job."""

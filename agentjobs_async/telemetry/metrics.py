@@ -11,7 +11,7 @@ from weakref import ReferenceType, ref
 from attrs import frozen
 
 from agentjobs_async.errors import CreateOutcome, InvalidInputError
-from agentjobs_async.telemetry.attributes import error_type, wait_outcome
+from agentjobs_async.telemetry.attributes import wait_outcome
 from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 
 __all__ = ["METRICS", "Gauges", "Kind", "Measurement", "Metric", "label_names", "measurements"]
@@ -109,11 +109,11 @@ def _measured(event: Event) -> tuple[Measurement, ...]:
         case JobPolled():
             return (_POLLS, 1, _NO_ERROR), (_POLL_DURATION, event.elapsed, ()), *_ended(event)
         case PollFailed(_, error):
-            return (_POLLS, 1, (error_type(error),)), (_POLL_DURATION, event.elapsed, ())
+            return (_POLLS, 1, (type(error).__name__,)), (_POLL_DURATION, event.elapsed, ())
         case JobCreated():
             return ((_CREATE_DURATION, event.elapsed, (str(CreateOutcome.CREATED), "")),)
         case CreateFailed():
-            return ((_CREATE_DURATION, event.elapsed, (str(event.outcome), error_type(event.error))),)
+            return ((_CREATE_DURATION, event.elapsed, (str(event.outcome), type(event.error).__name__)),)
         case WaitEnded() if event.error is not None or event.lateness is not None:
             return ((_WAIT_DURATION, event.elapsed, (wait_outcome(event),)),)
     return ()
