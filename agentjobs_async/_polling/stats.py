@@ -4,7 +4,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["NO_STATS", "Counters", "Second", "TrackerStats"]
+__all__ = ["Counters", "Second", "TrackerStats"]
 
 _WINDOW_SECONDS: Final = 10  # of the rate
 
@@ -24,17 +24,13 @@ class TrackerStats:
             start counts as one); accurate to 1 s; 0 without jobs.
     """
 
-    jobs: int
-    due: int
-    in_flight: int
-    polls: int
-    errors: int
-    rate: float
-    oldest_unobserved: float
-
-
-NO_STATS: Final = TrackerStats(0, 0, 0, 0, 0, 0.0, 0.0)
-"""Before the first wait."""
+    jobs: int = 0
+    due: int = 0
+    in_flight: int = 0
+    polls: int = 0
+    errors: int = 0
+    rate: float = 0.0
+    oldest_unobserved: float = 0.0
 
 
 class Second:

@@ -14,7 +14,7 @@ from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
-from agentjobs_async._polling.stats import NO_STATS, TrackerStats
+from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.watch import Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
@@ -172,13 +172,13 @@ class Waits(Generic[Given]):
             SessionClosedError: Closed, or bound to another event loop.
         """
         self._binding.check()
-        return NO_STATS if self._lazy_scheduler is None else self._lazy_scheduler.stats()
+        return TrackerStats() if self._lazy_scheduler is None else self._lazy_scheduler.stats()
 
     def _gauges(self) -> TrackerStats | None:
         """Return what gauges show, in whatever thread an exporter asks; `None` once nothing is under way for good."""
         if self._binding.over:
             return None
-        return NO_STATS if self._lazy_scheduler is None else self._lazy_scheduler.stats()
+        return TrackerStats() if self._lazy_scheduler is None else self._lazy_scheduler.stats()
 
     async def estimate(self, job: Given) -> Estimate | None:
         """Return how long a job has left, as the durations of earlier jobs of its project and model suggest.

@@ -1,12 +1,13 @@
 """The hook that logs events."""
 
 import asyncio
-import logging
+from logging import DEBUG, INFO, WARNING
 from typing import Final
 from urllib.parse import quote
 
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import WaitTimeoutError, describe
+from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.events import (
     CreateFailed,
     CreateRetried,
@@ -25,11 +26,20 @@ from agentjobs_async.telemetry.observers import logger
 
 __all__ = ["LoggingHook"]
 
-_LEVELS: Final[dict[type, int]] = {
-    **dict.fromkeys((CreateRetried, JobCreated, JobChanged), logging.INFO),
-    CreateFailed: logging.WARNING,
+_LOGGED: Final[dict[type, tuple[int, str]]] = {
+    RunStarted: (DEBUG, "run in {project} started"),
+    RunEnded: (DEBUG, "run in {project} ended after {event.elapsed:.1f} s: {end}"),
+    CreateStarted: (DEBUG, "create in {project} started"),
+    CreateRetried: (INFO, "create in {project} is tried again in {event.delay:.1f} s, after try {event.tries}: {end}"),
+    CreateFailed: (WARNING, "create in {project} ended as {event.outcome}: {end}"),
+    JobCreated: (INFO, "created {event.name} in {event.elapsed:.3f} s"),
+    WaitStarted: (DEBUG, "wait for {event.name} started"),
+    WaitEnded: (WARNING, "wait for {event.name} ended after {event.elapsed:.1f} s and {event.polls} polls: {end}"),
+    JobPolled: (DEBUG, "poll {event.polls} of {event.name}: {end}"),
+    JobChanged: (INFO, "{event.name} went from {event.previous.shown_status} to {end}"),
+    PollFailed: (DEBUG, "poll {event.polls} of {event.name} failed: {end}"),
 }
-"""Of the events that are not logged at DEBUG, but for `WaitEnded`."""
+"""The level and the text of each event; `end` is its error, or else the status of its job."""
 
 
 class LoggingHook:
@@ -46,58 +56,13 @@ class LoggingHook:
 
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
+        level, text = _LOGGED[type(event)]
+        job: AgentJob | None = getattr(event, "job", None)
+        error: BaseException | None = getattr(event, "error", None)
+        if isinstance(event, WaitEnded) and (job or isinstance(error, WaitTimeoutError | asyncio.CancelledError)):
+            level = INFO
+        end = describe(error) if job is None else job.shown_status
+        text = text.format(event=event, project=quote(event.project, safe=""), end=end)
         label = None if event.label is None else one_line(event.label)
-        logger.log(
-            _level(event),
-            "%s%s",
-            _text(event),
-            "" if label is None else f" [{label}]",
-            extra={
-                "event": type(event).__name__,
-                "project": one_line(event.project),
-                "job": event.name,
-                "label": label,
-            },
-        )
-
-
-def _level(event: Event) -> int:
-    if isinstance(event, WaitEnded):
-        expected = event.job is not None or isinstance(event.error, WaitTimeoutError | asyncio.CancelledError)
-        return logging.INFO if expected else logging.WARNING
-    return _LEVELS.get(type(event), logging.DEBUG)
-
-
-def _text(event: Event) -> str:
-    match event:
-        case WaitStarted():
-            text = f"wait for {event.name} started"
-        case WaitEnded(_, job, error, polls, elapsed):
-            end = job.shown_status if job is not None else describe(error)
-            text = f"wait for {event.name} ended after {elapsed:.1f} s and {polls} polls: {end}"
-        case JobPolled(job, polls):
-            text = f"poll {polls} of {event.name}: {job.shown_status}"
-        case JobChanged(job, previous):
-            text = f"{event.name} went from {previous.shown_status} to {job.shown_status}"
-        case PollFailed(_, error, polls):
-            text = f"poll {polls} of {event.name} failed: {describe(error)}"
-        case JobCreated(_, elapsed):
-            text = f"created {event.name} in {elapsed:.3f} s"
-        case _:
-            text = _text_without_job(event, quote(event.project, safe=""))
-    return text
-
-
-def _text_without_job(event: RunStarted | RunEnded | CreateStarted | CreateRetried | CreateFailed, project: str) -> str:
-    match event:
-        case RunStarted():
-            return f"run in {project} started"
-        case RunEnded(_, _, error, elapsed):
-            end = "with its job" if error is None else f"as {describe(error)}"
-            return f"run in {project} ended after {elapsed:.1f} s {end}"
-        case CreateStarted():
-            return f"create in {project} started"
-        case CreateRetried(_, error, tries, delay):
-            return f"create in {project} is tried again in {delay:.1f} s, after try {tries}: {describe(error)}"
-        case CreateFailed(_, outcome, error):
-            return f"create in {project} ended as {outcome}: {describe(error)}"
+        extra = {"event": type(event).__name__, "project": one_line(event.project), "job": event.name, "label": label}
+        logger.log(level, "%s%s", text, "" if label is None else f" [{label}]", extra=extra)

@@ -69,12 +69,14 @@ _CREATE_DURATION: Final = Metric(
     "agentjobs.create.duration",
     Kind.HISTOGRAM,
     "s",
-    "Of a create, all tries together",
+    "Duration of one create, all tries together",
     ("outcome", "error.type"),
     _SHORT_SECONDS,
 )
 _POLLS: Final = Metric("agentjobs.polls", Kind.COUNTER, "{poll}", "Polls that have ended", ("error.type",))
-_POLL_DURATION: Final = Metric("agentjobs.poll.duration", Kind.HISTOGRAM, "s", "Of a poll", (), _SHORT_SECONDS)
+_POLL_DURATION: Final = Metric(
+    "agentjobs.poll.duration", Kind.HISTOGRAM, "s", "Duration of one poll", (), _SHORT_SECONDS
+)
 _WATCHED: Final = Metric("agentjobs.jobs.watched", Kind.GAUGE, "{job}", "Jobs that are waited for")
 _DUE: Final = Metric("agentjobs.jobs.due", Kind.GAUGE, "{job}", "Jobs that are due to be polled")
 _OLDEST: Final = Metric(

@@ -30,8 +30,8 @@ REF = JOB.ref
 
 LOGGED: list[tuple[Event, int, str]] = [
     (RunStarted("my docs"), logging.DEBUG, "run in my%20docs started"),
-    (RunEnded("docs", JOB, None, 61.0), logging.DEBUG, "run in docs ended after 61.0 s with its job"),
-    (RunEnded(None, None, TransportError("reset"), 1.0), logging.DEBUG, "run in  ended after 1.0 s as reset"),
+    (RunEnded("docs", JOB, None, 61.0), logging.DEBUG, "run in docs ended after 61.0 s: active"),
+    (RunEnded(None, None, TransportError("reset"), 1.0), logging.DEBUG, "run in  ended after 1.0 s: reset"),
     (CreateStarted("docs", "api.example.com", "order 17"), logging.DEBUG, "create in docs started [order 17]"),
     (JobCreated(JOB, 0.25), logging.INFO, "created docs/job%201 in 0.250 s"),
     (
