@@ -95,3 +95,22 @@ async def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'agentjobs-async\[report\]'"):
         await report_of(tmp_path / "run.db")
+
+
+def luminance(colour: str) -> float:
+    shares = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_contrast() -> None:
+    """Texts have a contrast of at least 4.5 to 1, light and dark."""
+    found = {}
+    for scheme in re.findall(r"{([^{}]*--unknown: [^{}]*)}", html.page_parts().style):
+        light = {name: luminance(colour) + 0.05 for name, colour in re.findall(r"--(\w+): (#\w{6})", scheme)}
+        for text in ("text", "muted", "unknown", "failed", "rejected"):
+            for back in ("card", "back", "raised"):
+                less, more = sorted((light[text], light[back]))
+                found[text, back, more] = more / less
+    assert len(found) == 30
+    assert {pair: ratio for pair, ratio in found.items() if ratio < 4.5} == {}
