@@ -140,7 +140,7 @@ async def row_blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:
 
 def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
     """Return the columns of some rows as one line of JSON."""
-    return _line(block(rows, prompts=prompts))
+    return json.dumps(block(rows, prompts=prompts), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def head_line(source: Source) -> str:
@@ -158,8 +158,4 @@ def head_line(source: Source) -> str:
         "order": ORDER,
         "commands": COMMANDS,
     }
-    return _line(head)
-
-
-def _line(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return json.dumps(head, separators=(",", ":")) + "\n"  # in ASCII: the path of a file may be no UTF-8

@@ -60,4 +60,5 @@ def _quoted(word: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return f"\\U{ord(found[0]):08x}"
+    byte = ord(found[0]) - 0xDC00  # of a path that is not UTF-8, as `os.fsdecode` returns it
+    return f"\\x{byte:02x}" if byte in range(0x80, 0x100) else f"\\U{ord(found[0]):08x}"

@@ -4,6 +4,7 @@ from agentjobs_async.batch import State
 from agentjobs_async.report.commands import COMMANDS, commands_of
 
 KEYS = ("page-7", "it's; rm -rf $HOME", "-h", "key\u202e'gnp\\", "ключ", "a b")
+JOURNAL = "my run\udcff.db"  # a path that is not UTF-8
 
 
 def test_every_state_has_commands() -> None:
@@ -17,13 +18,14 @@ def test_every_state_has_commands() -> None:
 
 
 def test_words_of_a_shell() -> None:
-    """A shell reads the key of a command as it is, and no character of it acts on a screen."""
-    lines = [commands_of(State.UNKNOWN, key, "my run.db")[1][1] for key in KEYS]
+    """A shell reads the key and the path of a command as they are, and no character of it acts on a screen."""
+    lines = [commands_of(State.UNKNOWN, key, JOURNAL)[1][1] for key in KEYS]
     assert "\u202e" not in "".join(lines)
     said = subprocess.run(  # noqa: S603 - our own words
         ["bash", "-c", "\necho\n".join(line.replace("agentjobs", "printf '%s\\n'", 1) for line in lines)],  # noqa: S607 - any bash
-        capture_output=True, text=True, check=True, env={"LC_ALL": "C.UTF-8", "PATH": "/bin:/usr/bin"},
+        capture_output=True, text=True, errors="surrogateescape", check=True,
+        env={"LC_ALL": "C.UTF-8", "PATH": "/bin:/usr/bin"},
     ).stdout  # fmt: skip
-    begin = ["resolve", "--journal", "my run.db", "--send-again"]
+    begin = ["resolve", "--journal", JOURNAL, "--send-again"]
     wanted = [[*begin, *(["--"] if key.startswith("-") else []), key] for key in KEYS]
     assert [words.splitlines() for words in said.split("\n\n")] == wanted

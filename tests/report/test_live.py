@@ -248,6 +248,8 @@ async def test_token_for_reading(browser: "Browser", run: Path) -> None:
             await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
         async with visit(browser, page.address) as visited:
             await expect(visited.page.locator("#live")).to_contain_text("needs the token")
+            await visited.page.click("#theme")  # without rows
+            assert await visited.page.get_attribute("html", "data-theme") == "dark"
             visited.errors.clear()
 
 

@@ -47,7 +47,11 @@ const grouped = (number) => number.toLocaleString('en-US');
 // The words of a command as a shell reads them; as _quoted in commands.py.
 function shellWord(word) {
   if (word.search(ACTING) >= 0) {
-    const escape = (found) => `\\U${found.codePointAt(0).toString(16).padStart(8, '0')}`;
+    const escape = (found) => {
+      const code = found.codePointAt(0);
+      if (code >= 0xdc80 && code <= 0xdcff) return `\\x${(code - 0xdc00).toString(16)}`; // a byte that is not UTF-8
+      return `\\U${code.toString(16).padStart(8, '0')}`;
+    };
     return `$'${word.replace(/\\/g, '\\\\').replace(/'/g, "\\'").replace(/[^ -~]/gu, escape)}'`;
   }
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
