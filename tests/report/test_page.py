@@ -284,6 +284,40 @@ async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
         assert len(await keys_shown(visited)) == 2000
 
 
+THOUSANDS_AT_ONCE = """() => {
+    const { store, timeline } = report;
+    const jobs = Array.from({ length: 5003 }, (_, place) => place); // 5,000 that ended, then three
+    store.state = jobs.map(() => 'completed');
+    store.created = jobs.map((place) => (place < 5000 ? 1000 : 200_000));
+    store.ended = jobs.map((place) => (place < 5000 ? 100_000 : 900_000));
+    timeline.show(jobs);
+    timeline.zoom([500_000, 800_000]);
+    return [timeline.canvas.style.height, Math.max(...timeline.levels(400))];
+}"""
+
+
+async def test_thousands_of_jobs_at_once(browser: "Browser", written: Path) -> None:
+    """The chart is as high for 5,000 concurrent jobs as for 20; zoomed, it counts the jobs that it shows."""
+    async with opened(browser, written) as visited:
+        assert await visited.page.evaluate(THOUSANDS_AT_ONCE) == ["260px", 3]
+
+
+async def test_drag_that_ends_outside(browser: "Browser", written: Path) -> None:
+    """A drag over the chart zooms where it ends, beside the chart, too; the next click leaves the zoom as it is."""
+    async with opened(browser, written) as visited:
+        mouse, range_now = visited.page.mouse, "JSON.stringify(report.timeline.range)"
+        box = await visited.page.locator("#active").bounding_box()
+        assert box is not None
+        await mouse.move(box["x"] + 150, box["y"] + 60)
+        await mouse.down()
+        await mouse.move(box["x"] + 300, box["y"] - 60)
+        await mouse.up()
+        zoomed = await visited.page.evaluate(range_now)
+        assert zoomed != "null"
+        await mouse.click(box["x"] + 400, box["y"] + 60)
+        assert await visited.page.evaluate(range_now) == zoomed
+
+
 async def test_hostile_items(browser: "Browser", tmp_path: Path) -> None:
     """Hostile prompts, keys and errors are shown as text: nothing runs, nothing is fetched, and a shell is safe."""
     await fail_hostile(tmp_path / "run.db")

@@ -52,7 +52,11 @@ class Timeline {
     this.tip = byId('tip');
     this.canvas.addEventListener('pointermove', (event) => this.hover(event));
     this.canvas.addEventListener('pointerleave', () => { this.tip.hidden = true; });
-    for (const plot of [this.canvas, this.active]) plot.addEventListener('pointerdown', (event) => this.drag(event, plot));
+    for (const plot of [this.canvas, this.active]) {
+      plot.addEventListener('pointerdown', (event) => this.drag(event, plot));
+      plot.addEventListener('pointerup', (event) => this.drop(event, plot));
+      plot.addEventListener('lostpointercapture', () => { this.begun = null; }); // after the drag's end, or without one
+    }
     this.canvas.addEventListener('click', (event) => {
       const bar = this.dragged ? null : this.barAt(event);
       if (bar) open(bar.place);
@@ -74,7 +78,6 @@ class Timeline {
     this.lanes = packLanes(this.bars);
     this.from = this.bars.length ? this.bars[0].start : 0;
     this.to = this.bars.reduce((most, bar) => (bar.end > most ? bar.end : most), this.from + 1000);
-    this.byLane = null;
     this.draw();
   }
 
@@ -92,10 +95,10 @@ class Timeline {
   }
 
   draw() {
-    const lane = Math.min(14, Math.max(TALLEST / Math.max(this.lanes, 1), 0.5));
-    this.laneHeight = lane;
+    const height = Math.min(14 * this.lanes, TALLEST);
+    this.laneHeight = height / Math.max(this.lanes, 1); // less than a pixel for many lanes: their bars overlap
     this.drawActive();
-    this.drawBars(Math.max(Math.ceil(lane * this.lanes), 24));
+    this.drawBars(Math.max(height, 24));
     this.showLegend();
   }
 
@@ -134,9 +137,10 @@ class Timeline {
     const [from, to] = this.span;
     const levels = new Float64Array(Math.max(Math.floor(width - LEFT), 1));
     const ends = Float64Array.from(this.bars, (bar) => bar.end).sort();
-    const columnOf = (time) => Math.min(Math.max(Math.floor(((time - from) / (to - from)) * levels.length), 0), levels.length);
+    const columnOf = (time) => Math.min(Math.floor(((time - from) / (to - from)) * levels.length), levels.length);
     let [active, ended, drawn] = [0, 0, 0];
     const fill = (until) => {
+      if (until < 0) return; // before what is shown
       for (; drawn < until; drawn += 1) levels[drawn] = Math.max(levels[drawn], active);
       if (drawn < levels.length) levels[drawn] = Math.max(levels[drawn], active);
     };
@@ -221,15 +225,14 @@ class Timeline {
   }
 
   barAt(event) {
-    if (this.byLane === null) {
-      this.byLane = Array.from({ length: this.lanes }, () => []);
-      for (const bar of this.bars) this.byLane[bar.lane].push(bar);
-    }
     const { top, left } = this.canvas.getBoundingClientRect();
-    const lane = this.byLane[Math.floor((event.clientY - top) / this.laneHeight)] ?? [];
     const [time, [from, to]] = [this.timeAt(event, this.canvas), this.span];
     const slack = ((to - from) / this.canvas.clientWidth) * 2; // 2 pixels: a short job is hit, too
-    return event.clientX < left + LEFT ? undefined : lane.find((bar) => bar.start - slack <= time && time <= bar.end + slack);
+    const isHit = (bar) => {
+      const below = event.clientY - top - bar.lane * this.laneHeight;
+      return below >= 0 && below < Math.max(this.laneHeight, 1) && bar.start - slack <= time && time <= bar.end + slack;
+    };
+    return event.clientX < left + LEFT ? undefined : this.bars.findLast(isHit); // of those that overlap, the one on top
   }
 
   hover(event) {
@@ -245,12 +248,15 @@ class Timeline {
   }
 
   drag(event, plot) {
-    const [begun, from] = [event.clientX, this.timeAt(event, plot)];
+    plot.setPointerCapture(event.pointerId); // its end comes here, wherever the pointer is by then
+    this.begun = { x: event.clientX, time: this.timeAt(event, plot) };
     this.dragged = false;
-    plot.addEventListener('pointerup', (end) => {
-      this.dragged = Math.abs(end.clientX - begun) > 6;
-      const to = this.timeAt(end, plot);
-      if (this.dragged && Math.abs(to - from) > 10) this.zoom([Math.min(from, to), Math.max(from, to)]);
-    }, { once: true });
+  }
+
+  drop(event, plot) {
+    if (!this.begun) return; // the button went down elsewhere
+    this.dragged = Math.abs(event.clientX - this.begun.x) > 6;
+    const [from, to] = [this.begun.time, this.timeAt(event, plot)].sort((one, other) => one - other);
+    if (this.dragged && to - from > 10) this.zoom([from, to]);
   }
 }
