@@ -177,8 +177,12 @@ async def test_keyboard(browser: "Browser", written: Path) -> None:
         assert await visited.texts("#panel h2") == ["page-2"]
         await keyboard.press("ArrowDown")
         assert await visited.texts("#panel h2") == ["page-3"]
+        await visited.page.focus("#panel .copy >> nth=0")
         await keyboard.press("Escape")
         assert not await visited.page.is_visible("#panel")
+        await keyboard.press("ArrowDown")  # the keyboard is on the row again
+        await keyboard.press("Enter")
+        assert await visited.texts("#panel h2") == ["page-4"]
 
 
 async def csv_of(visited: Visit) -> list[dict[str, str]]:
@@ -316,6 +320,28 @@ async def test_drag_that_ends_outside(browser: "Browser", written: Path) -> None
         assert zoomed != "null"
         await mouse.click(box["x"] + 400, box["y"] + 60)
         assert await visited.page.evaluate(range_now) == zoomed
+
+
+async def test_redraws_leave_clicks_focus_and_tiles(browser: "Browser", written: Path) -> None:
+    """A tile that is drawn anew while the button is down on it is chosen; it stays, and the keyboard at its row."""
+    complete = "report.store.state[report.store.key.indexOf(key)] = 'completed'"
+    change = f"key => {{ {complete}; report.apply({{}}); report.refresh(); }}"
+    async with opened(browser, written) as visited:
+        await visited.page.hover('[data-tile="failed"]')
+        await visited.page.mouse.down()
+        await visited.page.evaluate(change, "page-6")  # was the only one that was rejected
+        await visited.page.mouse.up()
+        assert await keys_shown(visited) == ["page-3"]
+        assert await visited.texts('[data-tile="rejected"] .value') == ["0"]
+        await expect(visited.page.locator('[data-tile="failed"] button')).to_be_focused()
+        await visited.page.select_option("#state", "completed")
+        await visited.page.focus("#search")
+        for _ in range(2):
+            await visited.page.keyboard.press("ArrowDown")
+        await visited.page.evaluate(change, "page-3")  # another row comes above
+        await expect(visited.page.locator("#rows :focus .key")).to_have_text("page-2")
+        await visited.page.evaluate("scrollTo(0, 10_000); report.table.draw(0, 0)")  # as if it were out of sight
+        await expect(visited.page.locator("#rows :focus .key")).to_have_text("page-2")
 
 
 async def test_hostile_items(browser: "Browser", tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 /* The tiles, as figures.py makes them for who has no scripts. */
 
-const ALWAYS_SHOWN = new Set(['unknown', 'failed', 'completed']);
+// The states that have a tile: these always, and another one from its first item on, since a tile that goes moves the others.
+const SHOWN_STATES = new Set(['unknown', 'failed', 'completed']);
 
 function quantile(ascending, share) {
   return ascending.length ? ascending[Math.max(Math.ceil(share * ascending.length) - 1, 0)] : null;
@@ -39,8 +40,9 @@ function medianTile(name, ascending, ofWhat = '') {
 
 function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
   const { counts, total, durations, intervals, span } = figures;
+  Object.keys(counts).forEach((state) => SHOWN_STATES.add(state));
   const outcomes = order
-    .filter((state) => counts[state] || ALWAYS_SHOWN.has(state))
+    .filter((state) => SHOWN_STATES.has(state))
     .map((state) => {
       const count = counts[state] ?? 0;
       return { name: state, state, value: grouped(count), note: total ? `${decimal((100 * count) / total, 1)} %` : '' };
@@ -60,14 +62,13 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
 }
 
 /* Show tiles; those of states are buttons that filter the table. */
-function showTiles(tiles, chosen, choose) {
-  for (const [id, group] of Object.entries(tiles)) byId(id).replaceChildren(...group.map((tile) => {
+function showTiles(tiles, chosen) {
+  for (const [id, group] of Object.entries(tiles)) update(byId(id), element('ul', {}, ...group.map((tile) => {
     const parts = ['name', 'value', 'note'].map((part) => element('span', { className: part }, tile[part]));
     const kind = tile.state ? ` state-${tile.state}` : '';
     const empty = tile.value === '0' ? ' none' : '';
     if (!tile.state) return element('li', { className: 'tile', 'data-tile': tile.name }, ...parts);
-    const button = element('button', { type: 'button', 'aria-pressed': String(tile.state === chosen) }, ...parts);
-    button.addEventListener('click', () => choose(tile.state === chosen ? '' : tile.state));
+    const button = element('button', { type: 'button', 'data-state': tile.state, 'aria-pressed': String(tile.state === chosen) }, ...parts);
     return element('li', { className: `tile${kind}${empty}`, 'data-tile': tile.name }, button);
-  }));
+  })));
 }

@@ -201,7 +201,7 @@ class Live {
       element('span', {}, `${grouped(active)} active`),
       element('span', {}, `heartbeat ${spanText(Math.max(Math.round((now - heard) / 1000), 0))} ago${dead ? ', counts as dead' : ''}`)));
     const title = workers.length ? `${workers.length} worker${workers.length === 1 ? '' : 's'}` : 'No worker has the journal open';
-    this.crew.replaceChildren(element('h2', {}, title), element('ul', {}, ...lines));
+    update(this.crew, element('section', {}, element('h2', {}, title), element('ul', {}, ...lines)));
   }
 }
 

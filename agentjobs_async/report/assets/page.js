@@ -7,7 +7,10 @@ class Report {
     this.filter = { text: '', state: '', project: null };
     this.shown = []; // the places of the rows that the filter leaves
     this.table = new Table(this.store, (place) => this.open(place));
-    this.panel = new Panel(this.store, () => this.mark(undefined));
+    this.panel = new Panel(this.store, (left) => {
+      this.mark(undefined);
+      if (left !== undefined) this.table.focus(left);
+    });
     this.timeline = new Timeline(this.store, (place) => this.open(place));
     this.listen();
   }
@@ -15,6 +18,10 @@ class Report {
   apply(part) { this.store.apply(part); }
 
   listen() {
+    byId('outcomes').addEventListener('click', (event) => {
+      const state = event.target.closest('button')?.dataset.state;
+      if (state) this.choose({ state: state === this.filter.state ? '' : state });
+    });
     byId('search').addEventListener('input', (event) => this.choose({ text: event.target.value }));
     byId('state').addEventListener('change', (event) => this.choose({ state: event.target.value }));
     byId('project').addEventListener('change', (event) => this.choose({ project: event.target.value === '' ? null : JSON.parse(event.target.value) }));
@@ -66,7 +73,7 @@ class Report {
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
     if (this.isWhole) {
-      showTiles(this.tiles, filter.state, (state) => this.choose({ state }));
+      showTiles(this.tiles, filter.state);
       byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
     }
     byId('made').textContent = fullTime(store.head.made);

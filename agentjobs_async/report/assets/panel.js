@@ -3,11 +3,10 @@
 class Panel {
   constructor(store, closed) {
     this.store = store;
-    this.closed = closed;
+    this.closed = closed; // is told the place of the row whose panel had the keyboard
     this.panel = byId('panel');
     this.record = element('div'); // what is known of the row
     this.madeFor = ''; // the row, state and job that the buttons were made for
-    this.panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') this.close(); });
     this.more = () => []; // a live page adds its actions
   }
 
@@ -21,7 +20,9 @@ class Panel {
     if (!this.isOpen || madeFor !== this.madeFor) {
       this.madeFor = madeFor;
       const made = element('div', {}, this.head(place), ...this.more(place), this.commands(place));
+      const hadFocus = this.panel.contains(document.activeElement);
       this.panel.replaceChildren(...made.children, this.record);
+      if (hadFocus) this.panel.focus();
     }
     update(this.record, element('div', {},
       this.text('Error', store.error[place], 'error'),
@@ -43,10 +44,11 @@ class Panel {
   }
 
   close() {
+    const left = this.panel.contains(document.activeElement) ? this.place : undefined;
     this.panel.hidden = true;
     document.body.classList.remove('with-panel');
     this.place = undefined;
-    this.closed();
+    this.closed(left);
   }
 
   text(title, text, kind) {
@@ -100,21 +102,6 @@ class Panel {
     });
     return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
   }
-}
-
-/* Make the child elements of `old` equal to those of `wanted`. Equal ones stay: a text may be selected, a link half clicked.
-   An element with child elements may differ in these only: its own text, attributes and listeners stay. */
-function update(old, wanted) {
-  const children = [...wanted.children]; // a child that is moved to `old` leaves `wanted`
-  children.forEach((child, index) => {
-    const present = old.children[index];
-    if (present === undefined) old.append(child);
-    else if (!present.isEqualNode(child)) {
-      if (present.tagName === child.tagName && child.children.length) update(present, child);
-      else present.replaceWith(child);
-    }
-  });
-  while (old.children.length > children.length) old.lastElementChild.remove();
 }
 
 /* Copy a text. A page that was opened as a file has no clipboard in some browsers: there the text is selected. */

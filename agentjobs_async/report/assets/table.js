@@ -19,7 +19,7 @@ class Table {
     this.open = open;
     this.places = [];
     this.sorting = { name: null, falling: false };
-    this.current = -1; // the row that has the keyboard, by its place in what is shown
+    this.current = 0; // the row that has the keyboard, by its place in what is shown
     this.table = byId('table');
     this.rows = byId('rows');
     byId('head').append(...COLUMNS.map((column) => this.headCell(column)));
@@ -47,6 +47,7 @@ class Table {
   /* Show the rows at these places, sorted as chosen. */
   show(places) {
     this.unsorted = places;
+    const current = this.places[this.current];
     const column = COLUMNS.find(({ name }) => name === this.sorting.name);
     this.places = column ? this.sorted(places, column) : places;
     for (const cell of byId('head').children) {
@@ -54,7 +55,8 @@ class Table {
       cell.setAttribute('aria-sort', chosen ? (this.sorting.falling ? 'descending' : 'ascending') : 'none');
     }
     this.table.setAttribute('aria-rowcount', String(places.length + 1));
-    this.current = Math.min(this.current, places.length - 1);
+    const moved = this.places.indexOf(current);
+    this.current = Math.max(moved < 0 ? Math.min(this.current, places.length - 1) : moved, 0);
     this.drawInSight();
   }
 
@@ -81,13 +83,27 @@ class Table {
     this.draw(first, Math.min(last, this.places.length));
   }
 
+  /* Draw some rows, and the one that has the keyboard. A row that was drawn before stays the same element. */
   draw(first, last) {
     if (this.pressed) return;
     const focused = this.rows.contains(document.activeElement);
-    const made = [];
-    for (let index = first; index < last; index += 1) made.push(this.row(index));
-    this.rows.replaceChildren(...made);
-    if (focused) this.rows.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+    const before = new Map(Array.from(this.rows.children, (row) => [row.dataset.place, row]));
+    const indexes = new Set([this.current]);
+    for (let index = first; index < last; index += 1) indexes.add(index);
+    const rows = [...indexes].filter((index) => index < this.places.length).sort((one, other) => one - other).map((index) => {
+      const wanted = this.row(index);
+      const row = before.get(wanted.dataset.place) ?? wanted;
+      before.delete(wanted.dataset.place);
+      renew(row, wanted);
+      row.style.top = `${index * this.rowHeight}px`;
+      return row;
+    });
+    before.forEach((row) => row.remove());
+    rows.forEach((row, index) => {
+      if (this.rows.children[index] !== row) this.rows.insertBefore(row, this.rows.children[index] ?? null);
+    });
+    // It was taken away, or moved by another order of the rows.
+    if (focused && !this.rows.contains(document.activeElement)) this.rows.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
   row(index) {
@@ -104,16 +120,14 @@ class Table {
       state === 'active' && store.created[place] !== null ? `${age} so far` : age,
       detail.slice(0, 300).replace(/\s+/g, ' '),
     ];
-    const made = element('div', {
+    return element('div', {
       className: place === this.opened ? 'row opened' : 'row',
       role: 'row',
       'aria-rowindex': String(index + 2),
-      tabindex: index === Math.max(this.current, 0) ? '0' : '-1',
+      tabindex: index === this.current ? '0' : '-1',
       'data-index': String(index),
       'data-place': String(place),
     }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${column === 5 && store.error[place] ? ' error' : ''}` }, cell)));
-    made.style.top = `${index * this.rowHeight}px`;
-    return made;
   }
 
   press(event) {
@@ -148,7 +162,7 @@ class Table {
       this.goTo(Math.min(Math.max(this.current + steps[event.key], 0), last), this.opened !== undefined);
     } else if ((event.key === 'Enter' || event.key === ' ') && event.target.closest('#rows')) {
       event.preventDefault();
-      this.goTo(this.current < 0 ? 0 : this.current, true);
+      this.goTo(this.current, true);
     }
   }
 
@@ -163,6 +177,13 @@ class Table {
     else if (top + this.rowHeight > innerHeight) scrollBy(0, top + this.rowHeight - innerHeight + 8);
     this.drawInSight();
     this.rows.querySelector(`[data-index="${index}"]`)?.focus({ preventScroll: true });
+  }
+
+  /* Put the keyboard on the row at a place; where that is not shown, on the current one; without rows, into the search. */
+  focus(place) {
+    const index = this.places.indexOf(place);
+    if (this.places.length) this.goTo(index < 0 ? this.current : index, false);
+    else byId('search').focus();
   }
 
   /* Mark the row whose panel is open; undefined for none. */

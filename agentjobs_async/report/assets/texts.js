@@ -17,6 +17,30 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+/* Make what is in `old` equal to what is in `wanted`. Elements stay, with their listeners, their focus and what is selected in
+   them: one that is replaced while a button is down on it gets no click. */
+function update(old, wanted) {
+  const nodes = [...wanted.childNodes]; // one that is moved to `old` leaves `wanted`
+  nodes.forEach((node, index) => {
+    const present = old.childNodes[index];
+    if (present === undefined) old.append(node);
+    else if (present.nodeName !== node.nodeName) present.replaceWith(node);
+    else renew(present, node);
+  });
+  while (old.childNodes.length > nodes.length) old.lastChild.remove();
+}
+
+/* Make a node equal to another one of its name. */
+function renew(present, node) {
+  if (present.isEqualNode(node)) return;
+  if (node.nodeType === Node.TEXT_NODE) present.nodeValue = node.nodeValue;
+  else {
+    for (const { name } of [...present.attributes]) if (!node.hasAttribute(name)) present.removeAttribute(name);
+    for (const { name, value } of node.attributes) present.setAttribute(name, value);
+    update(present, node);
+  }
+}
+
 function visible(text) {
   return text.replace(ACTING, (found) => {
     const code = found.codePointAt(0);

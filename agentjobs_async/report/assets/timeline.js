@@ -213,9 +213,9 @@ class Timeline {
 
   showLegend() {
     const present = new Set(this.bars.map((bar) => this.store.state[bar.place]));
-    byId('legend').replaceChildren(...this.store.head.order.filter((state) => present.has(state)).map(
+    update(byId('legend'), element('ul', {}, ...this.store.head.order.filter((state) => present.has(state)).map(
       (state) => element('li', {}, element('span', { className: `swatch fill-${state}` }), state),
-    ));
+    )));
   }
 
   timeAt(event, plot) {
