@@ -25,7 +25,6 @@ __all__ = ["Journal", "entries_of", "opened_of", "writable"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
-_MAY_BE_ABANDONED: Final = frozenset({State.ACTIVE, State.UNKNOWN})
 
 
 class Journal:
@@ -228,10 +227,7 @@ class Journal:
         Raises:
             InvalidInputError: There is no such row, or it is neither active nor unknown.
         """
-        row = await self._newest(key)
-        before = "" if row.error is None else f"; before that: {row.error}"
-        reason = f"abandoned while {row.state}{before}"
-        if row.state not in _MAY_BE_ABANDONED or not await self._entries.abandon(row.key, reason):
+        if not await self._entries.abandon(row := await self._newest(key)):
             row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: only what is active or unknown is abandoned")
 

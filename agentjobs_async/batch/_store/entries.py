@@ -22,7 +22,7 @@ from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import MOVES, State
+from agentjobs_async.batch.states import MOVES, State, origins
 
 __all__ = ["Entries", "Lease", "NoRoom", "Seen"]
 
@@ -237,9 +237,13 @@ class Entries(Reader):
         text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
         return await self._move(key, State.FAILED, error=text, of_job=of_job, **_polls(polls))
 
-    async def abandon(self, key: str, reason: str) -> bool:
-        """End an active or unknown row as abandoned."""
-        return await self._move(key, State.ABANDONED, error=one_line(self._mask(reason), _LONGEST_ERROR_BYTES))
+    async def abandon(self, row: JournalRow) -> bool:
+        """End an active or unknown row as abandoned, unless its state or its job has changed since it was read."""
+        if row.state not in origins(State.ABANDONED):
+            return False
+        before = "" if row.error is None else f"; before that: {row.error}"
+        error = one_line(self._mask(f"abandoned while {row.state}{before}"), _LONGEST_ERROR_BYTES)
+        return await self._move(row.key, State.ABANDONED, origin=row.state, of_job=row.job_id, error=error)
 
     async def mark_sending_unknown(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""

@@ -34,12 +34,13 @@ async def move(journal: Journal, key: str, target: State) -> bool:
         return isinstance(await entries.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
         return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)))
+    row = (await entries.get_many([key]))[key]
     moves = {
         State.PLANNED: lambda: entries.release_claim(key, WHY),
         State.ACTIVE: lambda: entries.mark_created(key, REF),
         State.REJECTED: lambda: entries.mark_rejected(key, WHY),
         State.UNKNOWN: lambda: entries.mark_unknown(key, WHY),
-        State.ABANDONED: lambda: entries.abandon(key, "why"),
+        State.ABANDONED: lambda: entries.abandon(row),
     }
     return await moves[target]()
 
