@@ -106,7 +106,7 @@ LINES = {
     "batch": 7671,
     "durable": 1107,
     "engines": 478,
-    "report": 2153,
+    "report": 2204,
     "web": 496,
     "testing": 2564,
     "prometheus": 124,

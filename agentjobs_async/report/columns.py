@@ -143,12 +143,12 @@ def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
     return json.dumps(block(rows, prompts=prompts), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def head_line(source: Source) -> str:
+def head_line(source: Source, **more: str) -> str:
     """Return what a page knows besides its rows, as one line of JSON.
 
     `journal` is its name and `address` what commands name, `made` the time in milliseconds since the epoch, `pauses`
     how often the server asked for no create and for how many seconds, `order` the states as they are shown, and
-    `commands` what can be done about an item, by its state.
+    `commands` what can be done about an item, by its state. A live page has `more`.
     """
     head = {
         "journal": shown(source.name, MAX_NAME_LENGTH),
@@ -157,5 +157,6 @@ def head_line(source: Source) -> str:
         "pauses": source.pauses,
         "order": ORDER,
         "commands": COMMANDS,
+        **more,
     }
     return json.dumps(head, separators=(",", ":")) + "\n"  # in ASCII: the path of a file may be no UTF-8

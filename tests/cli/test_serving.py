@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from agentjobs_async.__main__ import main
 from tests.cli.checks import Captured
 from tests.cli.stage import Child
-from tests.report.served import status_of
+from tests.report.served import Served, status_of
 from tests.report.stage import OUTCOMES, run_some
 
 pytestmark = pytest.mark.slow
@@ -54,11 +54,10 @@ def test_action_is_shown(run: str) -> None:
         address, token = address_of(child)
 
         async def act() -> None:
-            body = {"action": "retry", "numbers": [OUTCOMES.index("failed") + 1]}
             async with ClientSession() as client:
-                assert await status_of(client.post(f"{address}actions", json=body)) == 401
-                headers = {"Authorization": f"Bearer {token}"}
-                assert await status_of(client.post(f"{address}actions", json=body, headers=headers)) == 200
+                page, failed = Served(address, token, client), OUTCOMES.index("failed") + 1
+                assert (await page.act("retry", failed, headers={}))[0] == 401
+                assert (await page.act("retry", failed))[0] == 200
 
         asyncio.run(act())
         child.until_error("1 done").send(signal.SIGINT)

@@ -42,10 +42,13 @@ class Served:
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    async def act(self, action: str, *numbers: int, headers: Any = None, **rest: Any) -> tuple[int, Any]:
-        """Send an action, with the token unless headers are given; return the status and what was answered."""
+    async def act(
+        self, action: str, *numbers: int, state: str = "failed", journal: str = "", headers: Any = None, **rest: Any
+    ) -> tuple[int, Any]:
+        """Send an action for rows in a state, with the token unless headers are given; return status and answer."""
         headers = self.bearer if headers is None else headers
-        body = {"action": action, "numbers": list(numbers), **rest}
+        journal = journal or (await self.lines(self.bearer))[0]["identity"]
+        body = {"action": action, "journal": journal, "rows": {state: list(numbers)}, **rest}
         async with self.client.post(f"{self.address}actions", json=body, headers=headers) as response:
             text = await response.text()
             return response.status, json.loads(text) if response.ok else text

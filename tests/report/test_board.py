@@ -1,6 +1,7 @@
 """The live page as its server answers: who may read and act, and what is streamed."""
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -16,8 +17,8 @@ from aiohttp import ClientSession, web
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async.batch import BatchItem, Journal, State, move_journal
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report import board
 from agentjobs_async.report.live.feed import ChangeFeed
@@ -226,14 +227,59 @@ async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert (found["done"], found["refused"]) == (1, 2)
         assert any("page-1 is completed" in reason for reason in found["reasons"])
         assert any("no row 999" in reason for reason in found["reasons"])
-        assert (await page.act("set_job", UNKNOWN, job="billing/job_x"))[1]["done"] == 1
-        assert (await page.act("abandon", UNKNOWN))[1]["done"] == 1
+        assert (await page.act("set_job", UNKNOWN, state="unknown", job="billing/job_x"))[1]["done"] == 1
+        _, found = await page.act("abandon", UNKNOWN, state="unknown")
+        assert found["reasons"] == [f"page-{UNKNOWN} is active by now, and was unknown on the page"]
+        assert (await page.act("abandon", UNKNOWN, state="active"))[1]["done"] == 1
         assert (await page.act("send_again", UNKNOWN))[1]["refused"] == 1
     rows = {row.item_key: row for row in await rows_of(run)}
     assert rows[f"page-{FAILED}"].tries == 2
     assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.ABANDONED, "job_x")
     assert "retry of 3 rows for 127.0.0.1: 1 done, 2 refused" in caplog.text
     assert "set_job billing/job_x of row 4" in caplog.text
+
+
+async def test_stale_rows(run: Path) -> None:
+    """An action on a row that was tried again since leaves the newer try alone, as does one on another journal."""
+    async with Journal.open(run) as journal:
+        again = await journal.retry(f"page-{FAILED}")
+        assert isinstance(await entries_of(journal).claim(again), str)
+        assert await entries_of(journal).mark_created(again, JobRef("docs", "job_live"))
+        (stale,) = await journal.unknown()
+        await journal.resolve(stale.key, job_id="job_found")
+        assert not await entries_of(journal).abandon(stale)
+    before = await rows_of(run)
+    async with served(run, allow_actions=True) as page:
+        for state in ("failed", "active"):
+            _, found = await page.act("abandon", FAILED, state=state)
+            assert found["reasons"] == [f"page-{FAILED} was tried again before, as {again}"]
+        status, words = await page.act("send_again", UNKNOWN, state="unknown", journal="another")
+        assert (status, words) == (409, f"{run} is not the journal that the page shows: load the page anew")
+    assert await rows_of(run) == before
+
+
+async def test_journal_that_lies_elsewhere(planned: Path, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was replaced or moved is left alone by actions, and pages are told, until it is back."""
+    monkeypatch.setattr("agentjobs_async.report.live.feed._RETRY_SECONDS", 0.1)
+    async with served(first, allow_actions=True) as page, page.stream(await page.position()) as stream:
+        assert (await stream.status())["trouble"] is None
+        identity = (await page.lines())[0]["identity"]
+        kept = shutil.move(first, first.with_name("kept.db"))
+        for words in ("was moved or removed", "was replaced"):
+            while words not in ((await stream.status()).get("trouble") or ""):
+                pass
+            status, told = await page.act("retry", 1, journal=identity)
+            assert (status, words in told) == (409, True)
+            assert await status_of(page.client.get(page.address)) == 409
+            shutil.copy(planned, first)
+        shutil.move(kept, first)
+        while (await stream.status()).get("trouble", "") is not None:
+            pass
+    async with Journal.open(first, read_only=True) as journal, served(journal) as page:
+        async with page.stream(await page.position()) as stream:
+            await move_journal(first, first.with_name("new.db"))
+            while "was moved to" not in ((await stream.status()).get("trouble") or ""):
+                pass
 
 
 async def test_retry_of_many(tmp_path: Path) -> None:
@@ -244,16 +290,23 @@ async def test_retry_of_many(tmp_path: Path) -> None:
         database.execute("UPDATE agentjobs_entries SET state = 'rejected'")
     async with served(path, allow_actions=True) as page:
         numbers = [*range(1, 451)]
-        assert (await page.act("retry", *numbers, *numbers))[1] == {"done": 450, "refused": 0, "reasons": []}
+        assert (await page.act("retry", *numbers, *numbers, state="rejected"))[1] == {
+            "done": 450,
+            "refused": 0,
+            "reasons": [],
+        }
         assert (await page.act("retry", *numbers))[1]["refused"] == 450
     assert {row.tries for row in await rows_of(path)} == {2}
 
 
+WRONG: list[dict[str, Any]] = [
+    *({"action": "drop"}, {"journal": 7}, {"rows": [1]}, {"rows": {}}, {"rows": {"failed": 1}}, {"job": "x"}),
+    *({"rows": {"failed": ["1"]}}, {"rows": {"failed": [True]}}, {"rows": {"bad": [1]}}),
+    *({"action": "set_job"}, {"action": "set_job", "job": 7}),
+]
 NO_ACTIONS = (
-    *("[", "[]", "{}", '{"action": "retry"}', '{"action": "drop", "numbers": [1]}', "[" * 100_000),
-    *('{"action": "retry", "numbers": ["1"]}', '{"action": "retry", "numbers": [true]}'),
-    *('{"action": "retry", "numbers": [1], "job": "x"}', '{"action": "set_job", "numbers": [4]}'),
-    '{"action": "set_job", "numbers": [4], "job": 7}',
+    *("[", "[]", "{}", "[" * 100_000),
+    *(json.dumps({"action": "retry", "journal": "x", "rows": {"failed": [1]}} | fields) for fields in WRONG),
 )
 
 
@@ -385,7 +438,7 @@ async def test_workers(database: str) -> None:
             assert (await stream.block())["key"]["text"] == ["late"]
             assert isinstance(await entries_of(worker).claim("late", "docs"), str)
             assert await entries_of(worker).mark_unknown("late", OSError("no answer"))
-            assert (await page.act("send_again", 2))[1]["done"] == 1
+            assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
 
 async def test_page_without_prompts(first: Path) -> None:

@@ -105,36 +105,57 @@ async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
 
 
 async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
-    """What the filter leaves is changed at the second click, and nothing else."""
+    """What the filter leaves is changed once it is confirmed, and nothing else."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         button = visited.page.locator("#actions [data-action=retry]")
         await expect(button).to_have_text("Try again (3)")
+        await button.click()
         await visited.page.select_option("#state", "rejected")
         await expect(button).to_have_text("Try again (1)")
-        # Both clicks at once: the page waits 5 s for the second one.
-        asked = await button.evaluate(
-            "button => { button.click(); const asked = button.textContent; button.click(); return asked; }"
-        )
-        assert asked == "Try again (1): sure?"
+        await expect(visited.page.locator(".sure")).to_have_count(0)  # it was about other rows
+        await button.click()
+        await expect(visited.page.locator("#actions .asking span")).to_have_text("Try again: 1 item?")
+        await visited.page.click(".sure")
         await expect(visited.page.locator("#rows .row")).to_have_count(0)
         assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
         await visited.page.click("#clear")
         await expect(button).to_have_text("Try again (2)")
 
 
+async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path) -> None:
+    """The button that confirms stands elsewhere, and waits: a double click sends nothing again."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        for bar in ("#actions", "#panel"):
+            button, sure = (visited.page.locator(f"{bar} {name}") for name in ("[data-action=send_again]", ".sure"))
+            assert await button.evaluate(CLICK_AND_LOOK, bar) is True
+            await button.dblclick()
+            boxes = [await each.bounding_box() for each in (button, sure)]
+            assert boxes[0] is not None
+            assert boxes[1] is not None
+            assert boxes[0]["y"] + boxes[0]["height"] < boxes[1]["y"]
+        await sure.click()
+        await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
+        await expect(visited.page.locator("#panel")).to_be_focused()
+        assert [url for url in visited.requests if url.endswith("actions")] == [f"{page.address}actions"]
+
+
+CLICK_AND_LOOK = "(button, bar) => { button.click(); return document.querySelector(`${bar} .sure`).disabled; }"
+
 ACT_ON_MANY = """async (failing) => {
     const sizes = [];
     let told;
     const page = {
-        send: async ({ numbers }) => {
-            sizes.push(numbers.length);
+        send: async ({ journal, rows: { failed = [], rejected = [] } }) => {
+            sizes.push([failed.length, rejected.length]);
             if (sizes.length - 1 === failing) return { ok: false, status: 502, text: async () => '' };
-            const outcome = { done: numbers.length - 1, refused: 1, reasons: ['1 is planned'] };
+            const outcome = { done: failed.length + rejected.length - 1, refused: 1, reasons: ['1 is planned'] };
             return { ok: true, json: async () => outcome };
         },
         say: (text, isGood) => { told = [text, isGood]; },
     };
-    await Actions.prototype.act.call(page, 'retry', Array.from({ length: 100_001 }, (_, number) => number), {});
+    const rows = Array.from({ length: 100_001 }, (_, number) => [number, number < 60_000 ? 'failed' : 'rejected']);
+    await Actions.prototype.act.call(page, 'retry', { journal: 'x', rows }, {});
     return [sizes, ...told];
 }"""
 
@@ -143,12 +164,12 @@ async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
     """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         for failing, parts, told in (
-            (-1, [50_000, 50_000, 1], "99,998 items planned again. 3 items refused: 1 is planned"),
+            (-1, [[50_000, 0], [10_000, 40_000], [0, 1]], "99,998 items planned again. 3 items refused: 1 is planned"),
             (
-                *(1, [50_000, 50_000]),
+                *(1, [[50_000, 0], [10_000, 40_000]]),
                 "49,999 items planned again. 1 item refused: 1 is planned The server answered with status 502.",
             ),
-            (0, [50_000], "The server answered with status 502."),
+            (0, [[50_000, 0]], "The server answered with status 502."),
         ):
             assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told, failing < 0]
 
@@ -175,7 +196,7 @@ async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> Non
         await visited.page.mouse.down()
         await poll_once_more(visited.page, 1)
         await visited.page.mouse.up()
-        await expect(button).to_have_class("asking")
+        await expect(visited.page.locator("#panel .sure")).to_have_count(1)
         await visited.page.locator(".found input").press_sequentially("job_")
         await poll_once_more(visited.page, 2)
         await visited.page.keyboard.type("found")
@@ -228,6 +249,8 @@ async def test_page_that_slept(browser: "Browser", run: Path) -> None:
             await expect(row(visited.page, "page-late")).to_have_count(1)
             await expect(row(visited.page, "failed")).to_have_count(0)
             await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 2)
+            await visited.page.evaluate("report.apply({ identity: 'another' }); report.refresh()")
+            await expect(visited.page.locator("#rows .row")).to_have_count(0)  # none of them is one of that journal
             visited.errors.clear()  # the browser's own lines on the server that was gone
             await visited.page.close()  # before it meets the end of this one
 

@@ -29,6 +29,7 @@ class Live {
   /* Follow the server for as long as the page is open. */
   async run() {
     for (let failures = 0; ; failures += 1) {
+      let words = 'reconnecting …';
       try {
         if (this.position === null) await this.load();
         await this.listen(() => { failures = 0; });
@@ -37,8 +38,9 @@ class Live {
           this.show('refused', error.message);
           return;
         }
+        if (error instanceof Unavailable) words = visible(error.message);
       }
-      this.show('lost', 'reconnecting …');
+      this.show('lost', words);
       await this.pause(PAUSES[Math.min(failures, PAUSES.length - 1)]);
     }
   }
@@ -50,7 +52,7 @@ class Live {
     if (this.token !== null) headers.Authorization = `Bearer ${this.token}`;
     const response = await fetch(address, { ...options, headers, cache: 'no-store', signal: this.stop.signal });
     if (response.status === 401 || response.status === 403) throw new Refused(await response.text());
-    if (!response.ok) throw new Error(await response.text());
+    if (!response.ok) throw new Unavailable(await response.text());
     return response;
   }
 
@@ -205,7 +207,8 @@ class Live {
   }
 }
 
-class Refused extends Error {}
+class Refused extends Error {} // for ever
+class Unavailable extends Error {} // for now, in the server's words
 
 /* The token comes behind the #, which no browser sends; it stays in this tab, and leaves the address. */
 function tokenOf(address) {

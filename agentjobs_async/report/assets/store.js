@@ -32,7 +32,11 @@ class Store {
     this.version += 1;
     if ('number' in part) this.applyBlock(part);
     else if ('removed' in part) part.removed.forEach((number) => this.remove(number));
-    else this.head = { ...this.head, ...part };
+    else {
+      // Another journal has other rows: none of them may be taken for one of it.
+      if (part.identity !== undefined && part.identity !== this.head.identity) [...this.places.keys()].forEach((number) => this.remove(number));
+      this.head = { ...this.head, ...part };
+    }
   }
 
   /* A block's cells are less what the row before has; columns.py says how. */

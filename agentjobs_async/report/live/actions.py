@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeGuard
 
 from attrs import define, field, frozen
 
-from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._retries import retry_found
 from agentjobs_async.batch.journal import entries_of, writable
 from agentjobs_async.batch.states import RETRIED
@@ -22,20 +23,29 @@ _AT_ONCE: Final = 400  # rows: what one query names
 _MOST_NUMBERS: Final = 1_000_000  # of rows in one action: more than a page shows
 _MOST_REASONS: Final = 5  # a page has room for a few lines
 _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
+_STATES: Final[dict[str, Collection[State]]] = {
+    "retry": RETRIED | {State.ABANDONED},  # by name, as all rows of an action
+    "send_again": {State.UNKNOWN},
+    "abandon": {State.UNKNOWN, State.ACTIVE},
+    "set_job": {State.UNKNOWN, State.ACTIVE},
+}
+"""The actions, and the states of the rows that each is for."""
 
 
 @frozen
 class Action:
-    """A change that a page asks for, and the rows that it is for.
+    """A change that a page asks for, and what the page showed: a row that has changed since is left as it is.
 
     Attributes:
         name: `retry`, `send_again`, `abandon` or `set_job`.
-        numbers: The numbers of the rows: exactly those that the page showed.
+        journal: The identity of the journal.
+        states: The state of each row, by its number.
         job: The job that was found, its id or its token, with `set_job`.
     """
 
     name: str
-    numbers: tuple[int, ...]
+    journal: str
+    states: Mapping[int, State]
     job: str | None = None
 
     @classmethod
@@ -46,14 +56,24 @@ class Action:
             InvalidInputError: `document` is not an action; the message says what is valid.
         """
         fields = document if isinstance(document, dict) else {}
-        name, numbers, job = fields.get("action"), fields.get("numbers"), fields.get("job")
-        if not isinstance(name, str) or name not in _ACTIONS:
-            raise InvalidInputError(f"action must be one of {', '.join(_ACTIONS)}")
-        if not isinstance(numbers, list) or not 0 < len(numbers) <= _MOST_NUMBERS or not all(map(_is_number, numbers)):
-            raise InvalidInputError("numbers must be a list of the numbers of rows")
-        if (name == "set_job") != (isinstance(job, str) and bool(job)) or (name == "set_job" and len(numbers) != 1):
-            raise InvalidInputError("set_job needs a job and one number, and no other action has a job")
-        return cls(name, tuple(dict.fromkeys(numbers)), job)
+        name, journal, rows, job = (fields.get(field) for field in ("action", "journal", "rows", "job"))
+        if not isinstance(name, str) or name not in _STATES:
+            raise InvalidInputError(f"action must be one of {', '.join(_STATES)}")
+        if not isinstance(journal, str) or not _are_rows(rows):
+            raise InvalidInputError("journal must be its identity, and rows an object of the rows' numbers by state")
+        states = {number: State(state) for state, numbers in rows.items() for number in numbers}
+        if not 0 < len(states) <= _MOST_NUMBERS:
+            raise InvalidInputError(f"rows must have 1 to {_MOST_NUMBERS:,} numbers")
+        if (name == "set_job") != (isinstance(job, str) and bool(job)) or (name == "set_job" and len(states) != 1):
+            raise InvalidInputError("set_job needs a job and one row, and no other action has a job")
+        return cls(name, journal, states, job)
+
+
+def _are_rows(value: object) -> TypeGuard[dict[str, list[int]]]:
+    return isinstance(value, dict) and all(
+        state in set(State) and isinstance(numbers, list) and all(map(_is_number, numbers))
+        for state, numbers in value.items()
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -90,76 +110,60 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
         who: The address of the caller.
 
     Raises:
-        JournalError: The journal can't be written; for a file, another process owns it (`locked`).
+        InvalidInputError: `job` can't be the job of the row.
+        JournalError: The journal can't be written: for a file, another process owns it (`locked`); or it is not the one
+            that the page showed (`moved`).
     """
     outcome = ActionResult()
     async with AsyncExitStack() as stack:
         opened = journal if not journal.read_only else await stack.enter_async_context(writable(journal))
+        if await entries_of(opened).identity() != action.journal:
+            raise JournalError(f"{opened.name} is not the journal that the page shows: load the page anew", "moved")
         try:
-            for start in range(0, len(action.numbers), _AT_ONCE):
-                numbers = action.numbers[start : start + _AT_ONCE]
-                rows = await entries_of(opened).numbered(numbers)
-                for number in sorted(set(numbers) - {row.number for row in rows}):
-                    outcome.refuse(f"there is no row {number}")
-                await _ACTIONS[action.name](opened, rows, action.job, outcome)
+            for start in range(0, len(action.states), _AT_ONCE):
+                numbers = list(islice(action.states, start, start + _AT_ONCE))
+                rows = {row.number: row for row in await entries_of(opened).numbered(numbers)}
+                reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
+                for reason in filter(None, reasons.values()):
+                    outcome.refuse(reason)
+                named = [row for row in rows.values() if reasons[row.number] is None]
+                changed = await _change(opened, named, action)
+                outcome.done += changed
+                for _ in range(len(named) - changed):
+                    outcome.refuse("it has changed meanwhile")
         finally:
             _log(action, outcome, who)
     return outcome
 
 
+def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
+    """Return why a row is left as it is; `None` if it is as the page showed it, and the action is for such rows."""
+    shown, states = action.states[number], _STATES[action.name]
+    if row is None:
+        return f"there is no row {number}"
+    if row.retried_as is not None:
+        return f"{row.key} was tried again before, as {row.retried_as}"
+    if row.state != shown:
+        return f"{row.key} is {row.state} by now, and was {shown} on the page"
+    return None if row.state in states else f"{row.key} is {row.state}, not {' or '.join(sorted(states))}"
+
+
+async def _change(journal: Journal, rows: Sequence[JournalRow], action: Action) -> int:
+    """Change rows, and return how many: one that another owner has changed since it was read is left as it is."""
+    entries = entries_of(journal)
+    if action.name == "retry":
+        return len(await retry_found(entries, rows))
+    if action.job is not None:
+        for row in rows:
+            job = JobRef.from_token(action.job) if "/" in action.job else action.job
+            await journal.resolve(row.key, job_id=job)
+        return len(rows)
+    # At once, so that the writes share their commits.
+    changes = [entries.abandon(row) if action.name == "abandon" else entries.resolve(row.key, None) for row in rows]
+    return sum(await asyncio.gather(*changes))
+
+
 def _log(action: Action, outcome: ActionResult, who: str) -> None:
     job = "" if action.job is None else f" {one_line(action.job, _MOST_TEXT)}"
-    which = f"row {action.numbers[0]}" if len(action.numbers) == 1 else f"{len(action.numbers)} rows"
+    which = f"row {next(iter(action.states))}" if len(action.states) == 1 else f"{len(action.states)} rows"
     _LOGGER.info("%s%s of %s for %s: %d done, %d refused", action.name, job, which, who, outcome.done, outcome.refused)
-
-
-async def _retry(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
-    del job
-    open_rows = []
-    for row in rows:
-        if row.retried_as is not None:
-            outcome.refuse(f"{row.key} was tried again before, as {row.retried_as}")
-        elif row.state not in RETRIED:
-            outcome.refuse(f"{row.key} is {row.state}: only what failed, was archived or rejected is tried again")
-        else:
-            open_rows.append(row)
-    planned = len(await retry_found(entries_of(journal), open_rows))
-    outcome.done += planned
-    for _ in range(len(open_rows) - planned):
-        outcome.refuse("it was tried again meanwhile")
-
-
-async def _send_again(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
-    del job
-    await _each(rows, outcome, lambda row: journal.resolve(row.key, send_again=True))
-
-
-async def _abandon(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
-    del job
-    await _each(rows, outcome, lambda row: journal.abandon(row.key))
-
-
-async def _set_job(journal: Journal, rows: Sequence[JournalRow], job: str | None, outcome: ActionResult) -> None:
-    text = job or ""
-
-    async def resolve(row: JournalRow) -> None:
-        await journal.resolve(row.key, job_id=JobRef.from_token(text) if "/" in text else text)
-
-    await _each(rows, outcome, resolve)
-
-
-async def _each(
-    rows: Sequence[JournalRow], outcome: ActionResult, change: Callable[[JournalRow], Awaitable[None]]
-) -> None:
-    # At once, so that the writes share their commits.
-    found = await asyncio.gather(*(change(row) for row in rows), return_exceptions=True)
-    for error in found:
-        if isinstance(error, InvalidInputError):
-            outcome.refuse(str(error))
-        elif isinstance(error, BaseException):
-            raise error
-        else:
-            outcome.done += 1
-
-
-_ACTIONS: Final = {"retry": _retry, "send_again": _send_again, "abandon": _abandon, "set_job": _set_job}

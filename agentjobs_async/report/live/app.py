@@ -99,6 +99,7 @@ class _Board:
         figures = Tally().figures(source.pauses if is_open else (0, 0.0))
         rows: list[JournalRow] = []
         if is_open:
+            await self._feed.check_place()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures.counts.update(await self.journal.counts())
             for state in PLAIN_STATES:
@@ -153,6 +154,7 @@ class _Board:
         """Change items."""
         self.access.check_acting(request)
         action = Action.of(await _document_of(request))
+        await self._feed.check_place()
         async with self._acting:
             outcome = await act(self.journal, action, _caller(request))
         with suppress(JournalError):
@@ -200,7 +202,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except InvalidInputError as error:
         refusal = web.HTTPBadRequest(text=str(error))
     except JournalError as error:
-        kind = web.HTTPConflict if error.reason == "locked" else web.HTTPServiceUnavailable
+        kind = web.HTTPConflict if error.reason in {"locked", "moved"} else web.HTTPServiceUnavailable
         refusal = kind(text=_refusal_text(error))
     raise refusal
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch._store.moves import TO, moved_error, moves, moves_of
 from agentjobs_async.batch._workers import workers_of
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line, row_blocks
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.live.known import KnownRows
@@ -55,6 +57,8 @@ class ChangeFeed:
         self._known = KnownRows()
         self._document: Document | None = None
         self._growing: Document | None = None  # the first one, while it is being made
+        self._place: object = None  # what lay there at the first look
+        self._moved: str | None = None  # the words about a journal that was moved
         self._pages = 0
         self._watched = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -108,6 +112,19 @@ class ChangeFeed:
             await asyncio.sleep(max(rest - took, 0.0 if has_loaded else _REST_PER_LOOK * took))
             await self._watched.wait()
 
+    async def check_place(self) -> None:
+        """Check that the journal is still where it was: nothing else that lies there now is read or changed.
+
+        Raises:
+            JournalError: It is not (`moved`).
+        """
+        found = await _place_of(self._journal)
+        self._place = self._place or found
+        if found != self._place:
+            what = "was moved or removed" if found is None else "was replaced by another journal"
+            words = "the page shows what it held until then; serve the journal from where it is now"
+            raise JournalError(f"{self._journal.name} {what}: {words}", "moved")
+
     async def look(self, at_most_old: float = 0.0) -> bool:
         """Log what has changed, unless the last look was at most `at_most_old` seconds ago.
 
@@ -119,13 +136,14 @@ class ChangeFeed:
         async with self._looking:
             if self._document is not None and time.monotonic() - self._looked_at < at_most_old:
                 return False
+            await self.check_place()
             has_asked = True
             if self._document is None or self._needs_load():
                 await self._load()
             else:
                 has_asked = await self._log_changes()
             self._looked_at = time.monotonic()
-            self._tell(trouble=None)
+            self._tell(trouble=self._moved)
             return has_asked
 
     def _needs_load(self) -> bool:
@@ -174,7 +192,9 @@ class ChangeFeed:
 
     async def _fill(self, document: Document) -> None:
         numbers = set[int]()
-        document.add_line(head_line(await Source.of(self._journal)))
+        document.add_line(
+            head_line(await Source.of(self._journal), identity=await entries_of(self._journal).identity())
+        )
         async for rows in row_blocks(self._journal):
             changed, removed = self._known.take(rows)
             numbers.update(row.number for row in rows)
@@ -200,12 +220,36 @@ class ChangeFeed:
 
     async def _look_beside(self) -> None:
         pauses = await entries_of(self._journal).pauses()
+        self._moved = await _moved_words(self._journal)
         self._tell(workers=await _shown_workers(self._journal), pauses=pauses)
 
     def _tell(self, **status: Any) -> None:
         before, self.status = self.status, {**self.status, **status}
         if self.status != before:
             self.log.wake()
+
+
+async def _place_of(journal: Journal) -> object:
+    """Return what lies where a journal was opened: the file's device and number, or its identity on PostgreSQL.
+
+    `None` where there is no file.
+    """
+    return await entries_of(journal).identity() if journal.is_shared else await asyncio.to_thread(_file_at, journal)
+
+
+def _file_at(journal: Journal) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = os.stat(journal.address)  # noqa: PTH116 - the address is a path as text
+        return found.st_dev, found.st_ino
+    return None
+
+
+async def _moved_words(journal: Journal) -> str | None:
+    """Return the words about a journal that `move_journal` has moved; `None` if it has not."""
+    database = opened_of(journal).database
+    assert database is not None  # noqa: S101 - the journal is open
+    move = moves_of(await database.read(moves())).get(TO)
+    return None if move is None else str(moved_error(journal.name, move))
 
 
 async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
