@@ -29,9 +29,10 @@ class Table {
     addEventListener('afterprint', () => this.drawInSight());
     this.table.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.click(event));
-    this.pressed = null; // where the button is down on a row: an element that is replaced meanwhile gets no click
-    this.rows.addEventListener('pointerdown', (event) => this.press(event));
-    for (const end of ['pointerup', 'pointercancel', 'contextmenu', 'blur']) addEventListener(end, () => this.release());
+    this.pressed = null; // where the button went down last
+    this.rows.addEventListener('pointerdown', (event) => {
+      this.pressed = { row: event.target.closest('.row'), x: event.clientX, y: event.clientY };
+    });
   }
 
   headCell(column) {
@@ -85,7 +86,6 @@ class Table {
 
   /* Draw some rows, and the one that has the keyboard. A row that was drawn before stays the same element. */
   draw(first, last) {
-    if (this.pressed) return;
     const focused = this.rows.contains(document.activeElement);
     const before = new Map(Array.from(this.rows.children, (row) => [row.dataset.place, row]));
     const indexes = new Set([this.current]);
@@ -128,21 +128,6 @@ class Table {
       'data-index': String(index),
       'data-place': String(place),
     }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${column === 5 && store.error[place] ? ' error' : ''}` }, cell)));
-  }
-
-  press(event) {
-    clearTimeout(this.releasing); // of the click before, which is over
-    this.pressed = event.button === 0 ? { row: event.target.closest('.row'), x: event.clientX, y: event.clientY } : null;
-  }
-
-  /* After the click, draw what it and others have changed since the button went down. */
-  release() {
-    clearTimeout(this.releasing);
-    this.releasing = setTimeout(() => {
-      if (!this.pressed) return;
-      this.pressed = null;
-      this.drawInSight();
-    });
   }
 
   /* Open the row that is clicked: where the rows moved while the button was down, and the pointer did not, the one it went down on. */
