@@ -8,9 +8,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from agentjobs_async._extras import MissingExtraError
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.report import html
 from tests.report.stage import OUTCOMES, fail_all, fail_hostile, report_of, run_some
@@ -86,15 +83,6 @@ async def test_prompts_can_be_left_out(tmp_path: Path) -> None:
     page = await report_of(tmp_path / "run.db", prompts=False)
     assert "Document the page" not in page
     assert all("prompt" not in line for line in document_of(page))
-
-
-async def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without jinja2 the error says how to install it."""
-    await run_some(tmp_path / "run.db")
-    html._environment.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'agentjobs-async\[report\]'"):
-        await report_of(tmp_path / "run.db")
 
 
 def luminance(colour: str) -> float:

@@ -341,14 +341,3 @@ async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
         await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 1.0 h, 9 of 10 within 1.1 h")
         await row(visited.page, "item-20").click()
         await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
-
-
-async def test_time_left_is_unknown(browser: "Browser", tmp_path: Path) -> None:
-    """Without 20 durations nothing is told of the time left."""
-    path = tmp_path / "run.db"
-    await aged_journal(path, [7200.0] * 19, ages=[1.0])
-    async with served(path) as page, opened(browser, page) as visited:
-        await row(visited.page, "item-20").click()
-        await expect(visited.page.locator("#panel")).to_contain_text("Active for")
-        await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
-        assert await visited.page.locator('[data-tile="an active job ends in"]').count() == 0
