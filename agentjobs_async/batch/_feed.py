@@ -58,7 +58,6 @@ class Feed:
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
-        self._waits_for_room = False
         self._moved: set[asyncio.Event] = set()
         self._context.slots.on_change = self.on_change
 
@@ -112,7 +111,7 @@ class Feed:
             return bool(self._backlog or self._planned)
         # A caller whose source is silent, and whose key never worked, is to get the error without waiting for an item.
         silent = self._is_silent and not self._context.throttles.succeeded
-        return self._context.throttles.refusal is not None and (self._waits_for_room or silent)
+        return self._context.throttles.refusal is not None and (silent or not self._has_room_to_read())
 
     def _only_refused(self) -> bool:
         left = {*self._backlog.projects(), *map(self._project, self._planned.projects())}
@@ -146,22 +145,18 @@ class Feed:
         await self._until(self._context.slots.has_room_for_job)
         self._begin(row)
 
-    def _on_silence(self) -> None:
-        self._is_silent = True
+    def _on_silence(self, is_silent: bool, /) -> None:  # noqa: FBT001 - its only argument
+        self._is_silent = is_silent
         self._notify()
 
     async def _add_new(self, row: JournalRow) -> None:
-        self._is_silent = False
         self._backlog.put(row)
         self.on_change()
         await self._room_to_read()  # before the next one is read, which may take for ever
 
     async def _room_to_read(self) -> None:
         """Wait until one more item could begin if it is of a project that has room."""
-        self._waits_for_room = True
-        self._notify()
         await self._until(self._has_room_to_read)
-        self._waits_for_room = False
 
     def _has_room_to_read(self) -> bool:
         return self.room() > 0 and len(self._backlog) < _MOST_AHEAD and not self._planned_may_begin()

@@ -47,7 +47,7 @@ async def earlier(
 
 
 async def new(
-    entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[], None]
+    entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[bool], None]
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
     """Plan items as there is room, and yield their rows, and the results of those that are refused.
 
@@ -58,7 +58,8 @@ async def new(
         items: New items and those of earlier runs alike.
         room: Returns how many items may be read at once.
         last: The highest number of a row of earlier runs.
-        on_silence: Called when an async iterable has yielded nothing for a second.
+        on_silence: Called with `True` when an async iterable has yielded nothing for a second, and with `False` once it
+            has.
     """
     reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
     planner = Planner(entries)
@@ -151,7 +152,7 @@ class _Iterator:
 class _AsyncIterator:
     """Takes what an async iterable has at hand, read by a task of its own: one item for each page would be slow."""
 
-    def __init__(self, items: AsyncIterable[BatchItem], on_silence: Callable[[], None]) -> None:
+    def __init__(self, items: AsyncIterable[BatchItem], on_silence: Callable[[bool], None]) -> None:
         self._on_silence = on_silence
         self._found: list[BatchItem] = []
         self._most = 0
@@ -163,11 +164,12 @@ class _AsyncIterator:
         """Wait for an item; return up to `most` that have come, none at the end, and the iterable's own error."""
         self._most = most
         self._wanted.set()
-        silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._on_silence)
+        silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._on_silence, True)
         try:
             await self._arrived.wait()
         finally:
             silence.cancel()
+            self._on_silence(False)
         taken, self._found = self._found[:most], self._found[most:]
         if self._found or not self._task.done():
             if not self._found:

@@ -250,19 +250,31 @@ async def test_a_429_of_one_project(virtual_journal: Journal) -> None:
     assert service.times["a"][1] == pytest.approx(500, abs=3)
 
 
-@pytest.mark.parametrize(("kind", "status"), [("list", 401), ("iterator", 403), ("async", 401), ("planned", 403)])
-async def test_a_key_refused_for_one_project(file_journal: Journal, kind: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "status", "max_active"),
+    [
+        ("list", 401, 3),
+        ("iterator", 403, 3),
+        ("async", 401, 3),
+        ("planned", 403, 3),
+        ("begun", 403, 1),
+        ("begun", 401, 2),
+    ],
+)
+async def test_a_key_refused_for_one_project(file_journal: Journal, kind: str, status: int, max_active: int) -> None:
     """Items of a project whose creates are refused stay planned; the others go on, and the error comes last of all."""
     service = Service(lambda _, project, __: refused_key(status) if project == "a" else None, duration=50)
     todo: Any = of_projects(20, "a", "b", blocks=True)
     if kind == "planned":
         await file_journal.add(todo)
         todo = ()
+    elif kind == "begun":
+        await file_journal.add([todo[0], *todo[-2:]])
     elif kind == "iterator":
         todo = iter(todo)
     elif kind == "async":
         todo = at_hand(todo)
-    results = await failing(AuthError, service, todo, file_journal, max_active=3)
+    results = await failing(AuthError, service, todo, file_journal, max_active=max_active)
     assert outcomes(results) == {f"b{number}": "completed" for number in range(20)}
     assert len(service.times["a"]) <= 3
     assert {key: state for key, state in states(await file_journal.rows()).items() if key.startswith("a")} == {
@@ -291,6 +303,24 @@ async def test_a_wrong_key_ends_an_endless_source(file_journal: Journal) -> None
             with pytest.raises(AuthError):
                 await run(service, source, file_journal, max_active=100, max_sending=1)
         assert len(service.sent) == 1
+
+
+async def test_an_item_that_ends_a_silence(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source whose item is being planned is no longer silent: what the server refuses meanwhile ends no run."""
+    plan = entries_of(file_journal).plan
+
+    async def slowly(*arguments: Any) -> Any:
+        await asyncio.sleep(1)
+        return await plan(*arguments)
+
+    async def source() -> AsyncIterator[BatchItem]:
+        yield BatchItem("a0", "a0", "a")
+        await asyncio.sleep(3)
+        yield BatchItem("b0", "b0", "b")
+
+    monkeypatch.setattr(entries_of(file_journal), "plan", slowly)
+    service = Service(lambda _, project, __: refused_key() if project == "a" else None, takes=2.5)
+    assert outcomes(await failing(AuthError, service, source(), file_journal)) == {"b0": "completed"}
 
 
 async def test_a_key_that_worked(file_journal: Journal) -> None:
