@@ -95,9 +95,10 @@ class FleetLimits:
             them together count as half of `max_active` at most, rounded down.
         timeout: Seconds that the create and the wait of an item may take together in one run; `None` for ever.
         max_sending: How many creates each process has under way at once.
-        polls_per_second: How many polls may start per second, above 0; `None` for any number. On PostgreSQL the
-            processes that poll share 95 % of it equally. One that comes polls nothing until the others have given up
-            its share, within a quarter of the seconds after which an owner is taken for dead.
+        polls_per_second: How many polls may start per second, above 0; `None` for any number. The sessions of a process
+            share it equally. On PostgreSQL the processes that poll share 95 % of it equally. One that comes polls
+            nothing until the others have given up its share, within a quarter of the seconds after which an owner is
+            taken for dead.
 
     Raises:
         InvalidInputError: A setting is invalid.

@@ -154,10 +154,10 @@ class Batch(AsyncIterator[BatchResult]):
         kept = await self._journal.limits()
         self._limits = in_force(kept, self._settings)
         try:
-            await opened_of(self._journal).share_polls(kept.polls_per_second, self._session)
+            await opened_of(self._journal).share_polls(self, kept.polls_per_second, self._session)
             await self._start()
         except BaseException:  # the block is not entered, and so not left
-            opened_of(self._journal).stop_sharing_polls()
+            opened_of(self._journal).stop_sharing_polls(self)
             raise
         return self
 
@@ -231,7 +231,7 @@ class Batch(AsyncIterator[BatchResult]):
         try:
             fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
         finally:
-            opened_of(self._journal).stop_sharing_polls()
+            opened_of(self._journal).stop_sharing_polls(self)
         self._drop_results()
         self._results.put_nowait(None)
         return fault

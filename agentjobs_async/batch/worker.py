@@ -67,11 +67,7 @@ class BatchWorker:
         entries_of(self.journal).mask(self._session.mask)
         kept = await self.journal.limits()
         limits = in_force(kept, self._settings)
-        try:
-            await opened_of(self.journal).share_polls(kept.polls_per_second, self._session)
-        except BaseException:  # the block is not entered, and so not left
-            opened_of(self.journal).stop_sharing_polls()
-            raise
+        await opened_of(self.journal).share_polls(self, kept.polls_per_second, self._session)
         self._item_tasks = ItemTasks(
             RunContext(
                 self._session,
@@ -115,7 +111,7 @@ class BatchWorker:
         try:
             fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
         finally:
-            opened_of(self.journal).stop_sharing_polls()
+            opened_of(self.journal).stop_sharing_polls(self)
         if fault is not None:
             raise fault
 

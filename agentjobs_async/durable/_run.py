@@ -86,7 +86,7 @@ class Run:
     async def start(self) -> None:
         """Continue with all rows that no living owner follows, and look for more from now on."""
         limits = await self._entries.limits()
-        await self._opened.share_polls(limits.polls_per_second, self._session)
+        await self._opened.share_polls(self, limits.polls_per_second, self._session)
         await self._take_over(own=True)
         _ = self._item_tasks.start_helper(record_seen(self._entries, self._following.under_way), Phase.NO_CREATES)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
@@ -134,7 +134,7 @@ class Run:
         """
         until = asyncio.get_running_loop().time() + grace
         self._following.stop()  # first: no job that is created meanwhile is waited for
-        self._opened.stop_sharing_polls()
+        self._opened.stop_sharing_polls(self)
         try:
             return await self._item_tasks.close(grace)
         finally:

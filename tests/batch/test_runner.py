@@ -22,7 +22,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, run_batch
+from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, JournalRow, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
@@ -827,13 +827,15 @@ async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypa
 
 
 async def test_polls_per_second_of_a_file(file_journal: Journal) -> None:
-    """The run of a journal that keeps a limit of polls per second keeps to it, and lifts it at its end."""
-    session = FakeSession(duration=1.0)
+    """The sessions of a journal's runs and workers share its polls per second; an end lifts no limit of another one."""
+    one, two = FakeSession(), FakeSession()
     await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
-    assert (await file_journal.limits()).polls_per_second == 3
-    async with run_batch(session.session, items(1), journal=file_journal) as results:
-        limited = [session.polls_per_second async for _ in results]
-    assert (limited, session.polls_per_second) == ([3.0], None)
+    async with BatchWorker(one.session, file_journal):
+        async with BatchWorker(two.session, file_journal):
+            await run(one, items(1), file_journal)
+            assert (one.polls_per_second, two.polls_per_second) == (1.5, 1.5)
+        assert (one.polls_per_second, two.polls_per_second) == (3.0, None)
+    assert one.polls_per_second is None
 
 
 async def test_polls_per_second_of_a_run_that_does_not_begin(

@@ -1,13 +1,15 @@
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, AuthError, InvalidInputError, JournalError
+from agentjobs_async import AuthError, InvalidInputError, JournalError
+from agentjobs_async._polling.poll_share import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
 from agentjobs_async.batch._store.entries import NoRoom
-from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.poll_sharing import PollSharing
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
 
@@ -26,22 +28,21 @@ async def test_running_a_set_again(file_journal: Journal) -> None:
     assert session.agents.total() == 3
 
 
-async def test_polls_per_second_of_a_worker_that_does_not_begin(
-    file_journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_polls_per_second_of_a_worker_that_does_not_begin(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that fails before its block is entered leaves no limit on the session."""
-    real = Opened.share_polls
+    real = PollSharing.begin
 
-    async def broken(self: Opened, polls_per_second: float | None, session: AgentJobsSession) -> None:
-        await real(self, polls_per_second, session)
-        raise JournalError("the disk is gone", "io")
+    async def broken(self: PollSharing, on_share: Callable[[PollShare | None], None]) -> None:
+        await real(self, on_share)
+        raise JournalError("the database is gone", "io")
 
-    monkeypatch.setattr(Opened, "share_polls", broken)
+    monkeypatch.setattr(PollSharing, "begin", broken)
     session = FakeSession()
-    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
-    with pytest.raises(JournalError, match="the disk is gone"):
-        async with BatchWorker(session.session, file_journal):
-            pass
+    async with Journal.open(laid_out) as journal:
+        await journal.set_limits(FleetLimits(polls_per_second=3.0))
+        with pytest.raises(JournalError, match="the database is gone"):
+            async with BatchWorker(session.session, journal):
+                pass
     assert session.polls_per_second is None
 
 

@@ -15,6 +15,7 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
+from agentjobs_async.batch._store.poll_sharing import parts_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import file_backend, table_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
@@ -65,8 +66,9 @@ class Opened:
         self._moving = moving
         self._read_only = read_only
         self._clock = clock
-        self._sharing: AgentJobsSession | None = None
-        self._is_limiting = False
+        self._sharers: dict[object, AgentJobsSession] = {}  # runs and workers, with their sessions
+        self._polls: PollShare | None = None
+        self._limited: list[AgentJobsSession] = []
         self.owner_timeout = owner_timeout
 
     @property
@@ -123,29 +125,37 @@ class Opened:
             taken, self.heartbeat.became_unknown = (*taken, *self.heartbeat.became_unknown), []
         return taken
 
-    async def share_polls(self, polls_per_second: float | None, session: AgentJobsSession) -> None:
-        """Limit a session to this owner's share of the journal's polls per second, now and at each change.
+    async def share_polls(self, sharer: object, polls_per_second: float | None, session: AgentJobsSession) -> None:
+        """Limit a session to its part of the journal's polls per second, until `stop_sharing_polls` of `sharer`.
 
-        The session's own limits apply as well: the smallest counts.
+        The sessions of all sharers have equal parts of what is this owner's, now and at each change. The session's own
+        limits apply as well: the smallest counts.
         """
-        self._sharing = session
-        if self.heartbeat is None:
-            self._share(None if polls_per_second is None else PollShare(polls_per_second))
-        else:
-            await self.heartbeat.polls.begin(self._share)
+        self._sharers[sharer] = session
+        try:
+            if self.heartbeat is None:
+                self._share(None if polls_per_second is None else PollShare(polls_per_second))
+            else:
+                await self.heartbeat.polls.begin(self._share)
+        except BaseException:
+            self.stop_sharing_polls(sharer)
+            raise
 
-    def stop_sharing_polls(self) -> None:
-        """Lift the session's limit, and give up this owner's share of the polls."""
-        if self.heartbeat is not None:
+    def stop_sharing_polls(self, sharer: object) -> None:
+        """Lift the limit of a sharer's session unless another one uses it; the last one gives up the owner's share."""
+        self._sharers.pop(sharer, None)
+        if self.heartbeat is not None and not self._sharers:
             self.heartbeat.polls.end()
-        self._share(None)
-        self._sharing = None
+        self._share(self._polls)
 
     def _share(self, share: PollShare | None) -> None:
-        # Without a limit of polls nothing private of the session is used: callers' tests run batches on doubles of it.
-        if self._sharing is not None and (share is not None or self._is_limiting):
-            self._is_limiting = share is not None
-            self._sharing._clock.share(self, share)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
+        self._polls = share
+        sessions = [] if share is None else list(dict.fromkeys(self._sharers.values()))
+        shares = dict.fromkeys(self._limited) | dict(zip(sessions, parts_of(share, len(sessions)), strict=True))
+        # Without a limit of polls nothing private of a session is used: callers' tests run batches on doubles of it.
+        for session, part in shares.items():
+            session._clock.share(self, part)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
+        self._limited = sessions
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.

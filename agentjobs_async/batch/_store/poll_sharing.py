@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from attrs import evolve
+
 from agentjobs_async._polling.poll_share import PollShare
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.writer import Database
 
-__all__ = ["PollSharing"]
+__all__ = ["PollSharing", "parts_of"]
 
 _USED: Final = 0.95  # of the limit: polls are under way for unequal times, so that some arrive closer than they left
 
@@ -84,3 +86,11 @@ class PollSharing:
         interval = 1 / per_second
         begin = asyncio.get_running_loop().time() - moment % interval
         return PollShare(per_second, begin + offset * interval, self._is_sure)
+
+
+def parts_of(share: PollShare | None, count: int) -> list[PollShare]:
+    """Return a share in `count` equal parts, each of which has every `count`-th turn; none of no share."""
+    if share is None:
+        return []
+    turns = [None if share.turn is None else share.turn + number * share.interval for number in range(count)]
+    return [evolve(share, per_second=share.per_second / count, turn=turn) for turn in turns]

@@ -79,11 +79,16 @@ async def test_who_leaves(owners: Owners, polling: Polling) -> None:
 
 
 async def test_a_worker_that_ends_before_its_journal(owners: Owners, polling: Polling) -> None:
-    """The next beat of an owner that polls no more gives up its share."""
+    """Sessions of one owner take turns in its share; the next beat of an owner that polls no more gives it up."""
     one, two, _ = owners
-    first, session = await polling(one), FakeSession()
+    first, session, other = await polling(one), FakeSession(), FakeSession()
     async with BatchWorker(session.session, two):
-        await beat(one, two)
+        async with BatchWorker(other.session, two):
+            await beat(one, two)
+            shares = [each._clock._share for each in (session, other)]
+            assert [share and share.per_second for share in shares] == pytest.approx([WHOLE / 4, WHOLE / 4])
+            turns = [share.turn for share in shares if share is not None and share.turn is not None]
+            assert turns[1] - turns[0] == pytest.approx(2 / WHOLE)
         assert session.polls_per_second == pytest.approx(WHOLE / 2)
     assert session.polls_per_second is None
     await beat(one)
