@@ -103,14 +103,14 @@ LINES = {
     "_http": 1968,
     "_polling": 4158,
     "tracing": 271,
-    "batch": 7685,
+    "batch": 7686,
     "durable": 1107,
     "engines": 478,
     "report": 2204,
     "web": 496,
     "testing": 2564,
     "prometheus": 124,
-    "cli": 7185,
+    "cli": 7240,
 }
 """Of each room."""
 

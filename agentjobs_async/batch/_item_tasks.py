@@ -19,14 +19,15 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["GRACE_SECONDS", "ItemTasks"]
+__all__ = ["GRACE_SECONDS", "SLOTS_KEPT", "ItemTasks"]
 
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
-_KEPT: Final = (
+SLOTS_KEPT: Final = (
     "unknown items keep all slots, since their agents may be at work; settle them to free the slots in the next run"
 )
+"""The message where nothing else holds creates back."""
 
 
 class ItemTasks:
@@ -234,5 +235,5 @@ class ItemTasks:
         projects = self._waiting_projects()
         reason = self.context.throttles.paused_by(projects)
         if reason is None and projects and all(self._kept_until(project) is not None for project in projects):
-            return AgentJobsError(_KEPT)
+            return AgentJobsError(SLOTS_KEPT)
         return reason

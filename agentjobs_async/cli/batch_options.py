@@ -20,8 +20,8 @@ class BatchOptions:
     Attributes:
         shared: Those that other commands have too.
         journal: The file or URL of the journal; `None` gives the run a journal of its own.
-        given: The limits that were given, of `max_active`, `create_rate`, `timeout` and `max_sending`: the journal
-            keeps them.
+        given: The limits that were given, of `max_active`, `create_rate`, `timeout`, `max_sending` and `unknown_for`:
+            the journal keeps them.
         max_tries: Failed and rejected items that had fewer tries are planned again first; `None` for any number.
         limit: The number of items to start; `None` for all.
         max_failures: Start no more items once this many have failed; `None` for no limit.

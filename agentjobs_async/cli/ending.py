@@ -8,12 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch.journal import opened_of
-from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.github import show_on_github
-from agentjobs_async.cli._output.hints import resolve_command, resume_command, show_emulator_ends, show_jobs
+from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs, show_unknown
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
@@ -28,8 +27,6 @@ __all__ = ["Ending", "tally"]
 
 _RESUMED: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 _FAILED: Final = (State.FAILED, State.REJECTED)
-_PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
-_MOST_UNKNOWN: Final = 20  # lines
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
 
@@ -100,7 +97,8 @@ class Ending:
                 self._offer("When the journal can be read again, resume with:")
             return None
         await self._show_results(counts)
-        self._show_unknown(unknown)
+        lasts = self._outlives_the_command or not self.is_own
+        show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not opened_of(self.journal).is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
@@ -154,19 +152,6 @@ class Ending:
 
     def _resume_command(self, *more: str) -> str:
         return resume_command(self.journal.address, [*self.options.to_resume(), *more])
-
-    def _show_unknown(self, rows: Sequence[JournalRow]) -> None:
-        notice = self.context.screen.notice
-        if not rows:
-            return
-        notice("May have started an agent; look at the project:")
-        for row in rows[:_MOST_UNKNOWN]:
-            notice(f"  {row.key}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
-        if len(rows) > _MOST_UNKNOWN:
-            notice(f"  … and {len(rows) - _MOST_UNKNOWN} more: agentjobs status shows all")
-        if self._outlives_the_command or not self.is_own:
-            notice("Then settle each by its job, by --send-again or by --abandon:")
-            self.context.screen.command(f"  {resolve_command(self.journal.address)}")
 
     async def _known_jobs(self) -> list[JobRef]:
         """Return the jobs that continue: those of this run, and those that a removed file still has."""

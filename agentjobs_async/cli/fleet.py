@@ -54,6 +54,7 @@ class WorkerOptions:
         journal: The URL of the journal.
         chunks: How many tasks of the queue are worked on at once.
         max_sending: How many creates are in flight at once; `None` takes what the journal keeps.
+        limits: The limits of all workers that change.
         out: The file that gets each result as a line of JSON; `None` for none.
         until_done: Whether the worker ends once every item of the journal has ended.
         seconds: After how many seconds it stops itself; `None` for never.
@@ -63,6 +64,7 @@ class WorkerOptions:
     journal: str
     chunks: int
     max_sending: int | None
+    limits: Mapping[str, Any]
     out: str | None
     until_done: bool
     seconds: float | None
@@ -71,10 +73,8 @@ class WorkerOptions:
 async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -> int:
     """Plan the tasks and hand them to the workers."""
     async with _shared(options.journal) as journal:
-        if options.limits:
-            await journal.set_limits(attrs.evolve(await journal.limits(), **options.limits))
+        limits = await _changed_limits(journal, options.limits)
         refused = await submit(tasks.items, journal=journal, chunk=options.chunk)
-        limits = await journal.limits()
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
     for refusal in refusals:
         show_refusal(context.screen, refusal)
@@ -92,7 +92,7 @@ async def work(context: Context, options: WorkerOptions) -> int:
         stack.enter_context(UnrecordedIds(screen).shown())
         out = None if options.out is None else stack.enter_context(Out.opened(options.out))
         journal = await stack.enter_async_context(_shared(options.journal))
-        limits = await journal.limits()
+        limits = await _changed_limits(journal, options.limits)
         display = RunDisplay(screen, item_report(screen, options.shared), out)
         session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
         stack.enter_context(QueueLogs(screen).shown())
@@ -171,6 +171,13 @@ def _shared(address: str) -> Journal:
     if not journal.is_shared:
         raise InvalidInputError("--journal: a file serves one machine (agentjobs run); give a URL of PostgreSQL")
     return journal
+
+
+async def _changed_limits(journal: Journal, changes: Mapping[str, Any]) -> FleetLimits:
+    limits = attrs.evolve(await journal.limits(), **changes)
+    if changes:
+        await journal.set_limits(limits)
+    return limits
 
 
 def _limits_text(limits: FleetLimits) -> str:

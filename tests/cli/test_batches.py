@@ -314,7 +314,7 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
     told = capsys.readouterr().err
     assert "1 completed, 2 unknown" in told
     assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
-    assert f" resolve {db} KEY --job JOB\n" in told
+    assert f" resolve {db} k0 --job JOB\n" in told
     assert " resume " not in told
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
@@ -324,19 +324,23 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
 
 
 def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> None:
-    """Of very many that are unknown the first are listed, and how many more there are."""
-    plan(db, *(BatchItem(f"k{number}", f"prompt {number}") for number in range(25)))
+    """Unknown items that keep all slots are listed, the first of very many, with the command that settles each."""
+    plan(db, *(BatchItem(f"-{number}", f"prompt {number}", "docs") for number in range(26)))
 
     async def begin() -> None:
         async with Journal.open(db) as journal:
             for number in range(25):
-                await entries_of(journal).claim(f"k{number}")
-                await entries_of(journal).mark_unknown(f"k{number}", OSError("broke"))
+                await entries_of(journal).claim(f"-{number}")
+                await entries_of(journal).mark_unknown(f"-{number}", OSError("broke"))
 
     asyncio.run(begin())
-    assert main(["resume", "--journal", db]) == 4
-    assert "  … and 5 more: agentjobs status shows all" in capsys.readouterr().err
+    with Child("resume", db, "--max-active", "2", env=service.environment) as child:
+        child.until_error(": unknown items keep all slots of --max-active, since their agents may be at work.")
+        child.until_error("  … and 5 more: agentjobs status shows all").until_error(f"{db} --job JOB -- -19\n")
+        assert child.send(signal.SIGINT).ended() == 130
     assert not service.emulator.requests
+    assert main(["resume", "--journal", db, "--unknown-for", "0"]) == 4
+    assert capsys.readouterr().out.startswith("-25 completed")
 
 
 def test_ids_that_the_journal_cannot_take(
@@ -369,14 +373,14 @@ def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
 
 def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
-    settings = ["--create-rate", "2/d", "--max-active", "7", "--timeout", "none", "--max-sending", "3"]
+    settings = ["--create-rate", "2/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
     with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
     with Child("resume", db, "--timeout", "600", env=service.environment) as child:
-        child.until_error("creates at 2/d, 7 jobs at once, 3 creates in flight.\n").send(signal.SIGINT)
-        assert child.ended() == 130
+        child.until_error("2/d, 7 jobs at once, 3 creates in flight, unknown items active without end.\n")
+        assert child.send(signal.SIGINT).ended() == 130
     assert service.emulator.agents_started.total() == 1
-    assert main(["resume", db, "--create-rate", "none"]) == 0
+    assert main(["resume", db, "--create-rate", "none", "--unknown-for", "600"]) == 0
     told = capsys.readouterr().err
     assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0

@@ -71,8 +71,8 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: Captured) -> None:
 def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """What nobody is sure of is settled on the command line, and a running worker takes it up by that."""
     service.inject("500 agent=no x1", prompt="p1")
-    assert submit(url, tasks) == 0
-    with Child("worker", "--journal", url, env=service.environment) as worker:
+    assert submit(url, tasks, "--max-active", "1") == 0
+    with Child("worker", "--journal", url, "--unknown-for", "0", env=service.environment) as worker:
         worker.until("k1 unknown").until("k0 completed").until("k2 completed")
         assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
         assert "a running worker, or agentjobs resume, continues with it" in capsys.readouterr().err

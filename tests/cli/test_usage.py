@@ -46,6 +46,8 @@ WRONG = {
     "wait --timeout inf x": "--timeout: inf is not",
     "create --timeout none x": "--timeout: none is not a finite number of seconds above 0\n",
     "get --timeout -1 x": "--timeout: -1 is not",
+    "run --unknown-for -1 x": "--unknown-for: -1 is not a finite number of seconds from 0 on, or none without end",
+    "worker postgresql://h/d --unknown-for soon": "--unknown-for: soon is not",
     "run --for soon x": "--for",
     "run --create-rate soon x": "--create-rate: soon is neither",
     "run --journal x.db --create-rate '' x": "'--create-rate': it is empty; is a variable unset?",

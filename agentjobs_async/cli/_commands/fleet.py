@@ -14,6 +14,8 @@ from agentjobs_async.cli._commands.options import (
     MAX_SENDING,
     RUN_FOR,
     TEXT,
+    UNKNOWN_FOR,
+    given_limits,
     input_options,
     journal_option,
     shared_options,
@@ -86,6 +88,7 @@ def submit(
     help="Chunks taken at once: see submit --chunk.",
 )
 @MAX_SENDING
+@UNKNOWN_FOR
 @click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @RUN_FOR
@@ -96,6 +99,7 @@ def worker(
     journal: str,
     chunks: int,
     max_sending: int | None,
+    unknown_for: str | None,
     out: str | None,
     run_for: str | None,
     *,
@@ -114,7 +118,8 @@ def worker(
     from agentjobs_async.cli.limits import duration_of  # noqa: PLC0415 - see above
 
     seconds = None if run_for is None else duration_of("--for", run_for)
-    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, out, until_done, seconds)
+    limits = given_limits({"unknown_for": unknown_for})
+    worker_options = fleet.WorkerOptions(options, journal, chunks, max_sending, limits, out, until_done, seconds)
     return run_action(lambda context: fleet.work(context, worker_options))
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "RUN_FOR",
     "SHARE",
     "TEXT",
+    "UNKNOWN_FOR",
     "YES_OPTION",
     "FiniteNumber",
     "batch_options",
@@ -113,7 +114,11 @@ def shared_options(timeout: float | None, words: str, *, endless: bool = False) 
         @functools.wraps(command)
         def with_options(*, timeout: str | None, as_json: bool, **rest: Any) -> Any:
             service = Service.of(**{name: rest.pop(name) for name in _SERVICE_SETTINGS if name in rest})
-            seconds = DEFAULT_TIMEOUT if timeout is None else _seconds(timeout, endless=endless)
+            seconds = (
+                DEFAULT_TIMEOUT
+                if timeout is None
+                else _seconds("--timeout", timeout, endless="to wait for ever" * endless)
+            )
             return command(options=Options(service, seconds, as_json, has_timeout=timeout is not None), **rest)
 
         seconds = click.option(
@@ -131,32 +136,37 @@ def given_limits(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the limits that were given, and remove all limits from `settings`.
 
     Raises:
-        InvalidInputError: The rate can't be read.
+        InvalidInputError: The rate or the seconds can't be read.
     """
     from agentjobs_async.cli.limits import rate_of  # noqa: PLC0415 - it loads SQLAlchemy
 
-    limits = {name: settings.pop(name, None) for name in ("max_active", "create_rate", "max_sending")}
+    limits = {name: settings.pop(name, None) for name in ("max_active", "create_rate", "max_sending", "unknown_for")}
     given = {name: value for name, value in limits.items() if value is not None}
     if "create_rate" in given:
         given["create_rate"] = rate_of(given["create_rate"])
+    if "unknown_for" in given:
+        given["unknown_for"] = _seconds("--unknown-for", given["unknown_for"], endless="without end", zero=True)
     return given
 
 
-def _seconds(text: str, *, endless: bool) -> float | None:
+def _seconds(option: str, text: str, *, endless: str, zero: bool = False) -> float | None:
+    """Read a number of seconds above 0, or from 0 on with `zero`; where `endless` has words, `none` is `None`."""
     if endless and text == "none":
         return None
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if 0 < seconds < math.inf:
+    if 0 < seconds < math.inf or (zero and seconds == 0):
         return seconds
-    wanted = "a finite number of seconds above 0" + ", or none to wait for ever" * endless
-    raise InvalidInputError(f"--timeout: {one_line(text, 60)} is not {wanted}")
+    wanted = (
+        f"a finite number of seconds {'from 0 on' if zero else 'above 0'}{f', or none {endless}' if endless else ''}"
+    )
+    raise InvalidInputError(f"{option}: {one_line(text, 60)} is not {wanted}")
 
 
 _BATCH_SETTINGS: Final = (
-    *("max_active", "create_rate", "max_sending", "max_failures", "limit", "run_for", "max_tries"),
+    *("max_active", "create_rate", "max_sending", "unknown_for", "max_failures", "limit", "run_for", "max_tries"),
     *("out", "report", "learn"),
 )
 MAX_ACTIVE: Final = click.option(
@@ -179,10 +189,18 @@ RUN_FOR: Final = click.option(
 MAX_SENDING: Final = click.option(
     "--max-sending", type=click.IntRange(min=1), show_default=kept_or(10), help="Creates in flight at once."
 )
+UNKNOWN_FOR: Final = click.option(
+    "--unknown-for",
+    metavar="SECONDS",
+    type=TEXT,
+    show_default=kept_or(600),
+    help="Seconds for which an unknown item counts as active, since its agent may be at work; none: without end.",
+)
 _BATCH_OPTIONS: Final = (
     MAX_ACTIVE,
     CREATE_RATE,
     MAX_SENDING,
+    UNKNOWN_FOR,
     click.option("--max-failures", type=click.IntRange(min=1), help="Start no more items after this many failures."),
     click.option("--limit", type=click.IntRange(min=1), help="Start at most this many items."),
     RUN_FOR,

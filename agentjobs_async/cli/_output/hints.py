@@ -5,11 +5,19 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from agentjobs_async import JobRef
+from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.screen import Screen
 
-__all__ = ["resolve_command", "resume_command", "show_emulator_ends", "show_jobs", "wait_command"]
+if TYPE_CHECKING:
+    from agentjobs_async.batch import JournalRow
+
+__all__ = ["resume_command", "show_emulator_ends", "show_jobs", "show_unknown", "wait_command"]
+
+_PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
+_MOST_UNKNOWN: Final = 20  # lines
 
 
 def show_jobs(
@@ -59,9 +67,21 @@ def resume_command(journal: str, options: Sequence[str]) -> str:
     return f"{_program()} resume {shlex.join([journal, *options])}"
 
 
-def resolve_command(journal: str) -> str:
-    """Return the command that settles an unknown item of a journal; its key and its job are left to fill in."""
-    return f"{_program()} resolve {shlex.quote(journal)} KEY --job JOB"
+def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | None) -> None:
+    """Show unknown items, and the command that settles each; no command where `journal`, its place, is `None`."""
+    shown = rows[:_MOST_UNKNOWN]
+    if shown:
+        screen.notice("May have started an agent; look at the project:")
+    for row in shown:
+        screen.notice(f"  {row.key}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
+    if len(rows) > len(shown):
+        screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs status shows all")
+    if shown and journal is not None:
+        screen.notice("Then settle each by its job, by --send-again or by --abandon:")
+        for row in shown:
+            key = shlex.quote(row.key)
+            words = f"--job JOB -- {key}" if key.startswith("-") else f"{key} --job JOB"
+            screen.command(f"  {_program()} resolve {shlex.quote(journal)} {words}")
 
 
 def _program() -> str:

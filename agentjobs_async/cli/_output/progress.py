@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final, Protocol
 
-from agentjobs_async import CreateOutcomeUnknownError, Hook, JournalError, NotSentError
+from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
+from agentjobs_async.batch._item_tasks import SLOTS_KEPT
 from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
+from agentjobs_async.cli._output.moments import clock
 from agentjobs_async.cli._output.reports import Report
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.documents import result_document
@@ -73,6 +76,7 @@ class RunDisplay:
         self.timed_out: dict[str, Result] = {}
         self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
+        self._kept_by = 0
         self._queue = 0
         self._limit = limit
         self._planned_at_first: int | None = None
@@ -132,6 +136,7 @@ class RunDisplay:
             started = time.monotonic()
             with suppress(JournalError):  # the view keeps the old counts; the run itself reports the error
                 await self._count(journal)
+                await self._show_kept_slots(run.stats(), journal)
             took = time.monotonic() - started
             self._show_life(run)
 
@@ -145,6 +150,19 @@ class RunDisplay:
             self._queue = max((await entries_of(journal).planned_counts()).values(), default=0)
         else:
             self._queue = self._counts[State.PLANNED]
+
+    async def _show_kept_slots(self, stats: BatchStats, journal: Journal) -> None:
+        """Show that nothing is sent because unknown items keep all slots, and how they are settled: once for them."""
+        reason, unknown = stats.paused_by, self._counts[State.UNKNOWN]
+        if not isinstance(reason, AgentJobsError) or reason.message != SLOTS_KEPT or unknown == self._kept_by:
+            return
+        self._kept_by, self._last_line_at = unknown, time.monotonic()
+        until = "" if stats.next_create is None else f" before {clock(time.time() + stats.next_create)}"
+        self._screen.notice(
+            f"Nothing is sent{until}: unknown items keep all slots of --max-active, since their agents may be at work."
+            " To continue at once, stop this command, settle them, and resume; with --unknown-for 0 they keep none."
+        )
+        show_unknown(self._screen, await journal.unknown(), journal.address)
 
     def _show_life(self, run: Watched) -> None:
         """Write a line to a log in which nothing was written for a minute."""
