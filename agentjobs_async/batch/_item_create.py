@@ -162,7 +162,8 @@ class ItemCreate:
         finally:
             permit.spend()  # cancelled: the server may have counted it
         self.item.spent_seconds += _now() - started
-        self.item.context.throttles.accept(permit)
+        if self.item.context.throttles.accept(permit):
+            self.item.context.slots.on_change()  # others of the project may begin again
         return job
 
     def _hold_back(self, permit: Permit, failure: Failure, error: Exception) -> None:

@@ -120,12 +120,14 @@ class CreateThrottles:
         holds = await own.take()
         return None if holds is None else Permit(project, own, self.common, holds)
 
-    def accept(self, permit: Permit) -> None:
-        """Count a create that gave a job."""
+    def accept(self, permit: Permit) -> bool:
+        """Count a create that gave a job; return whether this ends a refusal of its project."""
         self.succeeded = True
         permit.spend()
+        was_refused = self.is_refused(permit.project)
         self.of(permit.project).accept()
         self.of(permit.project).mark_definite()
+        return was_refused
 
     def mark_definite(self, permit: Permit, *, counts: bool = True) -> None:
         """Count a create that is known to have started no agent."""
