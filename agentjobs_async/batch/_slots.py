@@ -1,6 +1,7 @@
 """The slots of `max_active`: which items have one, which wait for one, and which ones unknown items keep."""
 
 import asyncio
+import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextvars import Context
@@ -26,7 +27,7 @@ class Slot:
 
 
 _Waiter = tuple[Slot, asyncio.Future[None]]
-_Kept = list[tuple[float, asyncio.TimerHandle]]  # a heap: loop time of the end, its timer
+_Kept = list[tuple[float, int, asyncio.TimerHandle]]  # a heap: loop time of the end, order, its timer
 
 
 class Slots:
@@ -55,6 +56,7 @@ class Slots:
         # By project. The order of the keys is the order of turns: a project that was served moves to the end.
         self._queues: dict[str | None, deque[_Waiter]] = {}
         self._kept: dict[str | None, _Kept] = {}
+        self._order = itertools.count()  # of those with one end: uvloop's timers can't be compared
         self._closed = False
 
     @property
@@ -84,10 +86,10 @@ class Slots:
         """Return the loop time at which a kept slot frees one for a project; `None` if one is free, or none is kept."""
         if self.free(project) > 0:
             return None
-        others = sorted(until for key, kept in self._kept.items() if key != project for until, _ in kept)
+        others = sorted(until for key, kept in self._kept.items() if key != project for until, *_ in kept)
         # Beyond half of all slots, one that another project gives back frees none.
         counted = others[max(len(others) - self._count // 2, 0) :]
-        return min([*counted[:1], *(until for until, _ in self._kept.get(project, ()))], default=None)
+        return min([*counted[:1], *(until for until, *_ in self._kept.get(project, ()))], default=None)
 
     def enter(self, project: str | None) -> Slot:
         """Begin an item, which waits until it takes its slot."""
@@ -141,13 +143,13 @@ class Slots:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         timer = loop.call_at(until + _SLACK_SECONDS, self._end_keeping, project, context=Context())
-        heappush(self._kept.setdefault(project, []), (until, timer))
+        heappush(self._kept.setdefault(project, []), (until, next(self._order), timer))
 
     def close(self) -> None:
         """Cancel the timers of all kept slots. Items that become unknown while a run is left start none."""
         self._closed = True
         for kept in self._kept.values():
-            for _, timer in kept:
+            for *_, timer in kept:
                 timer.cancel()
 
     def _end_keeping(self, project: str | None) -> None:

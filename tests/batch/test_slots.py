@@ -68,6 +68,19 @@ async def test_slots_that_are_kept() -> None:
     assert slots.free("a") == -1
 
 
+def test_slots_that_end_together_on_another_loop() -> None:
+    """Two slots that are kept to the same moment need no order of the loop's timers: those of uvloop have none."""
+
+    async def keep() -> None:
+        slots = Slots(2)
+        slots.keep("a", 1.0)
+        slots.keep("a", 1.0)
+        slots.close()
+
+    with asyncio.Runner(loop_factory=pytest.importorskip("uvloop").new_event_loop) as runner:
+        runner.run(keep())
+
+
 async def test_slots_of_a_run_that_is_left() -> None:
     """An item that ends as unknown while its run is left keeps no slot: no timer holds the run."""
     slots = Slots(1)
