@@ -11,9 +11,10 @@ from agentjobs_async import AgentJob, AgentJobsSession, JobRef
 from agentjobs_async.batch._slots import Slot, Slots
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch._throttles import CreateThrottles
+from agentjobs_async.batch._throttles import CreateThrottles, throttles_of
 from agentjobs_async.batch._unrecorded import Unrecorded
 from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 
 __all__ = ["ItemRun", "Phase", "RunContext"]
@@ -63,6 +64,29 @@ class RunContext:
     timeout: float | None
     unknown_for: float
     unrecorded: Unrecorded = field(factory=Unrecorded)
+
+    @classmethod
+    async def of(
+        cls, session: AgentJobsSession, entries: Entries, limits: Limits, *, max_active: int | None, refused_for: float
+    ) -> "RunContext":
+        """Return a context that knows the creates, the pauses and the unknown items of earlier runs.
+
+        Args:
+            session: Sends the creates and the polls.
+            entries: The journal's rows.
+            limits: The limits of the run, of which `max_active` is left out.
+            max_active: The number of slots; `None` for no bound.
+            refused_for: As of `CreateThrottles`.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
+        slots, seconds = Slots(max_active), 0.0 if max_active is None else limits.unknown_for
+        if max_active is not None and seconds > 0:
+            for project, age in await entries.unknown_ages(seconds, max_active):
+                slots.keep(project or session.project_id, seconds - age)
+        return cls(session, entries, throttles, slots, asyncio.Semaphore(limits.max_sending), limits.timeout, seconds)
 
 
 @define(eq=False)

@@ -84,7 +84,7 @@ class Limits:
 
 @frozen
 class FleetLimits:
-    """The limits that a journal keeps. On PostgreSQL they apply to all processes that work on it together.
+    """The limits that a journal keeps: of each run and worker of a file, of all processes together on PostgreSQL.
 
     Attributes:
         max_active: How many items may have an agent at work; `None` for any number on PostgreSQL, and for the default

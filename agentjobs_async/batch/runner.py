@@ -13,9 +13,7 @@ from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run_item import run_item
-from agentjobs_async.batch._slots import Slots
 from agentjobs_async.batch._source import Items
-from agentjobs_async.batch._throttles import throttles_of
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
@@ -164,27 +162,13 @@ class Batch(AsyncIterator[BatchResult]):
     async def _start(self) -> None:
         self._results = asyncio.Queue(self._limits.max_active)
         await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
-        slots = Slots(self._limits.max_active)
-        for project, age in await self._unknown_ages():
-            slots.keep(project or self._session.project_id, self._limits.unknown_for - age)
-        context = RunContext(
-            self._session,
-            entries_of(self._journal),
-            await throttles_of(entries_of(self._journal), self._limits.create_rate, refused_for=inf),
-            slots,
-            asyncio.Semaphore(self._limits.max_sending),
-            self._limits.timeout,
-            self._limits.unknown_for,
-        )
+        limits, entries = self._limits, entries_of(self._journal)
+        context = await RunContext.of(self._session, entries, limits, max_active=limits.max_active, refused_for=inf)
         item_tasks = self._item_tasks = ItemTasks(context)
         self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
         feeding = item_tasks.start_helper(self._feed.read(opened_of(self._journal).take_unknown()), Phase.NO_CREATES)
         item_tasks.start_recording()
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
-
-    async def _unknown_ages(self) -> list[tuple[str | None, float]]:
-        seconds, most = self._limits.unknown_for, self._limits.max_active
-        return await entries_of(self._journal).unknown_ages(seconds, most) if seconds > 0 else []
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

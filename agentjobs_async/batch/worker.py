@@ -7,12 +7,13 @@ from math import inf
 from types import TracebackType
 from typing import Final, Self
 
+from attrs import evolve
+
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._run_item import run_item
-from agentjobs_async.batch._slots import Slots
-from agentjobs_async.batch._throttles import REFUSED_SECONDS, CreateThrottles
+from agentjobs_async.batch._throttles import REFUSED_SECONDS
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 from agentjobs_async.batch.limits import Kept, given, in_force
@@ -64,21 +65,15 @@ class BatchWorker:
         self._close_by = inf  # loop time
 
     async def __aenter__(self) -> Self:
-        entries_of(self.journal).mask(self._session.mask)
+        entries = entries_of(self.journal)
+        entries.mask(self._session.mask)
         kept = await self.journal.limits()
-        limits = in_force(kept, self._settings)
+        limits, most = in_force(kept, self._settings), kept.max_active
+        if self.journal.is_shared:  # each claim sees to these for all owners
+            limits, most = evolve(limits, create_rate=None), None
+        context = await RunContext.of(self._session, entries, limits, max_active=most, refused_for=REFUSED_SECONDS)
         await opened_of(self.journal).share_polls(self, kept.polls_per_second, self._session)
-        self._item_tasks = ItemTasks(
-            RunContext(
-                self._session,
-                entries_of(self.journal),
-                CreateThrottles(None, refused_for=REFUSED_SECONDS),
-                Slots(None),
-                asyncio.Semaphore(limits.max_sending),
-                limits.timeout,
-                unknown_for=0.0,
-            )
-        )
+        self._item_tasks = ItemTasks(context)
         self._item_tasks.start_recording()
         return self
 

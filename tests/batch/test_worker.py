@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async._polling.poll_share import PollShare
-from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal
+from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.poll_sharing import PollSharing
 from agentjobs_async.batch.journal import entries_of
@@ -159,6 +159,17 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
             await worker._open.close(grace=0.0)
         await asyncio.wait([running])
         assert states(await two.rows()) == {"k0": "sending"}
+
+
+@pytest.mark.parametrize(("duration", "gap"), [(30.0, 30), (0.0, 10)])
+async def test_limits_of_a_file(file_journal: Journal, duration: float, gap: int) -> None:
+    """A worker keeps to the limits of a journal in a file by itself: of active jobs, and of creates."""
+    session = FakeSession(duration)
+    await file_journal.set_limits(FleetLimits(max_active=1, create_rate=Rate(1, per=10.0)))
+    await file_journal.add(items(3))
+    async with BatchWorker(session.session, file_journal) as worker:
+        assert await worker.run(["k0", "k1", "k2"]) == ()
+    assert [round(later - earlier) for (earlier, _), (later, _) in pairwise(session.sent)] == [gap, gap]
 
 
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
