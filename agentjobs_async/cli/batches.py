@@ -54,7 +54,7 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     """Open the file of results, the session and the journal, in this order: invalid options leave no file."""
     screen, service = context.screen, options.shared.service
     stack.enter_context(UnrecordedIds(screen).shown())
-    report_file = None if options.report is None else ReportFile.of(options.report, option="--report")
+    report_file = None if options.report is None else ReportFile.of(options.report)
     out = None if options.out is None else stack.enter_context(Out.opened(options.out))
     is_own = options.journal is None or own_journals.is_own(options.journal)
     report = options.shared.report(screen) if is_own else item_report(screen, options.shared)

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.cli._output.csv_lines import csv_line
+from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli.item_results import row_result
+from agentjobs_async.cli.out_forms import csv_line
 from agentjobs_async.cli.outcomes import ExitCode, Outcome
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.prompts import read_text
@@ -83,7 +82,8 @@ async def export(context: Context, options: Export) -> int:
     if options.out is None:
         context.screen.raw_text(text)
     else:
-        _write(options.out, text)
+        with whole_file(options.out) as stream:
+            stream.write(text)
         context.screen.notice(f"{len(lines):,} lines written to {options.out}.")
     return ExitCode.COMPLETED
 
@@ -177,29 +177,3 @@ def _written(form: str, names: Sequence[str], lines: Sequence[Line]) -> Iterator
 
 def _cell(value: object) -> str:
     return "" if value is None else text_of(value)
-
-
-def _write(out: str, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        InvalidInputError: It can't be written.
-    """
-    target = Path(out)
-    try:
-        if target.exists() and not target.is_file():  # such as /dev/stdout
-            target.write_text(text, encoding="utf-8", newline="")
-            return
-        with NamedTemporaryFile("w", encoding="utf-8", newline="", dir=target.parent, delete=False) as written:
-            try:
-                written.write(text)
-                written.flush()
-                Path(written.name).replace(target)
-            except BaseException:
-                Path(written.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        defect = f"--out: {out} can't be written: {error.strerror}"
-    else:
-        return
-    raise InvalidInputError(defect)

@@ -1,21 +1,45 @@
 """The two forms of the file of results: lines of JSON, and CSV with one line for each record."""
 
 import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._output.csv_lines import csv_line
 from agentjobs_async.cli.documents import identity
+from agentjobs_async.report.texts import is_formula
 
-__all__ = ["CsvLines", "Form", "JsonLines", "form_of"]
+__all__ = ["CsvLines", "Form", "JsonLines", "csv_line", "form_of"]
 
 _COLUMNS: Final = ("key", "outcome", "pr_link", "job", "tries", "error", "prompt")
 _LONGEST_PROMPT: Final = 8_192  # bytes of a cell: a spreadsheet takes 32,767 characters
 
 Identity = tuple[object, ...]
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Return the cells as one record with its line end; `None` is an empty cell.
+
+    A cell that a spreadsheet would take for a formula gets an apostrophe before it; a number stays as it is.
+    """
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(map(_inert, cells))
+    return written.getvalue()
+
+
+def _inert(cell: object) -> str:
+    text = "" if cell is None else str(cell)
+    return f"'{text}" if is_formula(text) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Form(Protocol):

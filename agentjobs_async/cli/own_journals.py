@@ -13,11 +13,12 @@ from platformdirs import user_state_path
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, State
 
-__all__ = ["directory", "is_own", "left_journals", "new_journal", "open_own", "remove"]
+__all__ = ["BESIDE", "directory", "is_own", "left_journals", "new_journal", "open_own", "remove"]
 
 _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
-_BESIDE: Final = ("", "-wal", "-shm", ".lock")  # the journal first: without it the others mean nothing
+BESIDE: Final = ("", "-wal", "-shm", ".lock")
+"""What the names of a journal's files end with, the journal first: without it the others mean nothing."""
 _ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.ABANDONED})
 
 
@@ -92,7 +93,7 @@ async def open_own(journal: str) -> AsyncIterator[Journal]:
 
 def remove(journal: str) -> None:
     """Remove one of these journals, and the files that SQLite and its owner keep beside it."""
-    for suffix in _BESIDE:
+    for suffix in BESIDE:
         with suppress(OSError):
             Path(f"{journal}{suffix}").unlink(missing_ok=True)
 

@@ -2,14 +2,13 @@
 
 import asyncio
 from io import StringIO
-from pathlib import Path
 from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
-from agentjobs_async._text import one_line
+from agentjobs_async import AgentJobsError, JournalError
 from agentjobs_async.batch import Journal
+from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.workflow_commands import without_commands_in_json
 from agentjobs_async.cli.outcomes import ExitCode, described
@@ -36,33 +35,24 @@ class ReportFile:
     prompts: bool = True
 
     @classmethod
-    def of(cls, file: str, form: str | None = None, *, prompts: bool = True, option: str = "--out") -> Self:
-        """Return the file of a report that can be written; without `form`, its suffix names the format.
+    def of(cls, file: str, form: str | None = None, *, prompts: bool = True) -> Self:
+        """Return the file of a report; without `form`, its suffix names the format.
 
         Raises:
-            InvalidInputError: Its directory does not exist, or it is one itself.
             ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
         """
         check_format(form or format_of(file))
-        if Path(file).is_dir() or not Path(file).parent.is_dir():
-            raise InvalidInputError(f"{option}: {one_line(file, 200)} is no file in a directory that exists")
         return cls(file, form or format_of(file), prompts)
 
     async def write(self, journal: Journal) -> None:
-        """Write the report of an open journal; what was in the file before is replaced.
+        """Write the report of an open journal; what was in the file before is replaced once all is written.
 
         Raises:
             AgentJobsError: The file can't be written.
             JournalError: The journal can't be read.
         """
-        try:
-            with open(self.file, "w", encoding="utf-8", newline="\n") as stream:  # noqa: ASYNC230, PTH123 - some MB, no wait
-                await write_report(journal, stream, format=self.form, prompts=self.prompts)
-        except OSError as error:
-            defect = f"{one_line(self.file, 200)} can't be written: {error.strerror}"
-        else:
-            return
-        raise AgentJobsError(defect)
+        with whole_file(self.file) as stream:
+            await write_report(journal, stream, format=self.form, prompts=self.prompts)
 
     async def write_at_the_end(self, journal: Journal, screen: Screen) -> None:
         """Write the report of a run that ends; what goes wrong is shown, and changes nothing about the run's end."""

@@ -94,7 +94,7 @@ WRONG = {
     "status --watch": "--watch shows one journal to people",
     "status --watch run.db --format jsonl": "--watch shows one journal to people",
     # results
-    "run --out /nowhere/results x": "--out: /nowhere/results can't be opened: No such file or directory",
+    "run --out /nowhere/results x": "--out: /nowhere/results is no file in a directory that exists",
 }
 """Words of the error by the command."""
 

@@ -15,6 +15,7 @@ from agentjobs_async.cli._commands.options import (
     RUN_FOR,
     TEXT,
     UNKNOWN_FOR,
+    WRITTEN_FILE,
     given_limits,
     input_options,
     journal_option,
@@ -89,7 +90,7 @@ def submit(
 )
 @MAX_SENDING
 @UNKNOWN_FOR
-@click.option("--out", metavar="FILE", type=TEXT, help="Append each result as a line of JSON.")
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="Append each result as a line of JSON.")
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @RUN_FOR
 @EMULATOR_OPTION

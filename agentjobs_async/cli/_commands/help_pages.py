@@ -3,10 +3,13 @@
 import shutil
 from collections.abc import Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from agentjobs_async.cli._commands.journal_arguments import journal_files
+from agentjobs_async.cli._commands.options import WRITTEN_FILE
+from agentjobs_async.cli._output.files import check_file
 from agentjobs_async.cli.wrapping import wrapped
 
 __all__ = ["ALL_COMPLETED", "EXIT_CODES", "RUN_EPILOG", "WAIT_EPILOG", "CommandGroup", "command", "journal_exit_codes"]
@@ -105,6 +108,15 @@ class _Command(click.Command):
         }
         end = args.index("--") if "--" in args else len(args)
         return super().parse_args(ctx, [*(optional.get(word, word) for word in args[:end]), *args[end:]])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; no file that an option names to be written is the journal, which comes first or by name."""
+        journal = ctx.params.get("place") or ctx.params.get("journal")
+        for parameter in self.params:
+            file = ctx.params.get(parameter.name or "")
+            if parameter.type is WRITTEN_FILE and file is not None:
+                check_file(parameter.opts[0], file, () if journal is None else journal_files(journal))
+        return super().invoke(ctx)
 
 
 class CommandGroup(click.Group):

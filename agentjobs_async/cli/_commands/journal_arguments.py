@@ -1,6 +1,7 @@
 """The journal that a command is about: its first argument, or `--journal`, or AGENTJOBS_JOURNAL."""
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -11,7 +12,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 
-__all__ = ["existing", "journal_argument", "journal_before_keys"]
+__all__ = ["existing", "journal_argument", "journal_before_keys", "journal_files"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,6 +28,14 @@ def existing(journal: str) -> str:
     if not Journal.open(journal).is_shared and not Path(journal).exists():
         raise InvalidInputError(f"there is no journal {one_line(journal, 200)}")
     return journal
+
+
+def journal_files(journal: str) -> list[str]:
+    """Return the paths of the files of a journal, which need not exist; none if it is on a server."""
+    from agentjobs_async.batch import Journal  # noqa: PLC0415 - as above
+    from agentjobs_async.cli.own_journals import BESIDE  # noqa: PLC0415 - as above
+
+    return [] if Journal.open(journal).is_shared else [f"{os.path.realpath(journal)}{suffix}" for suffix in BESIDE]
 
 
 def journal_argument(words: str, example: str | None) -> Callable[[Command], Command]:

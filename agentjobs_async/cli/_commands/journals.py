@@ -11,7 +11,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async.cli._commands.filters import filter_options
 from agentjobs_async.cli._commands.help_pages import ALL_COMPLETED, command, journal_exit_codes
 from agentjobs_async.cli._commands.journal_arguments import existing, journal_argument, journal_before_keys
-from agentjobs_async.cli._commands.options import TEXT
+from agentjobs_async.cli._commands.options import TEXT, WRITTEN_FILE
 from agentjobs_async.cli.process import run_action
 from agentjobs_async.cli.records import FORMATS
 
@@ -94,7 +94,7 @@ def retry(keys: tuple[str, ...], journal: str, where: "Where", max_tries: int | 
 @click.option("--join", "file", metavar="FILE", type=TEXT, help="The input of run: its columns come first.")
 @click.option("--input-format", type=click.Choice(FORMATS), help="The format of the input.  [default: as run takes it]")
 @click.option("--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]")
-@click.option("--out", metavar="FILE", type=TEXT, help="The file to write.  [default: standard output]")
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="The file to write.  [default: standard output]")
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
 def export(journal: str, file: str | None, **options: str | None) -> int:
     """Write a line for each item: its outcome, pull request, job, tries, times and error.

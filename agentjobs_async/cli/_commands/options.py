@@ -23,6 +23,7 @@ __all__ = [
     "SHARE",
     "TEXT",
     "UNKNOWN_FOR",
+    "WRITTEN_FILE",
     "YES_OPTION",
     "FiniteNumber",
     "batch_options",
@@ -67,6 +68,8 @@ class _Share(FiniteNumber):
 
 
 TEXT: Final = _Text()
+WRITTEN_FILE: Final = _Text()
+"""The type of every option that names a file to write: `command` checks it before the command runs."""
 SHARE: Final = _Share(0, 100)
 
 
@@ -215,13 +218,13 @@ _BATCH_OPTIONS: Final = (
     click.option(
         "--out",
         metavar="FILE",
-        type=TEXT,
+        type=WRITTEN_FILE,
         help="Append each result, and those of earlier runs that it lacks: as JSON Lines, or CSV by its suffix.",
     ),
     click.option(
         "--report",
         metavar="FILE",
-        type=TEXT,
+        type=WRITTEN_FILE,
         help="Write a report at the end, in the format of its suffix: see agentjobs report.",
     ),
     click.option(

@@ -11,7 +11,7 @@ import click
 from agentjobs_async import InvalidInputError
 from agentjobs_async.cli._commands.help_pages import command, journal_exit_codes
 from agentjobs_async.cli._commands.journal_arguments import existing, journal_argument
-from agentjobs_async.cli._commands.options import TEXT
+from agentjobs_async.cli._commands.options import TEXT, WRITTEN_FILE
 from agentjobs_async.cli.process import run_action
 
 __all__ = ["report", "serve"]
@@ -25,7 +25,7 @@ _EPILOG: Final = journal_exit_codes("the report is written, whatever it says")
 
 @command("report", short_help="Write a page, or a file for other programs.", epilog=_EPILOG)
 @journal_argument("The journal; a run may be using it.", "agentjobs report FILE --out report.html")
-@click.option("--out", metavar="FILE", type=TEXT, help="Where to write.  [default: standard output]")
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="Where to write.  [default: standard output]")
 @_PROMPTS
 @click.option(
     "--format",

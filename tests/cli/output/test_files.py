@@ -1,0 +1,96 @@
+import os
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJobsError
+from agentjobs_async.__main__ import main
+from agentjobs_async.cli._output.files import whole_file
+from tests.cli.checks import Captured
+from tests.cli.stage import Child, EmulatorThread
+from tests.rows import failures
+
+WRITING = ("report run.db --out", "export run.db --out", "resume run.db --out", "resume run.db --report")
+
+
+@pytest.fixture
+def place(service: EmulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the journal `run.db`."""
+    del service
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "Document it", "--journal", "run.db"]) == 0
+    return tmp_path
+
+
+def test_never_the_journal(place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No option that names a file to write takes the journal, by any path, nor one that is about to be made."""
+    (place / "alias").symlink_to(place)
+    (place / "link").symlink_to("run.db")
+    (place / "hard").hardlink_to("run.db")
+    (place / "soon").symlink_to("new.db")
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", "link")
+    before = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
+
+    def check(command: str) -> None:
+        capsys.readouterr()
+        assert main(shlex.split(command)) == 2
+        assert "is the journal, and would be lost" in " ".join(capsys.readouterr().err.split())
+        assert {file: file.read_bytes() for file in place.iterdir() if file.is_file()} == before
+
+    paths = ("run.db", f"../{place.name}/run.db", str(place / "run.db"), "alias/run.db", "link", "hard", "run.db-wal")
+    named = (f"{command} {path}" for command in (*WRITING, "worker run.db --out") for path in paths)
+    unmade = (
+        f"run x --journal new.db {option} {path}" for option in ("--out", "--report") for path in ("soon", "new.db")
+    )
+    assert failures(check, *named, *unmade, "export --out run.db", "report link --out run.db.lock") == {}
+
+
+def test_a_file_is_replaced_whole(place: Path, capsys: Captured) -> None:
+    """A file and the link to it stay what they are, with their mode; a new one has the mode that the umask leaves."""
+    umask = os.umask(0o027)
+
+    def check(command: str) -> None:
+        (place / "old").write_text("old")
+        (place / "old").chmod(0o604)
+        for name in ("old", "link", "new"):
+            assert main([*command.split(), name]) == 0
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()}
+        assert (modes["old"], modes["new"], (place / "link").is_symlink()) == (0o604, 0o640, True)
+        assert len((place / "old").read_text()) > len("old")
+        (place / "new").unlink()
+
+    (place / "link").symlink_to("old")
+    try:
+        assert failures(check, *(command for command in WRITING if command != "resume run.db --out")) == {}
+    finally:
+        os.umask(umask)
+    assert {path.name for path in place.glob(".*")} == set()
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_fails_changes_nothing(tmp_path: Path) -> None:
+    """A file whose text can't be made or written whole has the earlier one; what UTF-8 lacks is escaped."""
+    (file := tmp_path / "file").write_text("old")
+    with pytest.raises(ZeroDivisionError), whole_file(str(file)) as stream:
+        stream.write(f"{1 // 0}")
+    with pytest.raises(AgentJobsError, match="missing/file can't be written: No such"), whole_file("missing/file"):
+        pass
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "old")]
+    with whole_file(str(file)) as stream:
+        stream.write("\udcff\r\n")
+    assert file.read_bytes() == b"\\udcff\r\n"
+
+
+def test_what_is_written_in_place(place: Path) -> None:
+    """A pipe, a device, and the file that standard output is are written as they are."""
+    with Child("export", "run.db", "--out", "/dev/stdout") as child:
+        assert child.ended() == 0
+    assert child.stdout.startswith("key,prompt")
+    assert main(["export", "run.db", "--out", "/dev/null"]) == 0
+    assert not Path("/dev/null").is_file()
+    (place / "old").write_text("old\n")
+    with Child("export", "run.db", "--out", "/dev/stdout", stdout=os.open("old", os.O_WRONLY | os.O_APPEND)) as child:
+        assert child.ended() == 0
+    assert (place / "old").read_text().startswith("old\nkey,prompt")
