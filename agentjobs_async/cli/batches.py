@@ -62,7 +62,7 @@ async def _opened(context: Context, options: BatchOptions, stack: AsyncExitStack
     silence = SilenceHook(lambda: display.show_silence(service.base_url))
     session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
     path = options.journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
-    journal = await stack.enter_async_context(own_journals.open_own(path) if is_own else Journal.open(path))
+    journal = await stack.enter_async_context(own_journals.open_for_run(path, own=is_own))
     limits = await kept_limits(screen, journal, options.given)
     options = evolve(options, journal=path, shared=evolve(options.shared, timeout=limits.timeout))
     ending = Ending(context, options, journal, jobs, report, display, is_own)

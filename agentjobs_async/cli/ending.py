@@ -63,7 +63,7 @@ class Ending:
         Raises:
             Exception: `fault`, after all is shown.
         """
-        counts = await self._show_journal()
+        counts = await self._show_journal(refusals)
         if refusals:  # shown before the first create, perhaps thousands of lines above
             self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
@@ -85,7 +85,7 @@ class Ending:
         if self._outlives_the_command and opened_of(self.journal).is_in_place:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
-    async def _show_journal(self) -> Mapping[State, int] | None:
+    async def _show_journal(self, refusals: Sequence[Refusal]) -> Mapping[State, int] | None:
         """Show all but the summary; return the counts of the journal, `None` if it can't be read."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
@@ -96,7 +96,9 @@ class Ending:
             if opened_of(self.journal).is_in_place:
                 self._offer("When the journal can be read again, resume with:")
             return None
-        await self._show_results(counts)
+        # An empty one that was there before may be a copy without its log: `tally` says so.
+        words = tally(counts) if any(counts.values()) or not refusals else "Nothing was planned."
+        await self._show_results(words)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not opened_of(self.journal).is_in_place:
@@ -107,12 +109,12 @@ class Ending:
         elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
             self._show_retry(sum(counts[state] for state in _FAILED))
         is_for_people = not self.options.shared.as_json
-        await show_on_github(self.context.screen, self.journal, counts, tally(counts), is_for_people=is_for_people)
+        await show_on_github(self.context.screen, self.journal, counts, words, is_for_people=is_for_people)
         return counts
 
-    async def _show_results(self, counts: Mapping[State, int]) -> None:
+    async def _show_results(self, words: str) -> None:
         if not self.is_own:
-            self.context.screen.notice(tally(counts))
+            self.context.screen.notice(words)
             return
         timed_out = self.display.timed_out
         results = [timed_out.get(row.key) or row_result(row) async for row in self.journal.rows()]

@@ -1,4 +1,4 @@
-"""The journals of runs without --journal: where they are, and when they are removed."""
+"""The journals of runs without --journal: where they are, and when a run removes its journal."""
 
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +13,7 @@ from platformdirs import user_state_path
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, State
 
-__all__ = ["BESIDE", "directory", "is_own", "left_journals", "new_journal", "open_own", "remove"]
+__all__ = ["BESIDE", "directory", "is_own", "left_journals", "new_journal", "open_for_run", "remove"]
 
 _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
@@ -68,27 +68,34 @@ def new_journal(*, temporary: bool) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def open_own(journal: str) -> AsyncIterator[Journal]:
-    """Open one of these journals. Remove it after the block if all of its items have ended.
+async def open_for_run(journal: str, *, own: bool) -> AsyncIterator[Journal]:
+    """Open the journal of a run, and remove the file after the block if nothing needs it.
 
-    An error that leaves the block keeps it, unless it is empty: resuming it can still complete a file of results.
+    That is a new one in which nothing was planned; and one of a run without `--journal`, if all of its items have ended
+    and no error leaves the block: resuming it can still complete a file of results.
+
+    Args:
+        journal: The file or URL.
+        own: Whether it is that of a run without `--journal`.
 
     Raises:
-        InvalidInputError: A new one cannot be written.
+        InvalidInputError: A new one of a run without `--journal` cannot be written.
     """
+    is_new = not Path(journal).exists()  # noqa: ASYNC240 - one look at a name
     removable: frozenset[State] = frozenset()
     occurring: set[State] = set(State)
     try:
-        async with _opened(journal) as opened:
+        async with _opened(journal, explains=own and is_new) as opened:
             try:
                 yield opened
-                removable = _ENDED
+                removable = _ENDED if own else removable
             finally:
-                with suppress(JournalError):
-                    occurring = {state for state, number in (await opened.counts()).items() if number}
+                if own or (is_new and not opened.is_shared):  # a server that is gone is asked nothing
+                    with suppress(JournalError):
+                        occurring = {state for state, number in (await opened.counts()).items() if number}
     finally:
-        if occurring <= removable:  # the journal is closed by now: Windows does not remove open files
-            remove(journal)
+        if occurring <= removable:
+            remove(opened.address)  # it is closed by now: Windows does not remove open files
 
 
 def remove(journal: str) -> None:
@@ -99,14 +106,13 @@ def remove(journal: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(journal: str) -> AsyncIterator[Journal]:
-    is_new = not Path(journal).exists()  # noqa: ASYNC240 - one look at a name
+async def _opened(journal: str, *, explains: bool) -> AsyncIterator[Journal]:
     async with AsyncExitStack() as stack:
         defect = None
         try:
             opened = await stack.enter_async_context(Journal.open(journal))
         except JournalError as error:
-            if not is_new:
+            if not explains:
                 raise
             remove(journal)  # what was made before the fault
             defect = _unusable(error.message)

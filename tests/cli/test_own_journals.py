@@ -1,4 +1,3 @@
-import io
 import json
 import re
 import signal
@@ -142,13 +141,20 @@ def test_nothing_is_created_without_a_journal(service: EmulatorThread, state_dir
 
 
 def test_refused_prompts_leave_nothing(
-    service: EmulatorThread, state_directory: Path, monkeypatch: pytest.MonkeyPatch
+    service: EmulatorThread, state_directory: Path, tmp_path: Path, db: str, capsys: Captured
 ) -> None:
-    """A run whose prompts are all refused leaves no journal."""
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"key": "", "prompt": "x"}\n')))
-    assert main(["run", "--file", "-"]) == 1
+    """A run whose prompts are all refused leaves no journal, unless it was there before; it says no more than that."""
+    (tasks := tmp_path / "tasks").write_text('{"key": "", "prompt": "x"}\n{"key": "a", "prompt": " "}\n')
+    (link := tmp_path / "link").symlink_to(db)
+    for journal in ([], ["--journal", db], ["--journal", str(link)]):
+        assert main(["run", "--file", str(tasks), *journal]) == 1
+        assert "Nothing was planned.\n2 refused" in capsys.readouterr().err or not journal
+        assert {path.name for path in tmp_path.iterdir()} == {"tasks", "link"}
     assert left(state_directory) == []
-    assert service.emulator.requests == ()
+    assert main(["run", "a x", "--journal", db]) == 0
+    assert main(["run", "--file", str(tasks), "--journal", db]) == 1
+    assert "1 completed\n2 refused" in capsys.readouterr().err
+    assert service.emulator.agents_started == {"a x": 1}
 
 
 def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
