@@ -74,7 +74,8 @@ async def export(context: Context, options: Export) -> int:
     else:
         names = tuple(dict.fromkeys(name for _, fields, _ in records for name in fields))
         lines = list(_joined(records, rows))
-        firsts = {key: fields for _, fields, key in reversed(records)}  # those that have the items
+        # Those that have the items: the first of each key.
+        firsts = {key: fields for record, fields, key in reversed(records) if not record.defect}
         _warn_of_other_records(
             context, sum(_is_of_another_record(fields, rows.get(key)) for key, fields in firsts.items())
         )
@@ -112,7 +113,7 @@ def _joined(records: list[Entry], rows: Mapping[str, JournalRow]) -> Iterator[Li
     """Yield the fields of each record, and what became of it: the first of each key has the item."""
     met: set[str] = set()
     for record, fields, key in records:
-        if record.fields is None:
+        if record.defect:
             yield fields, _unsent(Outcome.REJECTED, f"{record.place}: {record.defect}")
             continue
         if not key:

@@ -57,15 +57,19 @@ def read_text(file: str, option: str = "--file") -> str:
     """Return the text of a file without its byte order mark; `-` is standard input.
 
     Raises:
-        InvalidInputError: It cannot be read as UTF-8.
+        InvalidInputError: It cannot be read as UTF-8, or has characters NUL, as UTF-16 without a mark does.
     """
     name = "standard input" if file == "-" else one_line(file)
     try:
-        return _read(file).decode("utf-8-sig")
+        text = _read(file).decode("utf-8-sig")
     except OSError as error:
         defect = f"{option}: {name} can't be read: {error.strerror}"
     except UnicodeDecodeError as error:
         defect = f"{option}: {name} is not UTF-8 (byte {error.start}); convert it first"
+    else:
+        if "\0" not in text:
+            return text
+        defect = f"{option}: {name} has characters NUL, as UTF-16 does, and is no UTF-8; convert it first"
     raise InvalidInputError(defect)
 
 

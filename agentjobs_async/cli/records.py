@@ -30,8 +30,9 @@ class Record:
 
     Attributes:
         place: Where it is, such as `line 7`.
-        fields: Its fields by their names; a plain line is a text; `None` if it cannot be read.
-        defect: Why it cannot be read; empty if it can.
+        fields: Its fields by their names, the cells beyond the last column as `column 4` and so on; a plain line is a
+            text; `None` if it cannot be read.
+        defect: Why it cannot be sent; empty if it can.
     """
 
     place: str
@@ -169,16 +170,25 @@ def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
 def _with_names(name: str, rows: list[tuple[int, list[str]]]) -> list[Record]:
     if not rows:
         return []
-    names = [name.strip() for name in rows[0][1]]
+    head = rows[0][1]
+    width = max(len(_trimmed(cells[: len(head)], 0)) for _, cells in rows)
+    names = [name.strip() for name in head[:width]]
     if len(set(names)) < len(names):
         raise InvalidInputError(f"{name} has two columns {_repeated(names)!r}")
-    return [_row(f"line {number}", names, cells) for number, cells in rows[1:]]
+    return [_row(f"line {number}", names, _trimmed(cells, width)) for number, cells in rows[1:]]
+
+
+def _trimmed(cells: list[str], least: int) -> list[str]:
+    """Return the cells without empty ones at the end, which spreadsheets save, but `least` of them."""
+    while len(cells) > least and not cells[-1].strip():
+        cells = cells[:-1]
+    return cells
 
 
 def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
-    if len(cells) != len(names):
-        return Record(place, None, f"its number of cells is {len(cells)}, not {len(names)}")
-    return Record(place, dict(zip(names, cells, strict=True)))
+    beyond = [f"column {number}" for number in range(len(names) + 1, len(cells) + 1)]
+    fields = dict(zip([*names, *beyond], cells, strict=False))
+    return Record(place, fields, f"its number of cells is {len(cells)}, not {len(names)}" * (len(cells) != len(names)))
 
 
 def _name(file: str) -> str:

@@ -68,7 +68,7 @@ def _resolution(record: Record) -> Resolution:
     if isinstance(fields, str):
         words = fields.rsplit(maxsplit=1)
         fields = dict(zip(("key", "job"), words, strict=False))
-    if fields is None:
+    if record.defect or fields is None:
         return Resolution(record.place, defect=record.defect)
     key, what = (str(fields.get(name) or "").strip() for name in ("key", "job"))
     if not key or not what:

@@ -133,7 +133,7 @@ def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
 def _task(record: Record, default_key: str, key: str | None, template: Template | None) -> BatchItem | str:
     """Return the item of a record, or why there is none."""
     fields = record.fields
-    if fields is None:
+    if record.defect or fields is None:
         return record.defect
     if isinstance(fields, str):
         return BatchItem(default_key, fields)

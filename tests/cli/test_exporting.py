@@ -14,6 +14,7 @@ lines",-5
 7,again,x
 9, ,x
 10,short
+9,long,x,y,
 11,End,@x
 """
 
@@ -39,14 +40,16 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
         ("8", "completed", "1"),
         ("7", "rejected", ""),
         ("9", "not_sent", ""),
-        ("", "rejected", ""),
+        ("10", "rejected", ""),
+        ("9", "rejected", ""),
         ("11", "failed", "2"),
     ]
-    assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "'@x"]
+    assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "x", "'@x"]
+    assert [row["column 4"] for row in rows] == ["", "", "", "", "", "y", ""]
     assert (rows[1]["title"], rows[4]["error"]) == ("two\nlines", "line 7: its number of cells is 2, not 3")
     assert rows[0]["pr_link"].startswith("http")
     assert rows[0]["sent_at"] < rows[0]["ended_at"]
-    assert rows[5]["error"] == "the agent failed"
+    assert rows[6]["error"] == "the agent failed"
 
 
 def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:

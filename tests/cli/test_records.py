@@ -14,8 +14,18 @@ def test_a_row_is_named_by_its_first_line() -> None:
     found = records_of("a.csv", 'a,b\n"1\n2",3\n\n4,5,6\n', "csv")
     assert found == [
         Record("line 2", {"a": "1\n2", "b": "3"}),
-        Record("line 5", None, "its number of cells is 3, not 2"),
+        Record("line 5", {"a": "4", "b": "5", "column 3": "6"}, "its number of cells is 3, not 2"),
     ]
+
+
+def test_empty_columns_at_the_end() -> None:
+    """Empty columns that a spreadsheet saves are none, whichever lines have them; one with a cell in it stays."""
+    tables = {
+        "a,b,,\n1,2,,\n3,,,\n": [{"a": "1", "b": "2"}, {"a": "3", "b": ""}],
+        "a,b\n1,2, ,\n3,4\n": [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}],
+        "a,b,\n1,2,3\n4,5,\n": [{"a": "1", "b": "2", "": "3"}, {"a": "4", "b": "5", "": ""}],
+    }
+    assert unexpected(tables, lambda text: [record.fields for record in records_of("a.csv", text, "csv")]) == {}
 
 
 def test_format() -> None:
@@ -51,6 +61,7 @@ def test_broken_files() -> None:
     broken = {
         ('a,b\n"1"2,3\n', "csv"): "a, line 2: ",
         ("a,a\n1,2\n", "csv"): "two columns 'a'",
+        ("a,,\n1,2,3\n", "csv"): "two columns ''",
         ('[{"a": 1}', "json"): "a: it is no JSON",
         ('[{"a": 1, "a": 2}]', "json"): "it has 'a' twice",
         ("[" * 100_000, "json"): "nested too deeply",

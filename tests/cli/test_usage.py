@@ -25,6 +25,7 @@ WRONG = {
     "run --file empty": "there is no prompt",
     "run --file missing": "missing can't be read: No such file",
     "run --file binary": "binary is not UTF-8 (byte 2)",
+    "run --file wide": "wide has characters NUL, as UTF-16 does",
     "run -": "- is no prompt: for prompts from standard input say --file -",
     "create ' \n'": "the prompt is blank",
     "run --emulator ''": "the prompt is blank",
@@ -116,12 +117,13 @@ def test_wrong_usage(
     monkeypatch.chdir(tmp_path)
     Path("empty").touch()
     Path("binary").write_bytes(b"ab\xff")
+    Path("wide").write_bytes("Fix it\n".encode("utf-16-le"))
     Path("pages.csv").write_text("id,title\n1,a\n")
     told = refusals(WRONG, capsys)
     assert {command: error for command, error in told.items() if WRONG[command] not in error} == {}
     assert [error for error in told.values() if SECRET in error] == []
     assert service.emulator.requests == ()
-    assert {path.name for path in tmp_path.iterdir()} == {"empty", "binary", "pages.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "binary", "wide", "pages.csv"}
     assert not state_directory.exists()
 
 
