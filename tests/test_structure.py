@@ -103,7 +103,7 @@ LINES = {
     "_http": 1968,
     "_polling": 4158,
     "tracing": 271,
-    "batch": 7694,
+    "batch": 7703,
     "durable": 1107,
     "engines": 478,
     "report": 2204,

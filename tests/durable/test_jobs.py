@@ -104,7 +104,10 @@ async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
         assert entry.job is not None
         assert entry.job.status is JobStatus.ACTIVE
         assert await jobs.get("chat-2/1") == entry
-        assert await jobs.get("chat-3/1") is None
+        for key in ("chat-3/1", "\ud800", "\0"):
+            assert await jobs.get(key) is None
+        with pytest.raises(InvalidInputError, match="where must be of type Where"):
+            await jobs.active("chat-2/")  # type: ignore[arg-type]  # what is refused
 
 
 async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:

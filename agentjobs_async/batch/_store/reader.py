@@ -1,5 +1,6 @@
 """The queries of a journal: they change no row."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = ["Reader"]
 
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _PAGE_NUMBERS: Final = 5_000  # the same, of two cells each
+_NEVER_IN_A_KEY: Final = re.compile("[\0\ud800-\udfff]")  # the databases refuse even the question
 
 
 class Reader:
@@ -57,8 +59,9 @@ class Reader:
         return rows_of(await self._database.read(statement))
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
-        """Return the rows of some hundred keys, by key; keys without a row are left out."""
-        return {row.key: row for row in rows_of(await self._database.read(statements.get_many(keys)))}
+        """Return the rows of some hundred keys, by key; keys that have none, or that none can have, are left out."""
+        possible = [key for key in keys if not _NEVER_IN_A_KEY.search(str(key))]
+        return {row.key: row for row in rows_of(await self._database.read(statements.get_many(possible)))}
 
     async def stamp(self) -> Stamp:
         """Return what changes when anything is written."""

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment
 from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
@@ -216,7 +217,12 @@ def page(
 
 
 def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
-    """Return what rows have to meet."""
+    """Return what rows have to meet.
+
+    Raises:
+        InvalidInputError: `where` is no `Where`.
+    """
+    checked_instance("where", where, Where)
     found: list[ColumnElement[bool]] = []
     if where.states is not None:
         found.append(_ROW.state.in_(sorted(where.states)))
