@@ -23,11 +23,12 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 @contextmanager
-def extra_named(importer: str) -> Iterator[None]:
+def extra_named(importer: str, extra: str = "batch") -> Iterator[None]:
     """Return a block of imports whose error, if a library is missing, names the extra to install.
 
     Args:
         importer: What needs the libraries; the error begins with it.
+        extra: The extra to name for a library of `batch`: one that has those libraries too, if the importer needs that.
 
     Raises:
         MissingExtraError: A library of an extra is missing.
@@ -36,8 +37,9 @@ def extra_named(importer: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        found = _EXTRAS.get((error.name or "").partition(".")[0])
+        if found is None:
             raise
-        install = f"pip install 'agentjobs-async[{extra}]'"
-        raise MissingExtraError(f"{importer} needs the extra {extra}: {install}", name=error.name) from None
+        named = extra if found == "batch" else found
+        install = f"pip install 'agentjobs-async[{named}]'"
+        raise MissingExtraError(f"{importer} needs the extra {named}: {install}", name=error.name) from None

@@ -37,14 +37,18 @@ def needing(module: str, extra: str) -> str:
 def test_missing_library() -> None:
     """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
     modules = {
-        "sqlalchemy": ("agentjobs_async.batch", "batch"),
-        "filelock": ("agentjobs_async.batch", "batch"),
-        "procrastinate": ("agentjobs_async.engines.procrastinate", "procrastinate"),
-        "psycopg": ("agentjobs_async.engines.procrastinate", "procrastinate"),
-        "opentelemetry": ("agentjobs_async.tracing", "otel"),
-        "prometheus_client": ("agentjobs_async.prometheus", "prometheus"),
+        ("agentjobs_async.batch", "batch"): ("sqlalchemy", "filelock"),
+        ("agentjobs_async.durable", "batch"): ("sqlalchemy",),
+        ("agentjobs_async.report", "report"): ("sqlalchemy", "filelock"),
+        ("agentjobs_async.engines.procrastinate", "procrastinate"): ("procrastinate", "psycopg", "sqlalchemy"),
+        ("agentjobs_async.tracing", "otel"): ("opentelemetry",),
+        ("agentjobs_async.prometheus", "prometheus"): ("prometheus_client",),
     }
-    wanted = {(library, f"import {module}"): needing(module, extra) for library, (module, extra) in modules.items()}
+    wanted = {
+        (library, f"import {module}"): needing(module, extra)
+        for (module, extra), libraries in modules.items()
+        for library in libraries
+    }
     assert told(*wanted) == wanted
 
 

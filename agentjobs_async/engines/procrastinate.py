@@ -13,15 +13,15 @@ from typing import Any, Final
 from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
 from agentjobs_async._extras import extra_named
 from agentjobs_async._validation import checked_count, checked_seconds
-from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
-from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch.journal import entries_of, opened_of
 
-with extra_named("agentjobs_async.engines.procrastinate"):
+with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
     from procrastinate.exceptions import ConnectorException
     from procrastinate.jobs import Job
 
+    from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
+    from agentjobs_async.batch._planning import Planner
+    from agentjobs_async.batch.journal import entries_of, opened_of
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
     from agentjobs_async.engines._sweeping import Sweep
 
