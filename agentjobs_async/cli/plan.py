@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,7 +133,13 @@ def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: 
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
         screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {when} {end}.")
     if options.price is not None:
-        screen.line(f"This costs {len(items) * options.price:,.2f}: {options.price:,.2f} for each job.")
+        price = Decimal(repr(options.price))
+        screen.line(f"This costs {_amount(len(items) * price)}: {_amount(price)} for each job.")
+
+
+def _amount(value: Decimal) -> str:
+    """Return an amount with as many decimals as it has, at least two."""
+    return f"{value:,.{max(2, -int(value.normalize().as_tuple().exponent))}f}"
 
 
 def _span(seconds: float) -> str:

@@ -31,14 +31,14 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
 
 
 def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
-    """Without the time of a job only a rate gives hours, as a lower bound."""
+    """Without the time of a job only a rate gives hours, as a lower bound; a small price is not shown as none."""
     arguments = ["plan", "--file", table(tmp_path, 101), "--prompt", "{title}"]
     assert main(arguments) == 0
     assert "takes" not in capsys.readouterr().out
-    assert main([*arguments, "--create-rate", "100/h"]) == 0
-    assert "This takes at least 1.0 h: the rate of 100/h decides. Begun now, it ends at the earliest on" in (
-        " ".join(capsys.readouterr().out.split())
-    )
+    assert main([*arguments, "--create-rate", "100/h", "--price", "0.004"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "This takes at least 1.0 h: the rate of 100/h decides. Begun now, it ends at the earliest on" in told
+    assert told.endswith("This costs 0.404: 0.004 for each job.")
 
 
 def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
