@@ -31,8 +31,7 @@ If several apply: 3, then 4, then 1.
 ALL_COMPLETED: Final = EXIT_CODES.format(success="all completed")
 _JOURNAL_EXIT_CODES: Final = """\b
 Exit codes:
-  0    {success}
-{refused}  2    wrong usage, nothing was changed
+{ended}  2    wrong usage, nothing was changed
   4    the journal can't be read or written
   130  stopped by Ctrl-C; 143 by SIGTERM
   141  the reader of the output has left, as after | head
@@ -59,14 +58,15 @@ RUN_EPILOG: Final = "\n".join(
 WAIT_EPILOG: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
 
 
-def journal_exit_codes(success: str, refused: str | None = None) -> str:
+def journal_exit_codes(success: str | None, refused: str | None = None) -> str:
     """Return what the help of a command that asks nothing of the service says of its exit codes.
 
     Args:
-        success: When it is 0.
+        success: When it is 0; `None` for never.
         refused: When it is 1; `None` for never.
     """
-    return _JOURNAL_EXIT_CODES.format(success=success, refused="" if refused is None else f"  1    {refused}\n")
+    ended = (f"  {code}    {when}\n" for code, when in enumerate((success, refused)) if when is not None)
+    return _JOURNAL_EXIT_CODES.format(ended="".join(ended))
 
 
 class _Formatter(click.HelpFormatter):
@@ -77,12 +77,20 @@ class _Formatter(click.HelpFormatter):
         super().__init__(indent_increment, columns - 2 if width is None else width, max_width)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        fitting = [(self._term(term), words) for term, words in rows]
         if self.width >= _NARROW:
-            super().write_dl(list(rows), col_max, col_spacing)
+            super().write_dl(fitting, col_max, col_spacing)
             return
-        for term, words in rows:
+        for term, words in fitting:
             self.write(f"{' ' * self.current_indent}{term}\n")
-            self.write(f"{wrapped(words, self.width, indent=self.current_indent + 4)}\n" if words else "")
+            self.write(f"{wrapped(words, self.width, indent=self.current_indent + 2)}\n" if words else "")
+
+    def _term(self, term: str) -> str:
+        """Return an option with its value in lines that fit: a choice is broken between its words."""
+        if len(term) <= self.width - self.current_indent:
+            return term
+        apart = term.replace(" [", "  [").replace("|", "| ")  # as cells and words that `wrapped` may break between
+        return wrapped(apart, self.width, indent=self.current_indent).replace("| ", "|").lstrip().replace("  [", " [")
 
     def write_text(self, text: str) -> None:
         before = len(self.buffer)

@@ -53,7 +53,7 @@ def report(journal: str, out: str | None, form: str | None, *, prompts: bool) ->
 @command(
     "serve",
     short_help="Serve a live page of a journal until Ctrl-C.",
-    epilog=journal_exit_codes("never: a signal ends it"),
+    epilog=journal_exit_codes(None),
 )
 @journal_argument("The journal; a run or workers may be using it.", "agentjobs serve FILE")
 @click.option(
