@@ -132,8 +132,9 @@ class Screen:
 
         def shown() -> Text:
             size = self._out.size
-            shown = [_text(line) for line in lines(size.width, size.height - 1)]
-            self._height = max(len(shown), 1)
+            # The last line is empty: at the end of a full one, the terminal's "^C" would move all lines up by one.
+            shown = [*map(_text, lines(size.width, size.height - 2)), Text()]
+            self._height = len(shown)
             return Text("\n").join(shown)
 
         with Live(

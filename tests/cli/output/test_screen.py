@@ -53,7 +53,10 @@ def test_styled_status() -> None:
 
 
 def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
-    """A run's lines, its live view and its table have colours, and are no wider than it; the cursor comes back."""
+    """A run's lines, its live view and its table have colours, and are no wider than it; the cursor comes back.
+
+    The view ends with an empty line, where a terminal shows ^C: behind a line that is full it would move the others up.
+    """
     prompts = ("Document the v2 endpoints of thehole service", "Fix the broken links")
     service.live(duration=3600)
     arguments = ("run", "--yes", "--project", "demo", *prompts)
@@ -68,6 +71,7 @@ def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
             assert child.ended() == 0
             assert COLOUR.search(child.stdout)
             assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
+            assert not re.search(r"[^\n]\r\x1b\[2K", child.stdout)
     plain = narrow(usual, 80)
     assert "JOB              STATUS     PROMPT, PULL REQUEST" in plain
     assert "2 completed" in plain
