@@ -105,7 +105,7 @@ LINES = {
     "tracing": 271,
     "batch": 7703,
     "durable": 1107,
-    "engines": 478,
+    "engines": 480,
     "report": 2207,
     "web": 496,
     "testing": 2564,

@@ -266,6 +266,8 @@ async def _work(
 
 async def _cancel(task: asyncio.Task[None], connector: QueueConnector) -> None:
     """Cancel a task that uses the queue, and wait for it; its connections are broken if it has not ended after 5 s."""
+    # An error with which it ends is the database's, and no news: asyncio would log it as one that nobody has seen.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
     try:
         await asyncio.wait([task], timeout=_LEAVING_SECONDS)

@@ -1,6 +1,7 @@
 """A worker that ends at any point of its work: whatever ends it, others follow all of its items."""
 
 import asyncio
+import gc
 import signal
 import tempfile
 from contextlib import ExitStack
@@ -112,11 +113,17 @@ async def _unknown_of(stopped: Worker, journal: Journal) -> list[str]:
     return [row.key for row in await journal.unknown()]
 
 
+@pytest.mark.parametrize("gone", ["silent", "torn"])
 @pytest.mark.parametrize("by", ["a stop", "a cancellation"])
 async def test_ending_without_a_database(
-    database: str, monkeypatch: pytest.MonkeyPatch, parting_seconds: float, by: str
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    parting_seconds: float,
+    by: str,
+    gone: str,
 ) -> None:
-    """A worker whose database does not answer any more ends within 30 s."""
+    """A worker whose database does not answer any more ends within 30 s, and leaves no error that nobody sees."""
     monkeypatch.setattr(heartbeat, "_PARTING_SECONDS", parting_seconds)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
@@ -132,10 +139,13 @@ async def test_ending_without_a_database(
     async with wired(database) as wire, Emulator(script=ENDLESS) as emulator:
         working = asyncio.ensure_future(work(wire.url, emulator))
         await until(lambda: len(emulator.jobs) >= GATE)
-        wire.silence()
+        wire.silence() if gone == "silent" else await wire.tear()
         loop.setup_looptime(start=loop.time(), _enabled=True)  # type: ignore[attr-defined] # of looptime: no real waiting
+        await asyncio.sleep(SOON["polling"] + 1)
         began = loop.time()
         stop.set() if by == "a stop" else working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         assert loop.time() - began <= 30
+        gc.collect()
+        assert "never retrieved" not in caplog.text
         assert execute(database, "SELECT 1 FROM procrastinate_jobs WHERE status = 'doing'")
