@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import AgentJobsError, InvalidInputError
+from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.out import Out
 from tests.cli.checks import Captured, unexpected
@@ -159,5 +159,3 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         Out.opened(str(tmp_path / "\x1b" / "x")),
     ):
         pass
-    with pytest.raises(AgentJobsError, match=r"^--out: /dev/full can't be written"), Out.opened("/dev/full") as opened:
-        opened.write({})

@@ -1,6 +1,4 @@
-import io
-
-from agentjobs_async.cli.wrapping import fitted, wrapped
+from agentjobs_async.cli.wrapping import wrapped
 from tests.cli.checks import unexpected
 
 
@@ -14,8 +12,3 @@ def test_wrapped() -> None:
     }
     assert unexpected(lines, lambda line: wrapped(line, 20).split("\n")) == {}
     assert wrapped("four words that wrap", 15, indent=4) == "    four words\n    that wrap"
-
-
-def test_without_a_terminal() -> None:
-    """What is no terminal gets its lines as they are."""
-    assert fitted("word " * 100, io.StringIO()) == "word " * 100
