@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -38,38 +39,41 @@ class Updates(AsyncIterator[AgentJob]):
 
     A slow reader gets the newest state, no backlog. The iteration ends after the terminal state; an error of the wait
     comes out of it once.
+
+    Attributes:
+        watch: The wait; `None` before the block was entered.
     """
 
-    __slots__ = ("_changed", "_end", "_enter", "_job", "_last", "_newest", "_timeout", "_watch")
+    __slots__ = ("_changed", "_end", "_enter", "_job", "_last", "_newest", "_timeout", "watch")
 
     def __init__(self, enter: Callable[[], Scheduler], job: AgentJob | JobRef, timeout: float | None) -> None:
         self._enter = enter
         self._job = job
         self._timeout = timeout
-        self._watch: Watch | None = None
+        self.watch: Watch | None = None
         self._newest: AgentJob | None = None
         self._last: AgentJob | None = None
         self._end: BaseException | None = None
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        if self._watch is not None:
+        if self.watch is not None:
             raise InvalidInputError("this updates was used already: call updates again")
         scheduler = self._enter()
-        self._watch = _UpdatesWatch(self, scheduler, self._timeout)
-        scheduler.attach(self._watch, self._job)
+        self.watch = _UpdatesWatch(self, scheduler, self._timeout)
+        scheduler.attach(self.watch, self._job)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        if self.watch is not None:
+            self.watch.cancel()
         self._end = self._end or StopAsyncIteration()
         self._changed.set()  # a reader in another task may be waiting
 
     async def __anext__(self) -> AgentJob:
-        if self._watch is None:
+        if self.watch is None:
             raise InvalidInputError("iterate within the block: async with updates(...) as changes")
         while True:
             newest = self._newest
@@ -85,10 +89,19 @@ class Updates(AsyncIterator[AgentJob]):
             self._changed.clear()
             await self._changed.wait()
 
+    async def wait_for_end(self, seconds: float) -> None:
+        """Wait for the end of the wait, `seconds` at most: for a reader that wants no change so soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._end is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+
     def on_job(self, job: AgentJob) -> None:
         """Keep the newest state for the reader."""
         self._newest = job
-        self._changed.set()
+        if job != self._last:
+            self._changed.set()
 
     def on_end(self, result: AgentJob | BaseException) -> None:
         """Keep the end of the wait for the reader: it comes after the newest state."""

@@ -1,6 +1,7 @@
 """The way of one item: its create, then the wait for its job, and the record of its end."""
 
 import asyncio
+from collections.abc import Awaitable
 from math import inf
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError, WaitTimeoutError
@@ -11,7 +12,7 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.telemetry.links import resumed_from
 
-__all__ = ["record_end", "run_item"]
+__all__ = ["record_end", "result_of", "run_item"]
 
 
 async def run_item(item: ItemRun) -> BatchResult | None:
@@ -41,25 +42,33 @@ async def run_item(item: ItemRun) -> BatchResult | None:
 
 
 async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
+    ended = await result_of(_watch(item, target))
+    job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
+    outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
+    if isinstance(ended, AgentJob):
+        return BatchResult(item.row.item, outcome, ended, None, ended.ref)
+    return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
+
+
+async def _watch(item: ItemRun, target: AgentJob | JobRef | str) -> AgentJob:
     timeout = None if item.timeout == inf else item.timeout
-    ended: AgentJob | Exception
+    item.watch = item.context.session.watch(target, timeout=timeout)
+    return await item.watch
+
+
+async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
+    """Return the job or the error with which a wait ends: no error of one wait may end another item."""
     try:
-        item.watch = item.context.session.watch(target, timeout=timeout)
-        ended = await item.watch
-    except Exception as error:  # noqa: BLE001 - no error of one wait may end another item, a get_job's own included
-        ended = error
+        return await wait
+    except Exception as error:  # noqa: BLE001 - a get_job's own, too
+        return error
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as raised:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        ended = AgentJobsError(f"get_job raised {raised!r}")
-    job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
-    outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
-    if isinstance(ended, AgentJob):
-        return BatchResult(item.row.item, outcome, ended, None, ended.ref)
-    return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
+        return AgentJobsError(f"get_job raised {raised!r}")
 
 
 async def record_end(

@@ -138,8 +138,7 @@ class Creates:
             item.over = True
             create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))
             if create.followed:
-                start = self._following.start_late if sending.is_late else self._following.start
-                start(_linked(item.row), sent.job)
+                self._following.start(_linked(item.row), sent.job, late=sending.is_late)
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")

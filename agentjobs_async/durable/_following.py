@@ -1,22 +1,25 @@
-"""The jobs that are followed: their waits, and what the callbacks are told of them."""
+"""The jobs that are followed: a coroutine for each waits for it, calls the callbacks, and records its end."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
+from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._polling.updates import Updates
+from agentjobs_async._polling.watch import Watch
 from agentjobs_async.batch import JournalRow, Outcome, State
-from agentjobs_async.batch._run_item import record_end
+from agentjobs_async.batch._run_item import record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import context_of, context_text
 from agentjobs_async.durable._callback import Callback
-from agentjobs_async.durable._follow import Follow
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
 from agentjobs_async.telemetry.links import resumed_from
 
@@ -26,7 +29,53 @@ _UNREADABLE_SECONDS: Final = 60.0  # until a job that could not be read is waite
 _FIRST_RETRY_SECONDS: Final = 1.0  # after a callback that raised: most faults of a chat's server are over by then
 _LONGEST_RETRY_SECONDS: Final = 300.0  # so that the end of a long outage is noticed within five minutes
 
+T = TypeVar("T")
+
 _logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+@define(eq=False)
+class Follow:
+    """One row that is followed, by a task of its own. There may be many thousands: it keeps no prompt.
+
+    Attributes:
+        key: The key of the row.
+        ref: Its job; `None` where the create gave none.
+        state: The state of the row that is acted on; `None` while its end is being recorded.
+        context: The context as JSON; `None` without one.
+        earlier_polls: How often the job was polled by earlier waits and processes.
+        task: What waits for the job and tells of its end.
+        watch: The newest wait; `None` before the first one.
+        left: Whether no more is to be called or recorded.
+    """
+
+    key: str
+    ref: JobRef | None
+    state: State | None
+    context: str | None
+    earlier_polls: int
+    task: asyncio.Task[None] = field(init=False)
+    watch: Watch | None = field(default=None, init=False)
+    left: bool = field(default=False, init=False)
+
+    @property
+    def polls(self) -> int:
+        """How often the job was polled, by earlier waits and this one."""
+        return self.earlier_polls + (0 if self.watch is None else self.watch.polls)
+
+    @property
+    def seen(self) -> float | None:
+        """Loop time at which a poll last showed the job; `None` before, and once the wait is over."""
+        return None if self.watch is None else self.watch.seen
+
+    @property
+    def job(self) -> AgentJob | None:
+        """The job as it was seen last; `None` before, and once the wait is over."""
+        return None if self.watch is None or self.watch.tracked is None else self.watch.tracked.job
+
+    def entry(self, state: State, job: AgentJob | None, error: str | None = None) -> DurableEntry:
+        """Return the entry of the row in a state."""
+        return DurableEntry(self.key, state, self.ref, job, context_of(self.context) or {}, error)
 
 
 @define(eq=False)
@@ -35,7 +84,7 @@ class Following:
 
     Attributes:
         on_change: Called with each new state but the end, one call of a job at a time.
-        on_end: Called with the end, again until it has returned.
+        on_end: Called with the end, again until it has returned; `None` leaves that to other processes.
         least_gap: Seconds from one call of `on_change` for a job to the next.
     """
 
@@ -47,17 +96,18 @@ class Following:
     least_gap: float
     _context: Any = field(factory=copy_context, init=False)
     _follows: dict[str, Follow] = field(factory=dict, init=False)
-    _ending: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
-    _closing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _calls: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    """The tasks in which a callback is under way, by the keys of their rows."""
+    _closing: bool = field(default=False, init=False)
 
-    def knows(self, key: str, ref: JobRef | None) -> bool:
-        """Return whether the job of a key is followed, or its end is being told; it may have been another job."""
+    def waits_for(self, key: str, ref: JobRef) -> bool:
+        """Return whether a job is followed under a key, and has not ended as far as is recorded."""
         follow = self._follows.get(key)
-        return key in self._ending or (follow is not None and ref in (follow.ref, None))
+        return follow is not None and follow.state in (None, State.ACTIVE) and follow.ref == ref
 
     def under_way(self) -> Iterable[Follow]:
-        """Return the jobs that are followed now."""
+        """Return the rows that are followed now."""
         return list(self._follows.values())
 
     def entry(self, row: JournalRow) -> DurableEntry:
@@ -65,227 +115,183 @@ class Following:
         follow = self._follows.get(row.key)
         return entry_of(row, self.session.project_id, None if follow is None else follow.job)
 
-    def start(self, row: JournalRow, target: AgentJob | JobRef) -> None:
-        """Follow the job of a row from now on; do nothing once closed."""
-        self._discard(row.key)
-        ref = target.ref if isinstance(target, AgentJob) else target
-        self._watch(target, row.key, ref, context_text(row.context), row.polls, row.traceparent)
+    def start(self, row: JournalRow, target: AgentJob | JobRef, *, late: bool = False) -> None:
+        """Follow the job of a row from now on, in place of what was followed under its key; do nothing once closed.
 
-    def start_late(self, row: JournalRow, job: AgentJob) -> None:
-        """Follow a job whose create took so long that another owner may have taken its row over as unknown."""
-        if not self._closing.is_set():
-            _ = self._start(self._regain(row, job))
+        `late`: its create took so long that another owner may have taken the row over as unknown.
+        """
+        ref = target.ref if isinstance(target, AgentJob) else target
+        follow = self._follow_of(row, ref, State.ACTIVE)
+        self._start(follow, self._follow(follow, target, row.traceparent, late=late))
 
     def tell_row(self, row: JournalRow) -> None:
         """Call `on_end` for a row that has ended, unless that is being done; its wait, if there is one, is over."""
-        if row.key not in self._ending:
-            self._discard(row.key)
-            self._end_in_task(row.key, self._tell_row(row))
+        known = self._follows.get(row.key)
+        if known is None or known.state not in (None, row.state):
+            follow = self._follow_of(row, ref_of_row(row, self.session.project_id), row.state)
+            self._start(follow, self._tell_row(follow, row))
 
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
-        entry = DurableEntry(row.key, state, None, None, row.context or {}, str(error))
-        self._end_in_task(row.key, self._tell(entry, error))
+        follow = self._follow_of(row, None, state)
+        self._start(follow, self._tell(follow, state, error, str(error)))
 
     def leave(self, key: str) -> None:
-        """Stop following a job, and calling `on_end` for it. The task of a callback that calls this continues."""
-        self._discard(key)
-        ending = self._ending.pop(key, None)
-        if ending is not None and ending is not asyncio.current_task():
-            ending.cancel()
+        """Stop following a row. A callback under way continues, and is the last one."""
+        follow = self._follows.pop(key, None)
+        if follow is not None:
+            follow.left = True
+            self._interrupt(follow)
 
     def stop(self) -> None:
         """End all waits; callbacks under way continue, and none is called again."""
-        self._closing.set()
+        self._closing = True
         for follow in self._follows.values():
-            follow.cancel()
+            self._interrupt(follow)
 
     async def close(self, grace: float) -> None:
-        """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends."""
+        """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends.
+
+        A callback that swallows its cancellation is left behind.
+        """
         self.stop()
         current = asyncio.current_task()  # a callback may close the durable jobs
-        left = {task for task in self._tasks if task is not current}
+        tasks = {task for task in self._tasks if task is not current}
         try:
-            if left and grace > 0:
-                await asyncio.wait(left, timeout=grace)
+            if tasks and grace > 0:
+                await asyncio.wait(tasks, timeout=grace)
         finally:
-            for task in left:
+            for follow in self._follows.values():
+                follow.left = follow.task in tasks
+            for task in tasks:
                 task.cancel()
-            if left:
-                await asyncio.wait(left)
+            await wait_until_left(lambda: not all(task.done() for task in tasks))
 
-    def changed(self, follow: Follow, job: AgentJob) -> None:
-        """Call `on_change` with the newest state, in a task that does so until it has told the newest one."""
-        if self.on_change is None or follow.showing is not None or job.is_terminal:
-            return
-        if follow.shown == job:
-            follow.shown = follow.job  # the newest one is kept anyway
-        elif not self._closing.is_set():
-            showing = self._start(self._show_changes(follow, job, self.on_change))
-            follow.showing = None if showing.done() else showing  # an eager task may be done by now
-
-    def ended(self, follow: Follow, result: AgentJob | BaseException) -> None:
-        """Record and tell how a wait ended; one that a `get_job` has ended by no `Exception` begins again later."""
-        ended = result if isinstance(result, AgentJob | Exception) else AgentJobsError(f"get_job raised {result!r}")
-        self._end_in_task(follow.key, self._end(follow, ended))
-
-    def _watch(
-        self,
-        target: AgentJob | JobRef,
-        key: str,
-        ref: JobRef,
-        context: str | None,
-        polls: int,
-        traceparent: str | None = None,
-    ) -> None:
-        if self._closing.is_set():
-            return
-
-        def watch() -> None:
-            resumed_from.set(traceparent)
-            scheduler = self.session._scheduler_for(target)  # noqa: SLF001 - private to users
-            # Kept before the wait begins, which may end at once.
-            follow = self._follows[key] = Follow(scheduler.loop, scheduler.leave, self, key, ref, context, polls)
-            scheduler.attach(follow, target)
-
-        with suppress(SessionClosedError):  # the next start follows it
-            self._context.copy().run(watch)
-
-    def _discard(self, key: str) -> None:
-        follow = self._follows.pop(key, None)
-        if follow is not None:
-            follow.cancel()
-            if follow.showing is not None and follow.showing is not asyncio.current_task():
-                follow.showing.cancel()
-
-    async def _show_changes(self, follow: Follow, job: AgentJob, on_change: Callback) -> None:
-        clock = asyncio.get_running_loop().time
-        try:
-            while follow.shown != job:
-                if not await self._pause(follow.shown_at + self.least_gap - clock()) or follow.tracked is None:
-                    return  # left, or ended
-                if await self._is_no_longer_followed(follow.key):
-                    self.leave(follow.key)
-                    return
-                follow.shown_at, follow.calling = clock(), True
-                follow.shown = job = follow.job or job
-                await on_change(follow.entry(job), job)
-                follow.calling = False
-                job = follow.job or job
-        finally:
-            follow.showing = None
-
-    async def _end(self, follow: Follow, ended: AgentJob | Exception) -> None:
-        outcome = await self._recorded(follow, ended)
-        if outcome in (Outcome.UNFINISHED, Outcome.TIMED_OUT):
+    async def _follow(self, follow: Follow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool) -> None:
+        """Wait for the end of a job, record it, and tell of it."""
+        resumed_from.set(traceparent)
+        if late:
+            await self._until_recorded(follow, partial(self.entries.follow, [follow.key]))
+        while True:
+            ended = await result_of(self._wait(follow, target))
+            if isinstance(ended, SessionClosedError):
+                return  # the next start follows it
+            follow.state = None
+            state = await self._until_recorded(follow, partial(self._record, follow, ended))
+            if state is not None:
+                break
+            follow.state = State.ACTIVE
             _logger.warning(
                 "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
             )
-            if await self._pause(_UNREADABLE_SECONDS) and self._follows.get(follow.key) is follow:
-                self._watch(follow.ref, follow.key, follow.ref, follow.context, follow.polls)
-        elif outcome is not None:
-            await self._end_showing(follow)
-            self._follows.pop(follow.key, None)
-            job, error = (ended, None) if isinstance(ended, AgentJob) else (None, str(ended))
-            state = State(outcome.value)
-            await self._tell(
-                DurableEntry(follow.key, state, follow.ref, job, context_of(follow.context) or {}, error), ended
-            )
+            await asyncio.sleep(_UNREADABLE_SECONDS)
+        error = None if isinstance(ended, AgentJob) else str(ended)
+        await self._tell(follow, state, ended, error)
 
-    async def _recorded(self, follow: Follow, ended: AgentJob | Exception) -> Outcome | None:
-        """Record the end of a wait, and return what it means; `None` when the next start has to find it out."""
-        if isinstance(ended, SessionClosedError):
-            return None
-        outcome = Outcome.UNFINISHED
+    async def _wait(self, follow: Follow, target: AgentJob | JobRef) -> AgentJob:
+        """Return a job once it has ended, and call `on_change` with its states until then."""
+        follow.earlier_polls = follow.polls
+        async with Updates(self.session._scheduler, target, None) as updates:  # noqa: SLF001 - private to users
+            follow.watch = updates.watch
+            async for job in updates:
+                if self.on_change is not None and not job.is_terminal:
+                    await self._call(follow, self.on_change, follow.entry(State.ACTIVE, job), job)
+                    await self._check_followed(follow)
+                    await updates.wait_for_end(self.least_gap)
+        return job
 
-        async def record() -> bool:
-            nonlocal outcome
-            try:
-                outcome = await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
-            except JournalError:
-                raise
-            except AgentJobsError:
-                return True  # the certificate or the proxy: it may be mended meanwhile
-            return True
+    async def _record(self, follow: Follow, ended: AgentJob | Exception) -> State | None:
+        """Record the end of a wait, and return the state of the row; `None` where the job has not ended."""
+        assert follow.ref is not None  # noqa: S101 - it was waited for
+        try:
+            outcome = await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
+        except JournalError:
+            raise
+        except AgentJobsError:
+            return None  # the certificate or the proxy: it may be mended meanwhile
+        return None if outcome in (Outcome.UNFINISHED, Outcome.TIMED_OUT) else State(outcome.value)
 
-        return outcome if await self._until_done(record) else None
-
-    async def _end_showing(self, follow: Follow) -> None:
-        """Wait until `on_change` is not under way: it must not show an older state after the end."""
-        if follow.showing is not None:
-            if not follow.calling:
-                follow.showing.cancel()
-            await asyncio.wait([follow.showing])
-
-    async def _tell_row(self, row: JournalRow) -> None:
-        ref = ref_of_row(row, self.session.project_id)
-        ended: AgentJob | Exception = end_of_row(row, ref)
-        if isinstance(ended, AgentJob) and ref is not None:
+    async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
+        ended: AgentJob | Exception = end_of_row(row, follow.ref)
+        if isinstance(ended, AgentJob) and follow.ref is not None:
             with suppress(Exception):  # a get_job's own, too: without the service, the journal knows enough
-                read = await self.session.get_job(ref)
+                read = await self.session.get_job(follow.ref)
                 ended = read if read.is_terminal else ended
-        entry = entry_of(row, self.session.project_id, ended if isinstance(ended, AgentJob) else None)
-        await self._tell(entry, ended)
+        await self._tell(follow, row.state, ended, row.error)
 
-    async def _tell(self, entry: DurableEntry, ended: AgentJob | Exception) -> None:
+    async def _tell(self, follow: Follow, state: State, ended: AgentJob | Exception, error: str | None) -> None:
         """Call `on_end` until it has returned, and record that: after a crash in between, it is called once more."""
-        on_end = self.on_end
+        follow.state = state
+        if self.on_end is None:
+            return
+        entry = follow.entry(state, ended if isinstance(ended, AgentJob) else None, error)
+        for delay in _delays():
+            if await self._call(follow, self.on_end, entry, ended):
+                break
+            await self._check_followed(follow)
+            await asyncio.sleep(delay)
+        if not follow.left:  # else the row may have another end by now that is of the same state
+            await self._until_recorded(follow, partial(self.rows.mark_told, follow.key, state))
 
-        async def tell() -> bool:
-            return on_end is None or await self._is_no_longer_followed(entry.key) or await on_end(entry, ended)
-
-        async def mark() -> bool:
-            await self.rows.mark_told(entry.key, entry.state)  # does nothing for a row that is no longer followed
-            return True
-
-        if await self._until_done(tell):
-            await self._until_done(mark)
-
-    async def _is_no_longer_followed(self, key: str) -> bool:
-        """Return whether another process follows a job by now, or has unfollowed it: then no callback is called."""
+    async def _call(self, follow: Follow, callback: Callback, entry: DurableEntry, found: AgentJob | Exception) -> bool:
+        """Call a callback, once no other one is under way for the key; return whether it has returned."""
+        while (earlier := self._calls.get(follow.key)) is not None:  # of an older end: it must not overtake this
+            await asyncio.wait([earlier])
         with suppress(JournalError):  # an end that is told twice is better than one that is not
-            return key in await self.rows.no_longer_followed([key])
-        return False
+            follow.left = bool(await self.rows.no_longer_followed([follow.key]))
+            await self._check_followed(follow)
+        self._calls[follow.key] = follow.task
+        try:
+            return await callback(entry, found)
+        finally:
+            del self._calls[follow.key]
 
-    async def _regain(self, row: JournalRow, job: AgentJob) -> None:
-        async def follow() -> bool:
-            await self.entries.follow([row.key])
-            return True
+    async def _check_followed(self, follow: Follow) -> None:
+        """End this task if its row is not followed any more: its cancellation was put off while a callback ran."""
+        if follow.left or self._closing:
+            follow.task.cancel()
+            await asyncio.sleep(0)
 
-        if await self._until_done(follow):
-            self.start(row, job)
-
-    async def _until_done(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Repeat `work`, after longer and longer pauses, until it returns true; return false if closed before."""
-        delay = _FIRST_RETRY_SECONDS
+    async def _until_recorded(self, follow: Follow, record: Callable[[], Awaitable[T]]) -> T:
+        """Return what `record` returns, after longer and longer pauses while the journal can't be written."""
+        delays = _delays()
         while True:
             try:
-                if await work():
-                    return True
+                return await record()
             except JournalError as error:
                 _logger.warning("the end of a durable job is recorded later: %s", error)
-            if not await self._pause(delay):
-                return False
-            delay = min(2 * delay, _LONGEST_RETRY_SECONDS)
+            await self._check_followed(follow)  # the next start finds it out
+            await asyncio.sleep(next(delays))
 
-    async def _pause(self, seconds: float) -> bool:
-        """Wait; return false if closed meanwhile."""
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._closing.wait()
-        return not self._closing.is_set()
+    def _follow_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Follow:
+        return Follow(row.key, ref, state, context_text(row.context), row.polls)
 
-    def _end_in_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        ending = self._ending.get(key)
-        if self._closing.is_set() or (ending is not None and not ending.done()):
-            work.close()  # the next start does it; or it is being done
+    def _start(self, follow: Follow, work: Coroutine[Any, Any, None]) -> None:
+        """Start the task of a row, in place of the one before."""
+        if self._closing:
+            work.close()  # the next start does it
             return
-        task = self._ending[key] = self._start(work)
-        task.add_done_callback(lambda done: self._ending.pop(key) if self._ending.get(key) is done else None)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        self.leave(follow.key)
+        self._follows[follow.key] = follow
+        # Never an eager task: it would run before it is known, and callbacks before their caller is done.
+        task = follow.task = asyncio.Task(work, context=self._context.copy())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        task.add_done_callback(lambda _: self._end(follow))
+
+    def _interrupt(self, follow: Follow) -> None:
+        if self._calls.get(follow.key) is not follow.task:
+            follow.task.cancel()
+        elif follow.watch is not None:
+            follow.watch.cancel()
+
+    def _end(self, follow: Follow) -> None:
+        self._tasks.discard(follow.task)
+        if self._follows.get(follow.key) is follow:
+            del self._follows[follow.key]
+
+
+def _delays() -> Iterator[float]:
+    delay = _FIRST_RETRY_SECONDS
+    while True:
+        yield delay
+        delay = min(2 * delay, _LONGEST_RETRY_SECONDS)

@@ -205,14 +205,15 @@ class Run:
         return row
 
     def _take_up(self, row: JournalRow) -> None:
-        """Continue with a row of this owner where it is; do nothing if that is being done."""
-        ref = ref_of_row(row, self._session.project_id)
-        if self._creates.answer_to(row.key) is not None or self._following.knows(row.key, ref):
+        """Continue with a row of this owner where it is: in place of what was done for it before it was settled."""
+        if self._creates.answer_to(row.key) is not None:
             return
         if row.state is State.PLANNED:
+            self._following.leave(row.key)
             self._creates.begin(row)
         elif row.state is State.ACTIVE:
-            if ref is not None:
+            ref = ref_of_row(row, self._session.project_id)
+            if ref is not None and not self._following.waits_for(row.key, ref):
                 self._following.start(row, ref)
         elif row.state is not State.SENDING:
             self._following.tell_row(row)

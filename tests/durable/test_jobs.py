@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
+from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_batch
-from agentjobs_async.durable import DurableJobs
+from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
+from tests.until import until
 
 
 async def test_end(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
@@ -202,6 +203,33 @@ async def test_resolved(emulator: Emulator, session: AgentJobsSession, journal: 
         await listener.ends(2)
     assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
     assert emulator.agents_started == {"Hello": 1}
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_settled_while_its_end_is_told(
+    emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener, *, again: bool
+) -> None:
+    """A job that is settled while `on_end` is under way is followed at once, and told of once that has returned."""
+    await emulator.inject("reset on=create", prompt="long")
+    returning = asyncio.Event()
+
+    async def end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        await listener.on_end(entry, ended)
+        await returning.wait()
+
+    async with DurableJobs(session, journal, on_end=end) as jobs:
+        await jobs.submit("k", "long")
+        await listener.ends(1)
+        job_id = None if again else JobRef("docs", next(iter(emulator.jobs)))
+        await journal.resolve("k", job_id=job_id, send_again=again)
+        await until(lambda: session.stats().jobs)
+        await complete(emulator)
+        await until(lambda: not session.stats().jobs)
+        assert len(listener.called) == 1
+        returning.set()
+        await listener.ends(2)
+    assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
+    assert emulator.agents_started == {"long": 1 + again}
 
 
 async def test_abandoned(session: AgentJobsSession, file_journal: Journal, listener: Listener) -> None:
