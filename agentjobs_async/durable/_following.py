@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -195,8 +195,8 @@ class Following:
             follow.watch = updates.watch
             async for job in updates:
                 if self.on_change is not None and not job.is_terminal:
-                    await self._call(follow, self.on_change, follow.entry(State.ACTIVE, job), job)
-                    await self._check_followed(follow)
+                    async with self._calling(follow):
+                        await self.on_change(follow.entry(State.ACTIVE, job), job)
                     await updates.wait_for_end(self.least_gap)
         return job
 
@@ -226,28 +226,30 @@ class Following:
             return
         entry = follow.entry(state, ended if isinstance(ended, AgentJob) else None, error)
         for delay in _delays():
-            if await self._call(follow, self.on_end, entry, ended):
-                break
-            await self._check_followed(follow)
+            async with self._calling(follow):
+                if await self.on_end(entry, ended):
+                    if not follow.left:  # else the row may have another end by now that is of the same state
+                        await self._until_recorded(follow, partial(self.rows.mark_told, follow.key, state))
+                    return
             await asyncio.sleep(delay)
-        if not follow.left:  # else the row may have another end by now that is of the same state
-            await self._until_recorded(follow, partial(self.rows.mark_told, follow.key, state))
 
-    async def _call(self, follow: Follow, callback: Callback, entry: DurableEntry, found: AgentJob | Exception) -> bool:
-        """Call a callback, once no other one is under way for the key; return whether it has returned."""
-        while (earlier := self._calls.get(follow.key)) is not None:  # of an older end: it must not overtake this
+    @asynccontextmanager
+    async def _calling(self, follow: Follow) -> AsyncIterator[None]:
+        """Wait until no other callback is under way for the key; in the block, leaving does not cancel the task."""
+        while (earlier := self._calls.get(follow.key)) is not None:  # of an older end: it must not overtake this one
             await asyncio.wait([earlier])
         with suppress(JournalError):  # an end that is told twice is better than one that is not
             follow.left = bool(await self.rows.no_longer_followed([follow.key]))
-            await self._check_followed(follow)
+        await self._check_followed(follow)
         self._calls[follow.key] = follow.task
         try:
-            return await callback(entry, found)
+            yield
         finally:
             del self._calls[follow.key]
+        await self._check_followed(follow)
 
     async def _check_followed(self, follow: Follow) -> None:
-        """End this task if its row is not followed any more: its cancellation was put off while a callback ran."""
+        """End this task if its row is not followed any more."""
         if follow.left or self._closing:
             follow.task.cancel()
             await asyncio.sleep(0)
@@ -279,6 +281,7 @@ class Following:
         task.add_done_callback(lambda _: self._end(follow))
 
     def _interrupt(self, follow: Follow) -> None:
+        """End the wait of a row, and its task; where a callback is under way, this ends once that has returned."""
         if self._calls.get(follow.key) is not follow.task:
             follow.task.cancel()
         elif follow.watch is not None:

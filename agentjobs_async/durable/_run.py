@@ -54,7 +54,8 @@ class Run:
         self._opened = opened_of(journal)
         patience = self._opened.owner_timeout if self._shared else None
         self._sweep_seconds = min(_SWEEP_SECONDS, self._opened.owner_timeout / _SWEEPS)
-        self._rows = DurableRows(self._entries, patience)
+        self._rows = DurableRows(self._entries, patience, tells=on_end is not None)
+        self._tells = on_end is not None
         self._following = Following(session, self._entries, self._rows, on_change, on_end, least_gap)
         self._submitting: set[asyncio.Task[DurableEntry]] = set()
 
@@ -235,14 +236,23 @@ class Run:
                     await self._leave_no_longer_followed()
                     life = now
                 await self._take_over(own=False)
-                after = 0
-                while rows := await self._rows.to_tell(after):
-                    for row in rows:
-                        if self._creates.answer_to(row.key) is None:  # else its create is about to tell
-                            self._following.tell_row(row)
-                    after = rows[-1].number
+                await (self._tell() if self._tells else self._leave_to_tell())
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
+
+    async def _tell(self) -> None:
+        """Call `on_end` for rows that others have ended."""
+        after = 0
+        while rows := await self._rows.to_tell(after):
+            for row in rows:
+                if self._creates.answer_to(row.key) is None:  # else its create is about to tell
+                    self._following.tell_row(row)
+            after = rows[-1].number
+
+    async def _leave_to_tell(self) -> None:
+        """Leave the rows that have ended to processes that have an `on_end`."""
+        for key in await self._rows.leave_to_tell():
+            self._following.leave(key)
 
     async def _leave_no_longer_followed(self) -> None:
         """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""

@@ -51,7 +51,8 @@ class DurableJobs:
         on_end: Called as `on_end(entry, job_or_error)` once the end is in the journal: with the `AgentJob`; or with the
             error where the create was refused, its outcome is unknown, or the job is gone or was abandoned. It is
             called at least once: again, after 1 s doubling to 300 s and after a restart, until it has returned. A job
-            whose outcome was unknown has a second end once `Journal.resolve` has settled it.
+            whose outcome was unknown has a second end once `Journal.resolve` has settled it. `None` leaves each end to
+            a process that has an `on_end`, at the same time or later.
         least_gap: Seconds from 0 on between two calls of `on_change` for one job.
 
     Raises:

@@ -48,7 +48,7 @@ async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession,
     """As a scope of anyio's does it: calls under way end all the same, and the open journal can be followed again."""
     jobs = DurableJobs(session, file_journal)
     await jobs.__aenter__()
-    submitting = asyncio.create_task(jobs.submit("k", "Hello"))
+    submitting = asyncio.create_task(jobs.submit("k", "long"))
     await asyncio.sleep(0)
     closing = asyncio.create_task(jobs.aclose())
     while not closing.done():
@@ -57,7 +57,7 @@ async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession,
     with pytest.raises(SessionClosedError):
         await submitting
     async with DurableJobs(session, file_journal) as again:
-        assert (await again.submit("k", "Hello")).state == "active"
+        assert (await again.submit("k", "long")).state == "active"
 
 
 async def test_row_that_was_read_before_its_create(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

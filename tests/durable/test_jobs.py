@@ -95,6 +95,22 @@ async def test_end_is_told_again_after_a_restart(session: AgentJobsSession, jour
     assert good.entries[0].job.created_at is not None  # as the service shows it
 
 
+async def test_without_on_end(session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
+    """A process without `on_end` follows a job and records its end, of which a later one that has it is told."""
+    async with DurableJobs(session, journal) as jobs:
+        await jobs.submit("k", "Hello")
+        await until(lambda: _has_ended(jobs, "k"))
+        assert (await jobs.submit("k", "Hello")).state == "completed"
+    async with DurableJobs(session, journal, on_end=listener.on_end):
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+
+
+async def _has_ended(jobs: DurableJobs, key: str) -> bool:
+    entry = await jobs.get(key)
+    return entry is not None and entry.state == "completed"
+
+
 async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
     """`get` and `active` return what is known of a job, with its last state, by conditions as in a journal."""
     async with DurableJobs(session, journal, on_change=lambda _entry, _job: None) as jobs:
@@ -230,6 +246,18 @@ async def test_settled_while_its_end_is_told(
         await listener.ends(2)
     assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
     assert emulator.agents_started == {"long": 1 + again}
+
+
+async def test_unknown_again(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
+    """If the second create of a job is unknown, too, that is an end of its own: told until `on_end` has returned."""
+    await emulator.inject("reset on=create forever", prompt="Hello")
+    for listener in (Listener(), Listener(failures=9), Listener()):
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "Hello")
+            await listener.ends(1)
+        if not listener.failures:
+            await file_journal.resolve("k", send_again=True)
+    assert listener.called == [("k", "CreateOutcomeUnknownError")]
 
 
 async def test_abandoned(session: AgentJobsSession, file_journal: Journal, listener: Listener) -> None:

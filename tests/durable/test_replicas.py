@@ -47,6 +47,16 @@ async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
         await Heartbeat._beat(heartbeat)
 
 
+async def test_submitted_where_no_end_is_told(
+    session: AgentJobsSession, journals: tuple[Journal, Journal], listener: Listener
+) -> None:
+    """Of a job that a process without `on_end` follows, one that has it is told at once."""
+    async with DurableJobs(session, journals[0]) as one, DurableJobs(session, journals[1], on_end=listener.on_end):
+        await one.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+
+
 async def test_unfollowed_elsewhere(
     emulator: Emulator, session: AgentJobsSession, journals: tuple[Journal, Journal]
 ) -> None:

@@ -10,7 +10,7 @@ from agentjobs_async.batch._store import shared, statements
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.rows import JournalRow, row_of
-from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED, SHOWN
+from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED, NO_OWNER, SHOWN
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.states import ENDED, State
 from agentjobs_async.batch.where import Where
@@ -32,12 +32,15 @@ class DurableRows:
         entries: The rows of the journal.
         patience: Seconds without a heartbeat after which another owner is taken for dead; `None` where there can be
             no other one, as with a file.
+        tells: Whether this owner tells of ends; else it leaves them to others.
     """
 
-    def __init__(self, entries: Entries, patience: float | None) -> None:
+    def __init__(self, entries: Entries, patience: float | None, *, tells: bool) -> None:
         self._entries = entries
         self._database = entries._database  # noqa: SLF001 - private to other rooms
         self._patience = patience
+        open_rows = _ROW.state.in_([State.PLANNED, State.ACTIVE])
+        self._to_do = or_(open_rows, _TO_TELL) if tells else open_rows
 
     async def submit(self, item: BatchItem) -> tuple[JournalRow, bool] | None:
         """Plan an item, or find its row; return the row, and whether this owner is to continue with it.
@@ -53,7 +56,7 @@ class DurableRows:
             self._entries.now(),
             values={"owner": owner, "notified_state": _NOT_TOLD},
             kept={"notified_state": notified},
-            returned=[and_(FOLLOWED, _ROW.owner == owner, _ROW.notified_state != _ROW.state)],
+            returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
         context = {} if item.context is None else {"context": context_text(item.context)}
@@ -72,8 +75,7 @@ class DurableRows:
         """
         mark = uuid4().hex  # executed again, when its answer was lost, the statement finds its own mark
         free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._entries.owner] if own else [])]
-        open_or_to_tell = or_(_ROW.state.in_([State.PLANNED, State.ACTIVE]), _TO_TELL)
-        wanted = select(_ROW.number).where(FOLLOWED, open_or_to_tell, _ROW.number > after, or_(*free))
+        wanted = select(_ROW.number).where(FOLLOWED, self._to_do, _ROW.number > after, or_(*free))
         wanted = wanted if key is None else wanted.where(_ROW.key == key)
         # Rows that another owner is taking over in this moment are its own.
         wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
@@ -86,6 +88,12 @@ class DurableRows:
         mine = select(*SHOWN).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner, _ROW.number > after)
         _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
+
+    async def leave_to_tell(self) -> list[str]:
+        """Leave the rows of this owner to others whose ends `on_end` was not told of; return their keys."""
+        mine = update(ENTRIES).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner)
+        _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(_ROW.key))
+        return [key for (key,) in found]
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
@@ -106,8 +114,8 @@ class DurableRows:
         return set(keys) - {key for (key,) in await self._database.read(mine)}
 
     async def mark_told(self, key: str, state: State) -> None:
-        """Record that `on_end` has returned for a row of this owner that had ended in this state."""
-        await self._mark(key, state.value, _ROW.owner == self._entries.owner)
+        """Record that `on_end` has returned for a row of this owner that ended in this state, and is still in it."""
+        await self._mark(key, state.value, _ROW.owner == self._entries.owner, _ROW.state == state)
 
     async def unfollow(self, key: str) -> bool:
         """Record that a row is followed no more; return whether it was."""

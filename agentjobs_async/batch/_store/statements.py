@@ -152,7 +152,9 @@ def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
     if target is State.ACTIVE:
         open_rows.append(and_(_ROW.state == State.ACTIVE, _ROW.claim.startswith(RESOLVED)))
     resolving = update(ENTRIES).where(_ROW.key == key, or_(*open_rows))
-    return resolving.values(state=target, claim=resolution, owner=resolution, **values)
+    notified = _ROW.notified_state
+    untold = case((notified == State.UNKNOWN, ""), else_=notified)  # it may become unknown once more
+    return resolving.values(state=target, claim=resolution, owner=resolution, notified_state=untold, **values)
 
 
 def resolve_again(key: str, resolution: str, **values: Any) -> Update:
