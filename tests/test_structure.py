@@ -103,7 +103,7 @@ LINES = {
     "_http": 1968,
     "_polling": 4171,
     "tracing": 271,
-    "batch": 7722,
+    "batch": 7724,
     "durable": 1042,
     "engines": 480,
     "report": 2207,

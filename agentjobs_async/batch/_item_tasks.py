@@ -175,7 +175,7 @@ class ItemTasks:
                 await asyncio.wait(sending, timeout=grace)
         finally:
             try:
-                await self._cut(_SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
+                await self._cut(grace)
             finally:
                 await self.context.unrecorded.close()
         return self.context.unrecorded.untold(self._journal_fault())
@@ -190,16 +190,17 @@ class ItemTasks:
     def _journal_fault(self) -> JournalError | None:
         return next((fault for fault in self.faults if isinstance(fault, JournalError)), None)
 
-    async def _cut(self, settling_seconds: float) -> None:
+    async def _cut(self, grace: float) -> None:
         """Cancel what is left, and record that the creates which this cuts off are unknown.
 
-        A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's.
+        A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's. A source
+        that swallows its cancellation is left behind.
         """
         sending = [item for item in self._runs.values() if item.state is State.SENDING]  # before it is cancelled
         left = [*self._runs, *self._helpers]
         self.advance(Phase.CUT)
         if left:
-            await asyncio.wait(left)
+            await asyncio.wait(left, timeout=grace or _CANCELLED_SECONDS)
         error = AgentJobsError("the run was left before the answer came")
         entries = self.context.entries
         unknown = (
@@ -207,7 +208,7 @@ class ItemTasks:
         )
         # A row that stays `sending` becomes unknown once its owner is gone.
         with suppress(TimeoutError):
-            async with asyncio.timeout(settling_seconds):
+            async with asyncio.timeout(_SETTLING_SECONDS if grace else _CANCELLED_SECONDS):
                 await asyncio.gather(*unknown, entries.flush(), return_exceptions=True)
 
     def _under_way(self) -> list[ItemRun]:

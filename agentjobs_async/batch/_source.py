@@ -19,6 +19,7 @@ __all__ = ["Items", "PlannedRows", "earlier", "new"]
 _PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet
 _SMALLEST_PAGE_ROWS: Final = 5  # of each of many projects: fewer would be a query for nearly every row
 _MOST_AHEAD_ITEMS: Final = 256  # bounds one page, while all its items turn out to be known
+_LEAVING_SECONDS: Final = 10.0  # for what a source does when it is cancelled
 _SILENCE_SECONDS: Final = 1.0  # most sources have their next item sooner
 
 Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
@@ -178,9 +179,9 @@ class _AsyncIterator:
         return taken, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
     async def aclose(self) -> None:
-        """Cancel the task that reads, and wait for its end."""
+        """Cancel the task that reads; leave it behind after 10 s, if it has swallowed its cancellation."""
         self._task.cancel()
-        await asyncio.wait([self._task])
+        await asyncio.wait([self._task], timeout=_LEAVING_SECONDS)
 
     async def _read(self, items: AsyncIterable[BatchItem]) -> None:
         try:

@@ -4,6 +4,7 @@ import itertools
 import pickle
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -583,16 +584,28 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
-async def test_a_silent_source_holds_up_no_end(file_journal: Journal) -> None:
-    """A run that begins nothing more does not wait for the next item of a source that gives none."""
+@pytest.mark.parametrize("swallowed", [(), (asyncio.CancelledError,)])
+async def test_a_silent_source_holds_up_no_end(
+    file_journal: Journal, swallowed: tuple[type[BaseException], ...]
+) -> None:
+    """A run that begins nothing more does not wait for the next item of a source that gives none.
+
+    Neither does leaving: a source that swallows its cancellation is left behind.
+    """
+    silence = asyncio.Event()
 
     async def source(key: str) -> AsyncIterator[BatchItem]:
         yield BatchItem(key, "p0")
-        await asyncio.Event().wait()
+        while not silence.is_set():
+            with suppress(*swallowed):
+                await silence.wait()
 
     async with asyncio.timeout(60):
         assert len(await run(FakeSession(), source("bad\n"), file_journal, max_failures=1)) == 1
         assert len(await run(FakeSession(), source("good"), file_journal, limit=1)) == 1
+        async with run_batch(FakeSession().session, source("left"), journal=file_journal) as results:
+            assert (await anext(results)).outcome == "completed"
+    silence.set()
 
 
 async def test_several_readers(file_journal: Journal) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
@@ -154,6 +155,27 @@ async def test_leaving_does_not_wait_for_pauses(
         await jobs.submit("slow", "Hello")
         await began.wait()
     assert (done, len(failing.called)) == (["slow"], 1)
+
+
+async def test_callback_that_swallows_its_cancellation(
+    session: AgentJobsSession, file_journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leaving leaves it behind after a time; the next block tells of its end."""
+    monkeypatch.setattr(durable_jobs, "GRACE_SECONDS", 0.01)
+    began, left = asyncio.Event(), asyncio.Event()
+
+    async def stay(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        began.set()
+        while not left.is_set():
+            with suppress(asyncio.CancelledError):
+                await left.wait()
+
+    async with DurableJobs(session, file_journal, on_end=stay) as jobs:
+        await jobs.submit("k", "Hello")
+        await began.wait()
+    left.set()
+    async with DurableJobs(session, file_journal, on_end=listener.on_end):
+        await listener.ends(1)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
