@@ -104,7 +104,7 @@ LINES = {
     "_polling": 4171,
     "tracing": 271,
     "batch": 7724,
-    "durable": 1042,
+    "durable": 1046,
     "engines": 480,
     "report": 2207,
     "web": 496,

@@ -26,6 +26,7 @@ from agentjobs_async.telemetry.links import resumed_from
 __all__ = ["Following"]
 
 _UNREADABLE_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: a key may be replaced
+_READING_SECONDS: Final = 30.0  # for a job whose end is told after a restart: without it, the journal knows enough
 _FIRST_RETRY_SECONDS: Final = 1.0  # after a callback that raised: most faults of a chat's server are over by then
 _LONGEST_RETRY_SECONDS: Final = 300.0  # so that the end of a long outage is noticed within five minutes
 
@@ -212,11 +213,14 @@ class Following:
         return None if outcome in (Outcome.UNFINISHED, Outcome.TIMED_OUT) else State(outcome.value)
 
     async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
+        """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
         ended: AgentJob | Exception = end_of_row(row, follow.ref)
         if isinstance(ended, AgentJob) and follow.ref is not None:
-            with suppress(Exception):  # a get_job's own, too: without the service, the journal knows enough
-                read = await self.session.get_job(follow.ref)
-                ended = read if read.is_terminal else ended
+            resumed_from.set(row.traceparent)
+            # A wait, since its polls keep to the budget: very many ends may be told at once.
+            read = await result_of(self.session.wait_for_job(follow.ref, timeout=_READING_SECONDS))
+            if isinstance(read, AgentJob) and read.status == row.state:  # else it was archived since
+                ended = read
         await self._tell(follow, row.state, ended, row.error)
 
     async def _tell(self, follow: Follow, state: State, ended: AgentJob | Exception, error: str | None) -> None:

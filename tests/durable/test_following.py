@@ -116,8 +116,11 @@ async def test_contexts(emulator: Emulator, session: AgentJobsSession, file_jour
     assert sorted(listener.called) == [("k", "completed"), ("refused", "RejectedError")]
 
 
-async def test_end_without_the_service(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
+async def test_end_without_the_service(
+    emulator: Emulator, session: AgentJobsSession, file_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the service can't be asked at a restart, `on_end` gets the job as the journal knows it."""
+    monkeypatch.setattr(following, "_READING_SECONDS", 0.05)
     failing, listener = Listener(failures=10), Listener()
     async with DurableJobs(session, file_journal, on_end=failing.on_end) as jobs:
         entry = await jobs.submit("k", "Hello")

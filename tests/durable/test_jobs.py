@@ -84,8 +84,10 @@ async def test_end_is_told_again_after_a_restart(session: AgentJobsSession, jour
     async with DurableJobs(session, journal, on_end=failing.on_end) as jobs:
         await jobs.submit("k", "Hello")
         await failing.ends(1)
+    polls = session.stats().polls
     async with DurableJobs(session, journal, on_end=good.on_end):
         await good.ends(1)
+    assert session.stats().polls == polls + 1  # within the budget, as no read besides them is
     async with DurableJobs(session, journal, on_end=late.on_end) as jobs:
         entry = await jobs.get("k")
     assert entry is not None
