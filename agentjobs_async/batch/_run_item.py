@@ -87,7 +87,7 @@ async def record_end(
         raise ended
     if isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        await entries.mark_gone(key, f"its job is gone: {ended.message}", polls, of_job=job_id)
+        await entries.mark_gone(key, ended, polls, of_job=job_id)
         return Outcome.FAILED
     await entries.record_error(key, ended, polls)
     return Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED

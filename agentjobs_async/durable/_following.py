@@ -172,13 +172,13 @@ class Following:
         """Wait for the end of a job, record it, and tell of it."""
         resumed_from.set(traceparent)
         if late:
-            await self._until_recorded(follow, partial(self.entries.follow, [follow.key]))
+            await self._with_journal(follow, partial(self.entries.follow, [follow.key]))
         while True:
             ended = await result_of(self._wait(follow, target))
             if isinstance(ended, SessionClosedError):
                 return  # the next start follows it
             follow.state = None
-            state = await self._until_recorded(follow, partial(self._record, follow, ended))
+            state = await self._with_journal(follow, partial(self._record, follow, ended))
             if state is not None:
                 break
             follow.state = State.ACTIVE
@@ -214,7 +214,8 @@ class Following:
 
     async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        ended: AgentJob | Exception = end_of_row(row, follow.ref)
+        refusal = await self._with_journal(follow, partial(self.entries.refusal, row.key))
+        ended: AgentJob | Exception = end_of_row(row, follow.ref, refusal)
         if isinstance(ended, AgentJob) and follow.ref is not None:
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.
@@ -233,7 +234,7 @@ class Following:
             async with self._calling(follow):
                 if await self.on_end(entry, ended):
                     if not follow.left:  # else the row may have another end by now that is of the same state
-                        await self._until_recorded(follow, partial(self.rows.mark_told, follow.key, state))
+                        await self._with_journal(follow, partial(self.rows.mark_told, follow.key, state))
                     return
             await asyncio.sleep(delay)
 
@@ -258,14 +259,14 @@ class Following:
             follow.task.cancel()
             await asyncio.sleep(0)
 
-    async def _until_recorded(self, follow: Follow, record: Callable[[], Awaitable[T]]) -> T:
-        """Return what `record` returns, after longer and longer pauses while the journal can't be written."""
+    async def _with_journal(self, follow: Follow, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` returns, after longer and longer pauses while the journal can't be used."""
         delays = _delays()
         while True:
             try:
-                return await record()
+                return await work()
             except JournalError as error:
-                _logger.warning("the end of a durable job is recorded later: %s", error)
+                _logger.warning("the end of a durable job is recorded or told later: %s", error)
             await self._check_followed(follow)  # the next start finds it out
             await asyncio.sleep(next(delays))
 

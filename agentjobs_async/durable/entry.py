@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutcomeUnknownError, JobRef
+from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutcomeUnknownError, JobRef, ResponseError
 from agentjobs_async.batch import JournalRow, State
 
 __all__ = ["DurableEntry", "end_of_row", "entry_of", "ref_of_row"]
@@ -43,13 +43,13 @@ def entry_of(row: JournalRow, project_id: str | None, job: AgentJob | None = Non
     return DurableEntry(row.key, row.state, ref_of_row(row, project_id), job, row.context or {}, row.error)
 
 
-def end_of_row(row: JournalRow, ref: JobRef | None) -> AgentJob | AgentJobsError:
-    """Return the job or the error of a row that has ended, as far as the journal knows it."""
+def end_of_row(row: JournalRow, ref: JobRef | None, refusal: ResponseError | None) -> AgentJob | AgentJobsError:
+    """Return the job or the error of a row that has ended with `refusal`, or otherwise, as far as the journal knows."""
     if row.state is State.UNKNOWN:
         return CreateOutcomeUnknownError(row.error or "the answer to its create was lost")
     if ref is not None and row.error is None:
         return AgentJob(ref.job_id, ref.project_id, row.state.value, pr_link=row.pr_link)
-    error = AgentJobsError(row.error or f"the item is {row.state}")
+    error = refusal or AgentJobsError(row.error or f"the item is {row.state}")
     error.outcome = CreateOutcome.REJECTED if row.state is State.REJECTED else None
     error.ref = ref
     return error

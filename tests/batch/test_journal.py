@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 from sqlalchemy import Connection, select
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, NotFoundError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.format import APPLICATION
@@ -138,7 +138,7 @@ async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
         await journal.resolve("k0", send_again=True)
     ended = AgentJob("wrong", "docs", "failed")
     assert not await entries.mark_ended("k0", ended)
-    assert not await entries.mark_gone("k0", "its job is gone", of_job="wrong")
+    assert not await entries.mark_gone("k0", NotFoundError(410), 1, of_job="wrong")
     (row,) = [row for row in await journal.rows() if row.key == "k0"]
     assert (row.state, row.project_id, row.job_id) == ("active", "web", "right")
     assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"))

@@ -1,7 +1,6 @@
 """What the callbacks are told, and when."""
 
 import asyncio
-import sys
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import pairwise
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, ResponseError
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
@@ -133,6 +132,25 @@ async def test_end_without_the_service(
     assert job.pr_link is not None
 
 
+@pytest.mark.parametrize("fault", ["422 on=create forever", "410 on=get forever"])
+async def test_refusal(emulator: Emulator, session: AgentJobsSession, journal: Journal, fault: str) -> None:
+    """A refusal, of the create or of the reads, is told after a restart as it was before."""
+    await emulator.inject(fault, prompt="Hello")
+    told: list[Any] = []
+    for listener in (Listener(failures=9), Listener()):
+
+        async def end(entry: DurableEntry, ended: Any, listener: Listener = listener) -> None:
+            told.append(ended)
+            await listener.on_end(entry, ended)
+
+        async with DurableJobs(session, journal, on_end=end) as jobs:
+            await jobs.submit("k", "Hello")
+            await listener.ends(1)
+    before, after = ((type(error), error.status, str(error), error.outcome, error.ref) for error in told)
+    assert issubclass(before[0], ResponseError)
+    assert after == before
+
+
 async def test_leaving_does_not_wait_for_pauses(
     session: AgentJobsSession, file_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,26 +197,6 @@ async def test_callback_that_swallows_its_cancellation(
     left.set()
     async with DurableJobs(session, file_journal, on_end=listener.on_end):
         await listener.ends(1)
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
-async def test_changes_with_eager_tasks(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
-    """Each change is told as well where tasks begin eagerly, and a plain callback is done before its task is known."""
-    stages = tuple((float(second), f"step {second}") for second in range(1, 10_000))
-    emulator.script(JobScript(duration=1e6, stages=stages), prompt="Hello")
-    seen: list[str] = []
-    changed = asyncio.Event()
-
-    def change(_entry: DurableEntry, job: AgentJob) -> None:
-        seen.append(job.shown_status)
-        if len(seen) == 3:
-            changed.set()
-
-    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]  # from 3.12 on
-    async with DurableJobs(session, file_journal, on_change=change, least_gap=0.0) as jobs:
-        await jobs.submit("k", "Hello")
-        await changed.wait()
-    assert len(set(seen)) == len(seen)
 
 
 async def test_wait_that_ends_as_cancelled(

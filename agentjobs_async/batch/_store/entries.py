@@ -11,13 +11,13 @@ from uuid import uuid4
 from attrs import frozen
 from sqlalchemy import Executable
 
-from agentjobs_async import AgentJob, JobRef
+from agentjobs_async import AgentJob, JobRef, NotFoundError
 from agentjobs_async._text import error_text, one_line
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.reader import Reader
-from agentjobs_async.batch._store.rows import JournalRow, rows_of
+from agentjobs_async.batch._store.rows import JournalRow, refusal_text, rows_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
@@ -198,7 +198,8 @@ class Entries(Reader):
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Record that the service refused a create: of `claim`, or of any claim of this owner."""
-        return await self._move_mine(key, State.REJECTED, claim, sent_at=self._clock(), error=self._text(error))
+        values = {"error": self._text(error), "refusal": refusal_text(error, self._mask)}
+        return await self._move_mine(key, State.REJECTED, claim, sent_at=self._clock(), **values)
 
     async def mark_unknown(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
         """Record that a create may have started an agent: of `claim`, or of any claim of this owner."""
@@ -232,10 +233,11 @@ class Entries(Reader):
             resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
         return (await self._database.write(*resolving))[0] == 1
 
-    async def mark_gone(self, key: str, reason: str, polls: int | None = None, *, of_job: str | None) -> bool:
+    async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> bool:
         """End an active row of `of_job` as failed, since that job is gone; record how many polls there were."""
-        text = one_line(self._mask(reason), _LONGEST_ERROR_BYTES)
-        return await self._move(key, State.FAILED, error=text, of_job=of_job, **_polls(polls))
+        text = one_line(self._mask(f"its job is gone: {error.message}"), _LONGEST_ERROR_BYTES)
+        values = {"error": text, "refusal": refusal_text(error, self._mask), **_polls(polls)}
+        return await self._move(key, State.FAILED, of_job=of_job, **values)
 
     async def abandon(self, row: JournalRow) -> bool:
         """End an active or unknown row as abandoned, unless its state or its job has changed since it was read."""

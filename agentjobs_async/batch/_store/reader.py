@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from agentjobs_async import ResponseError
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.backend import Stamp
 from agentjobs_async.batch._store.limits import identity, limits, limits_of
-from agentjobs_async.batch._store.rows import JournalRow, legible, rows_of, text_or_none
+from agentjobs_async.batch._store.rows import JournalRow, legible, refusal_of, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits
@@ -62,6 +63,10 @@ class Reader:
         """Return the rows of some hundred keys, by key; keys that have none, or that none can have, are left out."""
         possible = [key for key in keys if not _NEVER_IN_A_KEY.search(str(key))]
         return {row.key: row for row in rows_of(await self._database.read(statements.get_many(possible)))}
+
+    async def refusal(self, key: str) -> ResponseError | None:
+        """Return the refusal with which the row of a key has ended; `None` where it has not ended so."""
+        return refusal_of((await self._database.read(statements.refusal(key)))[0].refusal)
 
     async def stamp(self) -> Stamp:
         """Return what changes when anything is written."""

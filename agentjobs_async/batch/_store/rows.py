@@ -4,17 +4,19 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import Factory, field, fields, frozen
 
-from agentjobs_async import JournalError
+from agentjobs_async import JournalError, ResponseError
 from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.states import State
 
-__all__ = ["JournalRow", "Rows", "legible", "row_of", "rows_of", "text_or_none"]
+__all__ = ["JournalRow", "Rows", "legible", "refusal_of", "refusal_text", "row_of", "rows_of", "text_or_none"]
 
 T = TypeVar("T")
+
+_REFUSALS: Final = {kind.__name__: kind for kind in ResponseError.__subclasses__()}
 
 
 @frozen
@@ -126,6 +128,25 @@ def _row_of(found: Any) -> JournalRow:
     return JournalRow(*cells)
 
 
+def refusal_text(error: Exception, mask: Callable[[str], str]) -> str | None:
+    """Return the type and the fields of a refusal as JSON, each text masked; `None` for any other error."""
+    if not isinstance(error, ResponseError):
+        return None
+    request_id = None if error.request_id is None else mask(error.request_id)
+    return json.dumps([type(error).__name__, error.status, request_id, error.retry_after, mask(error.excerpt)])
+
+
+def refusal_of(text: Any) -> ResponseError | None:
+    """Return the refusal of which `refusal_text` made a cell; `None` without one."""
+    if text is None:
+        return None
+    return legible(lambda: _refusal(*json.loads(text)))
+
+
+def _refusal(kind: str, *fields: Any) -> ResponseError:
+    return _REFUSALS[kind](*fields)
+
+
 def _time(cell: Any) -> datetime | None:
     return None if cell is None else datetime.fromtimestamp(cell, UTC)
 
@@ -162,6 +183,6 @@ def legible(read: Callable[[], T]) -> T:
     Raises:
         JournalError: `read` could not make anything of them (`corrupt`).
     """
-    with suppress(ValueError, TypeError, OverflowError, OSError, RecursionError):
+    with suppress(ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
         return read()
     raise JournalError("the journal is broken: it holds what it can't have written", "corrupt")

@@ -121,8 +121,9 @@ ENTRIES: Final = Table(
 `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays. `item_key` is the
 key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
 `updated_at` is when the row moved or its error changed, `changed_at` when anything did that is shown. `refusal` is the
-error of a rejected create as JSON: its type and fields. `notified_state` is null for the items of a batch; for a
-durable job it is the state of which its `on_end` was told, which is empty before, or `unfollowed`.
+error of a rejected create, or of a job that is gone, as JSON: its type and fields. `notified_state` is null for the
+items of a batch; for a durable job it is the state of which its `on_end` was told, which is empty before, or
+`unfollowed`.
 """
 FOLLOWED: Final = literal_column("notified_state IN ('', 'unknown')", Boolean)
 """Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""

@@ -49,6 +49,7 @@ __all__ = [
     "planned_projects",
     "record_error",
     "record_seen",
+    "refusal",
     "resolve",
     "resolve_again",
     "take_back",
@@ -272,6 +273,11 @@ def planned_counts() -> Select[Any]:
 def get_many(keys: Collection[str]) -> Select[Any]:
     """Select the rows of these keys."""
     return select(*SHOWN).where(_ROW.key.in_(keys))
+
+
+def refusal(key: str) -> Select[Any]:
+    """Select the refusal of the row of this key, or null."""
+    return select(_ROW.refusal).where(_ROW.key == key)
 
 
 def unended(keys: Collection[str]) -> Select[Any]:
