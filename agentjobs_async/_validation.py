@@ -42,6 +42,7 @@ _ABSOLUTE: Final = re.compile(
     r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
     re.IGNORECASE | re.ASCII,
 )
+_OF_A_TOKEN: Final = re.compile(r"/|~[.~]")  # of both forms of `JobRef.to_token`, and of signed ones
 _LAST_PORT: Final = 65_535  # TCP's 16 bits
 
 
@@ -83,14 +84,13 @@ def checked_bare_id(value: object) -> str:
     """Return `value`, a job id passed without its project.
 
     Raises:
-        InvalidInputError: `value` is not an id, or contains a slash, so that it may as well be the token of a job of
-            another project.
+        InvalidInputError: `value` is not an id, or contains `/`, `~.` or `~~`, so that it may as well be a token.
     """
     job_id = checked_id("job_id", value)
-    if "/" in job_id:
+    if mark := _OF_A_TOKEN.search(job_id):
         raise InvalidInputError(
-            f"job_id {one_line(job_id, 200)} contains a slash: pass JobRef.from_token(text) if it is a token,"
-            " JobRef(project_id, job_id) if it is an id"
+            f"job_id {one_line(job_id, 200)} contains {mark[0]!r}, as tokens do: pass JobRef.from_token(text) if it is"
+            " a token, JobRef(project_id, job_id) if it is an id"
         )
     return job_id
 

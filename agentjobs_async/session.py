@@ -50,7 +50,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     `async with`, or call `aclose()`.
 
     Methods that take a `job` accept an `AgentJob`, a `JobRef`, or the id of a job of the session's project. An id with
-    a slash is refused, since it may be a token: pass `JobRef.from_token(text)` or `JobRef(project_id, job_id)` instead.
+    `/`, `~.` or `~~` is refused, since it may be a token: pass `JobRef.from_token(text)` or `JobRef(project_id, text)`.
 
     Args:
         base_url: Address of the service: https, or plain http to loopback. `None` reads `AGENTJOBS_BASE_URL`.
@@ -187,7 +187,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         """Read a job once, without repetition.
 
         Raises:
-            InvalidInputError: `job` is not a job, ref or id; or it is an id, and it contains a slash or the session has
+            InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or the session has
                 no default project.
             AuthError, NotFoundError, RateLimitedError, RejectedError, ServerError: The server refused or failed.
             NotSentError, TransportError: The exchange failed, or took longer than `timeouts.request`.

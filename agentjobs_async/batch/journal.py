@@ -202,8 +202,8 @@ class Journal:
             send_again: The next run sends the create again. A rate counts both creates.
 
         Raises:
-            InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or has a
-                slash, as a token has, or the row is neither unknown nor active by an earlier `job_id`.
+            InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or may be
+                a token, or the row is neither unknown nor active by an earlier `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")

@@ -64,6 +64,7 @@ _OPTIONS: Final = {
     "api_key": "the API key",
     "JobRef.to_token() gives": "agentjobs create prints",
     " (for a token, use JobRef.from_token)": "",
+    "pass JobRef.from_token(text) if it is a token, JobRef(project_id, job_id) if it is an id": "write project/job",
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 

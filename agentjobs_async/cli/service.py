@@ -11,6 +11,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef
 from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_bare_id
 from agentjobs_async.cli.emulation import Notice, emulated_session
 
 __all__ = ["Service"]
@@ -90,7 +91,7 @@ class Service:
         """Read a job's token `project/job`, or a bare id of this service's project.
 
         Raises:
-            InvalidInputError: It is neither.
+            InvalidInputError: It is neither, or may be another token than `project/job`.
         """
         if "/" in text:
             return JobRef.from_token(text)
@@ -99,7 +100,7 @@ class Service:
                 f"{one_line(text, 200)} is a bare job id: write project/job, give --project, or set"
                 " AGENTJOBS_PROJECT_ID"
             )
-        return JobRef(self.project_id, text)
+        return JobRef(self.project_id, checked_bare_id(text))
 
     def options(self) -> list[str]:
         """Return the options that lead another command to the same service; an emulator's jobs end with it."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # of the extra web: an application that signs no tokens needs
 __all__ = ["SignedTokens"]
 
 _LEAST_SECRET_BYTES: Final = 16  # a shorter one could be found by trying
+_BETWEEN_IDS: Final = "~."
+_BETWEEN_SIGNED_IDS: Final = "~~"  # so that `JobRef.from_token` refuses it: in a token two digits follow each other `~`
 _SIGNATURE_BYTES: Final = 16  # of the HMAC-SHA256's 32: not to be forged, and short enough for a button
 
 
@@ -25,7 +27,7 @@ class SignedTokens:
     other character counts 3 for each byte of its UTF-8. Where the ids are longer, store the job under a short key of
     your own.
 
-    A token is signed, not encrypted: its holder can see the ids.
+    A token is signed, not encrypted: its holder can see the ids. `JobRef.from_token` refuses it.
 
     Args:
         secret: At least 16 bytes, the same in all processes, such as `secrets.token_urlsafe(32)`. Another one makes all
@@ -59,7 +61,8 @@ class SignedTokens:
         """
         if not isinstance(ref, JobRef):
             raise InvalidInputError(f"ref must be a JobRef, such as job.ref, not {type(ref).__name__}")
-        return self._signer(user).sign(ref.to_token(url=True)).decode()
+        payload = ref.to_token(url=True).replace(_BETWEEN_IDS, _BETWEEN_SIGNED_IDS, 1)
+        return self._signer(user).sign(payload).decode()
 
     def read(self, text: str, *, user: str | int, max_age: float | None = None) -> JobRef:
         """Return the job of a token that was issued to `user`.
@@ -83,7 +86,7 @@ class SignedTokens:
                 payload = signer.unsign(text, max_age=limit).decode()  # type: ignore[arg-type]  # a float serves too
         if payload is None:
             raise InvalidInputError("not a valid token of this user, or too old")
-        return JobRef.from_token(payload)
+        return JobRef.from_token(payload.replace(_BETWEEN_SIGNED_IDS, _BETWEEN_IDS, 1))
 
     def _signer(self, user: object) -> "TimestampSigner":
         from itsdangerous import TimestampSigner  # noqa: PLC0415 - of the extra web

@@ -189,6 +189,8 @@ def test_settling_many(
     assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
     assert main(["status", db, "--summary"]) == 4
     assert capsys.readouterr().out == "1 planned, 1 active, 1 abandoned\n"
+    assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 2
+    assert "contains '~.', as tokens do: write project/job" in capsys.readouterr().err
     assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
     assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
     file.write_text("")

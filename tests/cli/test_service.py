@@ -64,9 +64,10 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ref() -> None:
-    """A slash makes a token, anything else is an id as it is."""
+    """A slash makes a token, any other text is an id as it is, unless it looks like a token for URLs."""
     settings = Service(project_id="docs")
     assert settings.ref("a%2Fb/job_1") == JobRef("a/b", "job_1")
     assert settings.ref("job%2F1") == JobRef("docs", "job%2F1")
-    with pytest.raises(InvalidInputError):
-        settings.ref("..")
+    for text, words in (("..", "must not be"), ("docs~.job_1", "as tokens do")):
+        with pytest.raises(InvalidInputError, match=words):
+            settings.ref(text)

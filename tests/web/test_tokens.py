@@ -17,11 +17,13 @@ TOKENS = SignedTokens(SECRET)
 
 @given(LEGAL_IDS, LEGAL_IDS)
 def test_reads_what_it_issued(project_id: str, job_id: str) -> None:
-    """A token gives its user the job back, whatever the ids; it is one path segment that nothing escapes."""
+    """A token gives its user the job back, whatever the ids, and nobody without its signature; nothing escapes it."""
     ref = JobRef(project_id, job_id)
     text = TOKENS.issue(ref, user="ada")
     assert TOKENS.read(text, user="ada") == ref
     assert re.fullmatch(r"[A-Za-z0-9._~-]+", text)
+    with pytest.raises(InvalidInputError, match="not a job token"):
+        JobRef.from_token(text)
 
 
 def test_fits_a_button() -> None:
