@@ -16,49 +16,48 @@
 #   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
 
-from typing import TYPE_CHECKING
+import typing as _typing  # private, since this module's other names are the public ones
+from importlib import import_module as _import_module
 
-from agentjobs_async import _start, telemetry  # noqa: F401 - before the other imports: they are what takes the time
-from agentjobs_async._http.transport import HttpTimeouts
-from agentjobs_async._polling.as_completed import WaitResult
-from agentjobs_async._polling.reading import GetJob, OnUpdate
-from agentjobs_async._polling.stats import TrackerStats
-from agentjobs_async._polling.wait import wait_for_job
 from agentjobs_async._version import __version__
-from agentjobs_async.errors import (
-    AgentJobsError,
-    AuthError,
-    CreateOutcome,
-    CreateOutcomeUnknownError,
-    InvalidInputError,
-    JobFailedError,
-    JournalError,
-    NotFoundError,
-    NotSentError,
-    ProtocolError,
-    RateLimitedError,
-    RejectedError,
-    ResponseError,
-    ServerError,
-    SessionClosedError,
-    TransportError,
-    WaitTimeoutError,
-)
-from agentjobs_async.learning.estimate import Estimate
-from agentjobs_async.learning.history import History
-from agentjobs_async.learning.strategy import wait_learned
-from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-from agentjobs_async.policy import PollBudget, PollPolicy
-from agentjobs_async.session import AgentJobsSession
-from agentjobs_async.telemetry import Hook
-from agentjobs_async.tracker import JobTracker
 
-if TYPE_CHECKING:  # loaded where they are named, as their module says
+if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line can first settle what Ctrl-C does
+    from agentjobs_async._http.transport import HttpTimeouts
+    from agentjobs_async._polling.as_completed import WaitResult
+    from agentjobs_async._polling.reading import GetJob, OnUpdate
+    from agentjobs_async._polling.stats import TrackerStats
+    from agentjobs_async._polling.wait import wait_for_job
+    from agentjobs_async.errors import (
+        AgentJobsError,
+        AuthError,
+        CreateOutcome,
+        CreateOutcomeUnknownError,
+        InvalidInputError,
+        JobFailedError,
+        JournalError,
+        NotFoundError,
+        NotSentError,
+        ProtocolError,
+        RateLimitedError,
+        RejectedError,
+        ResponseError,
+        ServerError,
+        SessionClosedError,
+        TransportError,
+        WaitTimeoutError,
+    )
+    from agentjobs_async.learning.estimate import Estimate
+    from agentjobs_async.learning.history import History
+    from agentjobs_async.learning.strategy import wait_learned
+    from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
+    from agentjobs_async.policy import PollBudget, PollPolicy
+    from agentjobs_async.session import AgentJobsSession
     from agentjobs_async.telemetry import (
         CreateFailed,
         CreateRetried,
         CreateStarted,
         Event,
+        Hook,
         JobChanged,
         JobCreated,
         JobPolled,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:  # loaded where they are named, as their module says
         WaitEnded,
         WaitStarted,
     )
+    from agentjobs_async.tracker import JobTracker
 
 __all__ = [
     "AgentJob",
@@ -122,8 +122,24 @@ __all__ = [
     "wait_learned",
 ]
 
+_HOMES: _typing.Final = (
+    *("errors", "models", "policy", "telemetry", "session", "tracker", "_http.transport", "_polling.as_completed"),
+    *("_polling.reading", "_polling.stats", "_polling.wait", "learning.estimate", "learning.history"),
+    "learning.strategy",
+)
+"""The modules that have the public names."""
 
-def __getattr__(name: str) -> object:
-    if name not in telemetry.__all__:
+if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        """Return a public name, of the first module that has it."""
+        if name in __all__:
+            for home in _HOMES:
+                module = _import_module(f"{__name__}.{home}")
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(telemetry, name)
+
+    def __dir__() -> list[str]:
+        """Return the names, those that were not used yet included."""
+        return sorted({*globals(), *__all__})

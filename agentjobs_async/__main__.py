@@ -1,15 +1,20 @@
 """Entry point of the command line: `agentjobs`, or `python -m agentjobs_async`."""
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
 
 from agentjobs_async._extras import MissingExtraError, extra_named
-from agentjobs_async._start import INTERRUPTED, quiet_interrupts
 
 __all__ = ["main"]
 
-_USAGE = 2  # exit code
+_USAGE: Final = 2  # exit code
+_INTERRUPTED: Final = 128 + signal.SIGINT  # exit code, as shells count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments after the program's name; `None` takes those of the process.
     """
     try:
-        with quiet_interrupts(), extra_named("agentjobs"):
+        with _quiet_interrupts(), extra_named("agentjobs"):
             from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
 
             return run_command(sys.argv[1:] if arguments is None else arguments)
@@ -28,7 +33,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{error}\n")
         return _USAGE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
+
+
+@contextmanager
+def _quiet_interrupts() -> Iterator[None]:
+    """End the process without a traceback at Ctrl-C, inside of the block, if it would raise a KeyboardInterrupt."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield  # such as in the background, where a shell made the process ignore it
+        return
+    signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    os._exit(_INTERRUPTED)  # no KeyboardInterrupt: imports and finalizers would swallow or show it
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from typing import Any, Final, Self, TypeVar
 
 from attrs import frozen
 
-from agentjobs_async._start import collect_garbage
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import guarded, leave
 from agentjobs_async.cli._output.workflow_commands import without_commands
@@ -134,7 +133,6 @@ def show_error(text: str) -> None:
 
 def run_action(action: Callable[[Context], Awaitable[int]]) -> int:
     """Run `action` on an event loop of its own and return the exit code."""
-    collect_garbage()
     return asyncio.run(_run_action(action))
 
 
