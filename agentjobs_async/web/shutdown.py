@@ -1,4 +1,4 @@
-"""Draining a session at a signal, for servers whose lifespan ends after their requests."""
+"""Draining sessions at a signal, for servers whose lifespan ends after their requests."""
 
 import asyncio
 import signal
@@ -6,7 +6,9 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from types import FrameType
-from typing import Final
+from typing import Any, Final
+
+from attrs import define, field, frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobTracker
 from agentjobs_async._validation import checked_seconds
@@ -24,14 +26,14 @@ async def drain_on_signal(
 
     For servers such as uvicorn, which wait for their open requests before the lifespan ends: a stream without end would
     keep them from ending. Enter it in the lifespan, within the block of the session. Leaving the block waits for the
-    draining, if it has begun, and puts the handlers back. Outside of the main thread, as in sync test clients, where no
-    signal arrives, it does nothing.
+    draining, if it has begun; leaving the last one of the process puts the handlers back. Outside of the main thread,
+    as in sync test clients, where no signal arrives, it does nothing.
 
     Args:
         session: A session or tracker of the running loop.
         grace: As in `drain`.
         signals: Which signals; SIGTERM and SIGINT by default. One that had no handler of Python's ends the process as
-            before, but only when the session is drained.
+            before, but only when all sessions of the process that it drains are drained.
 
     Raises:
         InvalidInputError: `grace` is not a finite number from 0 on, or `session` is neither session nor tracker.
@@ -42,42 +44,46 @@ async def drain_on_signal(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    draining = _Draining(session, grace)
-    previous = {number: signal.getsignal(number) for number in signals}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        before = previous[signal.Signals(number)]
-        draining.start_soon(number if before == signal.SIG_DFL else None)
-        if callable(before):
-            before(number, frame)
-
-    for number in previous:
-        signal.signal(number, handle)
+    draining = _Draining(session, grace, frozenset(signals))
+    _DRAININGS.append(draining)
     try:
+        for number in draining.signals:
+            before = signal.getsignal(number)
+            if not isinstance(before, _Handler):  # none of ours yet, or a server has put its own in the place since
+                signal.signal(number, _Handler(before))
         yield
     finally:
-        for number, before in previous.items():
-            if signal.getsignal(number) is handle:  # else another has taken its place since
-                signal.signal(number, before)
-        await draining.wait()
+        try:
+            await draining.wait()  # while it is in the list: another one's end must not end the process before
+        finally:
+            _DRAININGS.remove(draining)
+            for number in draining.signals:
+                handler = signal.getsignal(number)
+                if isinstance(handler, _Handler) and not _drainings_at(number):
+                    signal.signal(number, handler.before)
 
 
+@define(eq=False)
 class _Draining:
     """The draining of one session, begun once at most, from a signal handler."""
 
-    def __init__(self, session: AgentJobsSession | JobTracker, grace: float) -> None:
-        self._session = session
-        self._grace = grace
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
+    _session: AgentJobsSession | JobTracker
+    _grace: float
+    signals: frozenset[signal.Signals]
+    loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
+    _task: asyncio.Task[None] | None = None
 
-    def start_soon(self, fatal: int | None) -> None:
-        """Start the draining in the loop; `fatal` is a signal by which the process ends when it is done."""
-        self._loop.call_soon_threadsafe(self._start, fatal)  # of another thread: it wakes a loop that sleeps
+    @property
+    def done(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    def start_soon(self, fatal: int | None = None) -> None:
+        """Start the draining in the loop; `fatal` is a signal by which the process ends when all are drained."""
+        self.loop.call_soon_threadsafe(self._start, fatal)  # of another thread: it wakes a loop that sleeps
 
     def _start(self, fatal: int | None) -> None:
         if self._task is None:
-            self._task = self._loop.create_task(self._session.drain(self._grace))
+            self._task = self.loop.create_task(self._session.drain(self._grace))
         if fatal is not None:
             self._task.add_done_callback(lambda _task: _end_process(fatal))
 
@@ -87,6 +93,35 @@ class _Draining:
             await self._task
 
 
+_DRAININGS: Final[list[_Draining]] = []
+"""Of all sessions of this process, whichever of them has put a handler in place."""
+
+
+def _drainings_at(number: int) -> list[_Draining]:
+    return [each for each in _DRAININGS if number in each.signals and not each.loop.is_closed()]
+
+
+@frozen
+class _Handler:
+    """Drains all sessions of the process that a signal is to drain, and passes it on to the handler `before`."""
+
+    before: Any
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.before == signal.SIG_DFL:
+            _end_process(number)
+            return
+        for draining in _drainings_at(number):
+            draining.start_soon()
+        if callable(self.before):
+            self.before(number, frame)
+
+
 def _end_process(number: int) -> None:
-    signal.signal(number, signal.SIG_DFL)
-    signal.raise_signal(number)
+    """End the process by a signal, once all are drained; begin what has not, such as one entered since the signal."""
+    left = [draining for draining in _drainings_at(number) if not draining.done]
+    for draining in left:
+        draining.start_soon(number)
+    if not left:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)

@@ -35,6 +35,26 @@ async def main():
 asyncio.run(main())
 """
 
+TWO = f"""
+import asyncio, os, signal
+from agentjobs_async.web import drain_on_signal
+from tests.held import HeldEmulator
+
+async def main():
+    async with HeldEmulator() as emulator, emulator.session() as outer, drain_on_signal(outer):
+        async with emulator.session(project_id="docs") as inner, drain_on_signal(inner):
+            creating = asyncio.ensure_future(inner.create_job("x"))
+            await emulator.arrived.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await outer.drain()
+            async with emulator.session() as late, drain_on_signal(late):
+                emulator.release.set()
+                print((await creating).id, flush=True)
+                await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 def received() -> Iterator[list[int]]:
@@ -65,10 +85,13 @@ async def test_signal_ends_streams(received: list[int]) -> None:
 
 @pytest.mark.looptime
 async def test_without_a_signal(received: list[int]) -> None:
-    """Without a signal the session stays open, and the handlers are put back."""
+    """Without a signal the session stays open, and the handlers are put back, in whatever order blocks are left."""
     own = signal.getsignal(signal.SIGTERM)
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
-        async with drain_on_signal(session):
+        first, second = drain_on_signal(session), drain_on_signal(session)
+        await first.__aenter__()
+        async with second:
+            await first.__aexit__(None, None, None)
             assert signal.getsignal(signal.SIGTERM) is not own
         assert signal.getsignal(signal.SIGTERM) is own
         assert (await session.run_job("Still open")).succeeded
@@ -87,11 +110,12 @@ async def test_in_another_thread() -> None:
 
 
 def test_signal_without_a_handler() -> None:
-    """A signal that had no handler ends the process as before, but after the draining."""
-    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
-    assert "take it up again by its token" in done.stdout
-    assert done.returncode == -signal.SIGTERM
-    assert done.stderr == ""
+    """A signal that had no handler ends the process as before, but after the draining of all its sessions."""
+    for program, words in ((KILLED, "take it up again by its token"), (TWO, "job_")):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+        assert words in done.stdout
+        assert done.returncode == -signal.SIGTERM
+        assert done.stderr == ""
 
 
 async def test_arguments() -> None:
