@@ -49,8 +49,8 @@ def sse_events(
         session: A session or a tracker.
         job: What its `updates` accepts; a bare id on a session only.
         heartbeat: Seconds of silence, above 0, after which a comment is sent. Keep it below the time-outs of proxies.
-        last_event_id: The request's Last-Event-ID header: the state with this id is not sent again, unless it is an
-            end. `None`, or an unknown id, sends every state.
+        last_event_id: The request's Last-Event-ID header: if the first state has this id, it is not sent again, unless
+            it is an end. `None`, or an unknown id, sends every state.
         timeout: Seconds above 0; `None` waits for ever.
 
     Raises:
@@ -109,6 +109,8 @@ async def _events(
                 event = None if job is None else _event(job)
                 if event is None or event["event"] == "job_end" or event["id"] != last_event_id:
                     yield event
+                if event is not None:
+                    last_event_id = None  # a later state with this id is a change back to it
     except Exception as raised:  # noqa: BLE001 - the response has begun: what ended the wait can be told only in it
         error = raised
     if error is not None:

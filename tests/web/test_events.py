@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tenacity import retry_never, wait_fixed
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobTracker, PollPolicy
@@ -53,7 +54,7 @@ async def test_dicts_for_web_sockets() -> None:
 
 
 async def test_last_event_id() -> None:
-    """A state that the client has is not sent again, but for an end: the client would connect for ever."""
+    """The state that the client has is not sent first, but for an end: the client would connect for ever."""
     async with tracker_of(ACTIVE, COMPLETED) as tracker:
         first, last = [event async for event in job_events(tracker, REF)]
     async with tracker_of(ACTIVE, COMPLETED) as tracker:
@@ -62,6 +63,10 @@ async def test_last_event_id() -> None:
         assert [event async for event in job_events(tracker, REF, last_event_id=last["id"])] == [last]
     async with tracker_of(ACTIVE, COMPLETED) as tracker:
         assert [event async for event in job_events(tracker, REF, last_event_id="other")] == [first, last]
+    states = [ACTIVE, evolve(ACTIVE, status="paused"), ACTIVE, COMPLETED]
+    async with tracker_of(*states) as tracker:
+        later = [event async for event in job_events(tracker, REF, last_event_id=first["id"])]
+    assert [event["data"] for event in later] == [state.to_dict() for state in states[1:]]
 
 
 async def test_heartbeats() -> None:

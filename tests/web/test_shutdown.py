@@ -35,7 +35,7 @@ async def main():
 asyncio.run(main())
 """
 
-TWO = f"""
+TWO = """
 import asyncio, os, signal
 from agentjobs_async.web import drain_on_signal
 from tests.held import HeldEmulator
