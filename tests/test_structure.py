@@ -104,7 +104,7 @@ LINES = {
     "durable": 1047,
     "engines": 480,
     "report": 2207,
-    "web": 536,
+    "web": 537,
     "testing": 2564,
     "prometheus": 124,
     "cli": 7361,

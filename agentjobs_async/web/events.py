@@ -77,7 +77,8 @@ def job_events(
     `job_error`  `None`                                   the body of `http_answer`; the last event
     ===========  =======================================  =========================================
 
-    The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own.
+    The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own, and only one
+    that is read as well, by another task, tells that its client has left.
 
     Raises:
         InvalidInputError: An argument is invalid. Raised at once; all other errors are events.

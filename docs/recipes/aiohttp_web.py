@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from contextvars import ContextVar
 
 from aiohttp import typedefs, web
@@ -46,8 +47,9 @@ async def stream(request: web.Request) -> web.StreamResponse:
     ref = TOKENS.read(request.match_info["token"], user=USER)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
-    async for frame in sse_events(request.app[SESSION], ref, last_event_id=request.headers.get("Last-Event-ID")):
-        await response.write(frame)
+    with suppress(ConnectionResetError):  # the client has left
+        async for frame in sse_events(request.app[SESSION], ref, last_event_id=request.headers.get("Last-Event-ID")):
+            await response.write(frame)
     return response
 
 

@@ -1,12 +1,24 @@
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from aiohttp.test_utils import make_mocked_request
+from aiohttp.test_utils import TestServer, make_mocked_request
 
 from agentjobs_async import InvalidInputError, JobRef, SessionClosedError, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
+from tests.until import until
+
+
+@asynccontextmanager
+async def served(names: dict[str, Any]) -> AsyncIterator[tuple[Any, ClientSession]]:
+    """Serve the application of the page; its session, and a client whose base address it is."""
+    app = names["application"]()
+    async with TestServer(app) as server, ClientSession(server.make_url("/")) as client:
+        yield app[names["SESSION"]], client
 
 
 async def test_web_backend(emulator: Emulator) -> None:
@@ -14,16 +26,8 @@ async def test_web_backend(emulator: Emulator) -> None:
     names = run_page("web")
 
     async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        runner = web.AppRunner(names["application"]())
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            async with ClientSession() as client:
-                address = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
-                async with client.request(method, address, **options) as response:
-                    return response.status, await response.json()
-        finally:
-            await runner.cleanup()
+        async with served(names) as (_, client), client.request(method, path, **options) as response:
+            return response.status, await response.json()
 
     status, document = await call("POST", "/jobs", data="From a request")
     assert status == web.HTTPAccepted.status_code
@@ -38,24 +42,36 @@ async def test_web_backend(emulator: Emulator) -> None:
     assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
 
 
-async def test_stream(emulator: Emulator) -> None:
-    """The stream has the states of a job as events, and ends with it."""
-    names = run_page("web")
-    async with emulator.session(project_id="docs") as session:
-        job = await session.create_job("Stream me")
-    runner = web.AppRunner(names["application"]())
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with ClientSession() as client:
-            address = f"http://127.0.0.1:{runner.addresses[0][1]}/events"
-            async with client.get(address, params={"token": job.ref.to_token()}) as response:
-                assert response.content_type == "text/event-stream"
-                text = await response.text()
-    finally:
-        await runner.cleanup()
+@pytest.mark.usefixtures("emulator")
+async def test_stream() -> None:
+    """The stream and the socket have the states of a job as events, and end with it."""
+    async with served(run_page("web")) as (session, client):
+        token = (await session.create_job("Stream me")).ref.to_token()
+        async with client.get("/events", params={"token": token}) as response:
+            assert response.content_type == "text/event-stream"
+            text = await response.text()
+        async with client.ws_connect("/socket", params={"token": token}) as socket:
+            events = [message.json()["event"] async for message in socket]
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
+    assert events[-1] == "job_end"
+
+
+async def test_clients_that_leave(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that leaves ends its wait, on a socket though the job does not change, and is no error in the log."""
+    emulator.script(JobScript(duration=float("inf")))
+    async with served(run_page("web")) as (session, client):
+        token = (await session.create_job("Go on")).ref.to_token()
+        async with client.ws_connect("/socket", params={"token": token}) as socket:
+            assert (await socket.receive_json())["event"] == "job"
+        await until(lambda: not session.stats().jobs)
+        async with client.get("/events", params={"token": token}) as response:
+            await response.content.readline()
+            response.close()
+        await emulator.inject("document status=paused forever on=get")
+        session.notify(JobRef.from_token(token))
+        await until(lambda: not session.stats().jobs)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 @pytest.mark.looptime
