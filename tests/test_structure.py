@@ -104,7 +104,7 @@ LINES = {
     "durable": 1047,
     "engines": 480,
     "report": 2207,
-    "web": 537,
+    "web": 543,
     "testing": 2564,
     "prometheus": 124,
     "cli": 7361,

@@ -1,5 +1,6 @@
 """What each error means to the end users of a web backend."""
 
+from http import HTTPStatus
 from math import ceil, isfinite
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from attrs import frozen
 from agentjobs_async import (
     AgentJobsError,
     AuthError,
+    CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
     JobFailedError,
@@ -104,7 +106,8 @@ def http_answer(error: BaseException) -> HttpAnswer:
     `RejectedError`              502     `service_refused`
     `TransportError`             502     `service_failed`
     `ProtocolError`              502     `service_failed`
-    `ServerError`                502     `service_failed`
+    `ServerError`                502     `service_failed`; 503, `unavailable` and a Retry-After header
+                                         if it refused a create, or was a 503 with a Retry-After
     `ResponseError`              502     `service_failed`
     `NotSentError`               503     `service_unreachable`; a Retry-After header
     `SessionClosedError`         503     `restarting`; a Retry-After header
@@ -119,6 +122,10 @@ def http_answer(error: BaseException) -> HttpAnswer:
     meaning = next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)
     if isinstance(error, WaitTimeoutError) and error.last_job is None:
         meaning = _NOT_SEEN  # it may not exist: for a while, a 404 counts as "not visible yet"
+    retry_after = getattr(error, "retry_after", None)
+    if isinstance(error, ServerError):
+        busy = retry_after is not None and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+        meaning = _UNAVAILABLE if busy or error.outcome is CreateOutcome.REJECTED else meaning
     body: dict[str, Any] = {"error": meaning.code, "message": meaning.message}
     if isinstance(error, AgentJobsError) and error.outcome is not None:
         body["outcome"] = str(error.outcome)
@@ -126,11 +133,10 @@ def http_answer(error: BaseException) -> HttpAnswer:
         body["job"] = None if error.last_job is None else error.last_job.to_dict()
     elif isinstance(error, JobFailedError):
         body["job"] = error.job.to_dict()
-    return HttpAnswer(meaning.status, body, _headers(error) if meaning.retry else {})
+    return HttpAnswer(meaning.status, body, _headers(retry_after) if meaning.retry else {})
 
 
-def _headers(error: BaseException) -> dict[str, str]:
-    seconds = getattr(error, "retry_after", None)
+def _headers(seconds: float | None) -> dict[str, str]:
     if seconds is None or not isfinite(seconds):
         return {"Retry-After": str(_RETRY_SECONDS)}
     return {"Retry-After": str(max(ceil(seconds), 1))}

@@ -7,7 +7,7 @@ from inspect import getdoc
 from math import inf
 
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, JobRef, WaitTimeoutError, errors
-from agentjobs_async.errors import JobFailedError, NotSentError, RateLimitedError, SessionClosedError
+from agentjobs_async.errors import JobFailedError, NotSentError, RateLimitedError, ServerError, SessionClosedError
 from agentjobs_async.web import http_answer
 from tests.rows import failures
 from tests.test_errors import SAMPLES
@@ -95,12 +95,18 @@ def test_last_known_state() -> None:
 
 
 def test_retry_after() -> None:
-    """Whole seconds, never earlier than the service asked for; 5 where it named no time."""
+    """Whole seconds, never earlier than the service asked for; 5 where it named no time. A refused create can retry."""
     assert http_answer(RateLimitedError(429, None, 7.2)).headers == {"Retry-After": "8"}
     assert http_answer(RateLimitedError(429, None, 0.0)).headers == {"Retry-After": "1"}
     assert http_answer(RateLimitedError(429)).headers == {"Retry-After": "5"}
     assert http_answer(RateLimitedError(429, None, inf)).headers == {"Retry-After": "5"}
     assert http_answer(SessionClosedError("closed")).headers == {"Retry-After": "5"}
+    refused, unknown = ServerError(520), errors.CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0)
+    refused.outcome = CreateOutcome.REJECTED
+    told = [http_answer(error) for error in (ServerError(503, None, 30.0), refused, unknown)]
+    assert [(answer.status, answer.headers.get("Retry-After")) for answer in told] == [
+        *((503, "30"), (503, "5"), (502, None))  # the last one, sent again, could start a second agent
+    ]
 
 
 def test_outcome_of_a_create() -> None:
