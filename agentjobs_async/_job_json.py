@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agentjobs_async._validation import is_web_link
+from agentjobs_async._validation import has_surrogates, is_web_link
 from agentjobs_async.errors import InvalidInputError
 
 __all__ = ["JOB_SCHEMA", "REF_SCHEMA", "checked_document", "pydantic_schema"]
@@ -61,6 +61,9 @@ def checked_document(document: object) -> dict[str, Any]:
             the error names the field.
     """
     found = _mapping("it", document)
+    for name in _FIELDS:
+        if has_surrogates(found.get(name)):
+            raise InvalidInputError(f"not a job's document: {name} must be valid Unicode: it has a lone surrogate")
     return {name: read(name, found.get(name)) for name, read in _FIELDS.items()}
 
 

@@ -2,11 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from sys import float_info
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
+
+from attrs import astuple, has
 
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import InvalidInputError
@@ -25,6 +27,7 @@ __all__ = [
     "checked_seconds",
     "checked_span",
     "checked_timeout",
+    "has_surrogates",
     "is_async",
     "is_web_link",
     "validator",
@@ -38,6 +41,7 @@ _MAX_SPAN_SECONDS: Final = 1e9  # 31 years: sums with the time of day stay exact
 _MIN_SPAN_SECONDS: Final = 1e-6  # the resolution of a database's clock
 _MAX_SHOWN_BITS: Final = 128  # 39 digits; Python refuses to write out thousands of them
 _CONTROL_OR_SURROGATE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ABSOLUTE: Final = re.compile(
     r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
     re.IGNORECASE | re.ASCII,
@@ -202,6 +206,23 @@ def validator(check: Callable[..., object], *, optional: bool = False, **options
             check(attribute.name, value, **options)
 
     return validate
+
+
+def has_surrogates(value: object) -> bool:
+    """Return whether `value`, a text or a mapping, sequence or attrs instance of any depth, has a lone surrogate."""
+    left = [value]  # no recursion, which a deep document would exhaust
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            if not value.isascii() and _SURROGATE.search(value):
+                return True
+        elif isinstance(value, Mapping):
+            left += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            left += value
+        elif has(type(value)):
+            left += astuple(value, recurse=False)  # type: ignore[arg-type]  # `has` narrows the type, not the value
+    return False
 
 
 def is_async(value: object) -> bool:

@@ -228,8 +228,8 @@ class AgentJob:
 
         Raises:
             InvalidInputError: `document` is not a mapping; `id`, `project_id` or `status` is not a string, or empty;
-                another field is of another type; a time is not ISO 8601 with an offset from UTC; `pr_link` is not an
-                absolute http(s) URL without userinfo and control characters.
+                another field is of another type, or one has a lone surrogate; a time is not ISO 8601 with an offset
+                from UTC; `pr_link` is not an absolute http(s) URL without userinfo and control characters.
         """
         fields = checked_document(document)
         source = fields.pop("source")

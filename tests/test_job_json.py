@@ -87,6 +87,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("created_at", {"created_at": "0001-01-01T00:00:00+14:00"}),  # no datetime in UTC
     ("source.repository", {"source": {"repository": 7}}),
     *(("pr_link", {"pr_link": text}) for text in ("", "javascript:alert(1)")),
+    *((name, {name: "a\ud800"}) for name in ("id", "project_id", "status", "model")),
+    *((name, {name: {"ref": "a\udfff"}}) for name in ("source", "raw")),
 ]
 
 

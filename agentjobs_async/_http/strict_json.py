@@ -6,6 +6,7 @@ from codecs import BOM_UTF8
 from math import isfinite
 from typing import Any, Final
 
+from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import ProtocolError
 
 __all__ = ["parse"]
@@ -76,7 +77,7 @@ def _is_heavy(text: str) -> bool:
 def _hidden_defect(text: str, document: Any) -> str:
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(document) > _MAX_DEPTH:
         return f"more than {_MAX_DEPTH} levels deep"
-    if "\\u" in text and _has_surrogates(document):
+    if "\\u" in text and has_surrogates(document):
         return "a lone surrogate"
     return ""
 
@@ -88,14 +89,6 @@ def _depth(document: Any) -> int:
         depth += 1
         level = [child for parent in level for child in (parent.values() if isinstance(parent, dict) else parent)]
     return depth
-
-
-def _has_surrogates(document: Any) -> bool:
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.decision import Answer
+from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
 
@@ -121,11 +122,15 @@ def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | No
     """
     if isinstance(found, AgentJob):
         job = evolve(found, status=statuses[found.status]) if statuses and found.status in statuses else found
+        texts: object = (job.id, job.status, job.source, job.model, job.pr_link)  # its `raw` is the caller's own
     else:
+        texts = found
         try:
             job = job_of(found, ref.project_id, statuses or {})
         except ProtocolError as error:
             return error.with_traceback(None)
+    if has_surrogates(texts):  # no web service could pass the job on
+        return ProtocolError("bad_json", "get_job returned a lone surrogate")
     if job.id != ref.job_id:
         return ProtocolError("wrong_id", "get_job returned another job than this one")
     return job

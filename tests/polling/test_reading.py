@@ -10,6 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobStatus, JobTracker, ProtocolError, wait_for_job
+from agentjobs_async.models import JobSource
 from tests.polled import DONE, REF, Polled, every, in_memory
 from tests.rows import failures_at_once
 
@@ -107,5 +108,10 @@ async def test_what_it_may_not_give() -> None:
         (AgentJob("job_2", "docs", "completed"), "wrong_id"),
         ({"id": "job_2", "status": "completed"}, "wrong_id"),
     ]
+    odd = [
+        AgentJob("job_1", "docs", "active", JobSource(ref="\ud800")),
+        {"id": "job_1", "status": "done", "x": ["\ud800"]},
+    ]
+    rows += [(found, "bad_json") for found in odd]
     rows += [(found, "schema") for found in ({"id": "job_1"}, None, [DONE], 5)]
     assert await failures_at_once(check, *rows) == {}
