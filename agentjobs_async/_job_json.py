@@ -141,5 +141,8 @@ def pydantic_schema(kind: type, load: Callable[[Any], object], dump: Callable[[A
     return core_schema.no_info_plain_validator_function(
         lambda value: value if isinstance(value, kind) else load(value),
         ref=f"{kind.__module__}.{kind.__qualname__}",  # OpenAPI then has one component for it, not a copy at each use
-        serialization=core_schema.plain_serializer_function_ser_schema(dump),
+        # Not the plain serializer: that one leaves nothing out, whatever a caller or FastAPI is told to exclude.
+        serialization=core_schema.wrap_serializer_function_ser_schema(
+            lambda value, write: write(dump(value)), schema=core_schema.any_schema()
+        ),
     )

@@ -128,6 +128,8 @@ def test_field_of_a_model() -> None:
     assert order.job is JOB
     assert order.model_dump() == order.model_dump(mode="json") == {"job": DOCUMENT, "ref": "a%20b/x%2Fy"}
     assert Order.model_validate_json(order.model_dump_json()) == order
+    left_out = {"job": {"model", "source"}}
+    assert set(DOCUMENT) - set(order.model_dump(exclude=left_out)["job"]) == left_out["job"]
 
 
 def test_invalid_field_of_a_model() -> None:

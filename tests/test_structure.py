@@ -87,7 +87,7 @@ LINES = {
     "_text": 41,
     "_extras": 45,
     "_validation": 258,
-    "_job_json": 145,
+    "_job_json": 148,
     "_documents": 134,
     "errors": 298,
     "models": 254,

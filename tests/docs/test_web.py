@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer, make_mocked_request
@@ -123,6 +124,8 @@ async def test_json(emulator: Emulator) -> None:
     async with emulator.session(project_id="docs") as session:
         job = await session.run_job("Store me")
     assert names["restored"](names["stored"](job)) == job
+    order = msgspec.json.decode(names["written"](job), type=names["Order"])
+    assert names["read"](order) == (job.ref, job)
 
 
 async def test_answer_to_a_long_wait() -> None:

@@ -4,11 +4,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from aiohttp import ClientSession
 
 from agentjobs_async import AgentJob, JobRef
+from tests.docs.samples import run_page
 from tests.extras import need_recipes
 from tests.test_job_json import DOCUMENT, JOB, REF, Order
 
@@ -69,11 +70,13 @@ async def test_fastapi() -> None:
 
     app = FastAPI()
     app.get("/job")(read)
+    app.get("/lean", response_model_exclude={"model"})(read)
     app.get("/raw")(raw)
     app.get("/ref")(ref)
     app.post("/job")(write)
     async with client(app) as web:
         await check_responses(web, "/openapi.json")
+        assert set(DOCUMENT) - set(await document(web, "/lean")) == {"model"}
         assert await document(web, "/ref", ref=REF.to_token()) == ["a%20b/x%2Fy"]
         async with web.post("/job", json=DOCUMENT) as response:
             assert await response.json() == {"job": DOCUMENT, "ref": None}
@@ -84,9 +87,19 @@ async def test_fastapi() -> None:
 
 
 async def test_litestar() -> None:
-    """Litestar writes a job."""
+    """Litestar writes a job, and reads jobs and tokens by the sample of the page."""
     need_recipes()
-    from litestar import Litestar, get  # noqa: PLC0415 - not every environment has it
+    from litestar import Litestar, get, post  # noqa: PLC0415 - not every environment has it
+    from litestar.params import JSONBody  # noqa: PLC0415 - not every environment has it
 
-    async with client(Litestar([get("/job")(read), get("/raw")(raw)], logging_config=None)) as web:
+    page = run_page("web")
+
+    async def taken(data: Any) -> bool:
+        return bool(page["read"](data) == (REF, JOB))
+
+    taken.__annotations__["data"] = cast("Any", JSONBody)[page["Order"]]
+    handlers = [get("/job")(read), get("/raw")(raw), post("/taken")(taken)]
+    async with client(Litestar(handlers, logging_config=None)) as web:
         await check_responses(web, "/schema/openapi.json")
+        async with web.post("/taken", json={"token": REF.to_token(), "job": DOCUMENT}) as response:
+            assert await response.json() is True
