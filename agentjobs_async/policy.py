@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from math import inf
 from random import uniform
+from time import time
 from types import MethodType
 from typing import Any, Final, Literal, Protocol
 
@@ -27,6 +28,7 @@ __all__ = [
     "accepts",
     "checked_policy",
     "checked_strategy",
+    "created_by",
     "delay_by_age",
     "delay_of",
 ]
@@ -70,12 +72,15 @@ class PollHistory(Protocol):
 
     Attributes:
         started: When the wait started.
+        created: When the job was created, by its `created_at` and the local clock; the wait's start where the document
+            does not say, or says a later time.
         seen: When the grace for a 404 began: at the wait's start, or with the last response that showed the job.
         shown: The number of the last poll that showed the job, from 1; 0 if none did.
         polls: The number of polls made, including the one to decide on.
     """
 
     started: float
+    created: float
     seen: float
     shown: int
     polls: int
@@ -91,6 +96,11 @@ class PollHistory(Protocol):
     @property
     def refused_since(self) -> float | None:
         """Loop time since which the server, which had shown the job, has answered without it; `None` if it has not."""
+
+
+def created_by(job: AgentJob, now: float) -> float:
+    """Return the loop time, `now` at present, at which a job was created; infinite where its document does not say."""
+    return inf if job.created_at is None else now - (time() - job.created_at.timestamp())
 
 
 def checked_strategy(name: str, value: object) -> None:
@@ -182,6 +192,7 @@ class CallState(tenacity.RetryCallState):
     Attributes:
         held: What the outcome holds: a job that has not ended, or an error.
         job: The job as it was shown last, or given; `None` before.
+        created: As in `PollHistory`.
     """
 
     retry_object = tenacity.AsyncRetrying()
@@ -193,6 +204,7 @@ class CallState(tenacity.RetryCallState):
     outcome_timestamp: float
     held: object
     job: AgentJob | None
+    created: float
 
     def __init__(self, history: PollHistory, held: object, now: float) -> None:
         self.start_time = history.started
@@ -200,6 +212,7 @@ class CallState(tenacity.RetryCallState):
         self.outcome_timestamp = now
         self.held = held
         self.job = history.job
+        self.created = history.created
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:

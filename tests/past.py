@@ -27,6 +27,7 @@ class Past:
     shown: int = 0
     refused_since: float | None = None
     job: AgentJob | None = None
+    created: float = NOW
 
     def after(self, decision: Again) -> "Past":
         return Past(

@@ -14,7 +14,7 @@ from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, delay_by_age, delay_of
+from agentjobs_async.policy import PollPolicy, created_by, delay_by_age, delay_of
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
@@ -96,6 +96,7 @@ class Answers:
         previous = tracked.job
         if job is not previous or not tracked.shown:  # else it was checked; one that a caller gave was not
             tracked.job = snapshot(job)
+            tracked.created = min(tracked.created, created_by(job, now))
             if type(job.status) is not JobStatus:
                 self._warnings.check(job)
         if tracked.trouble is not None:

@@ -192,7 +192,7 @@ class Scheduler:
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
         if not tracked.is_shared:
-            self._durations.timed_out(tracked, now)
+            self._durations.timed_out(tracked)
         self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
 
     def _dispatch(self) -> None:
@@ -210,9 +210,9 @@ class Scheduler:
         self._answers.use(policy)
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
-        """Return a tracked job as it was last seen, and the seconds since the wait for it began; else `None`."""
+        """Return a tracked job as it was last seen, and the seconds since its creation; else `None`."""
         tracked = self._jobs.get(ref)
-        return None if tracked is None else (tracked.job, self.loop.time() - tracked.started)
+        return None if tracked is None else (tracked.job, self.loop.time() - tracked.created)
 
     def stats(self) -> TrackerStats:
         """Return a snapshot. It may be asked in any thread."""

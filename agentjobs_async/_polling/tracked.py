@@ -8,6 +8,7 @@ from typing import Any
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.policy import created_by
 
 __all__ = ["Tracked", "Worker"]
 
@@ -39,6 +40,7 @@ class Tracked:
         notifies: Whether some waiter, present or past, is told of each state of the job; a plain `Watch` is told of the
             end only.
         job: The job as the last good answer showed it.
+        created: As in `PollHistory`.
         label: The first label that one of its waits came with, for events; `None` without one.
         seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
             oldest wait.
@@ -71,6 +73,7 @@ class Tracked:
 
     __slots__ = (
         "bucket",
+        "created",
         "job",
         "label",
         "not_before",
@@ -95,6 +98,7 @@ class Tracked:
         self.waiters: Any = None
         self.notifies = False
         self.started = self.seen = self.not_before = now
+        self.created = now if job is None else min(now, created_by(job, now))
         self.polls = 0
         self.shown = 0
         self.bucket = Tracked.NOWHERE

@@ -22,7 +22,7 @@ from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, checked_policy, delay_of
+from agentjobs_async.policy import PollPolicy, checked_policy, created_by, delay_of
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["wait_for_job"]
@@ -111,6 +111,7 @@ class _Wait:
         "_update",
         "_warnings",
         "bad_answers",
+        "created",
         "deadline",
         "due",
         "job",
@@ -142,9 +143,10 @@ class _Wait:
 
     def begin(self, now: float) -> AgentJob | None:
         """Start the wait at the loop time `now`; return the job if it is known to have ended."""
-        self.started = self.seen = now
+        self.started = self.seen = self.created = now
         self.deadline = None if self._timeout is None else now + self._timeout
         if self.job is not None:
+            self.created = min(now, created_by(self.job, now))
             if self._update is not None:
                 self._update(self.job)
             if self.job.is_terminal:
@@ -165,7 +167,7 @@ class _Wait:
         if isinstance(answer, AgentJob):  # nearly every answer is one
             return self._take_job(answer, now)
         if isinstance(answer, JobWithRetryAfter):
-            self._record(answer.job)
+            self._record(answer.job, now)
         elif not cut or self._last_error is None:  # an error caused by the cut says less than the one before it
             self._last_error = answer
         decision = decide(self._policy, self, answer, now)
@@ -184,7 +186,7 @@ class _Wait:
         if job is self.job and self.shown:
             self._last_error = None  # all else is as an earlier poll has left it
         else:
-            self._record(job)
+            self._record(job, now)
         if job.is_terminal:
             self._durations.ended(job, self, now)
             return job
@@ -193,8 +195,9 @@ class _Wait:
         self.due = moved_to_last_poll(due, now, now, self.deadline, self._timeout)
         return None
 
-    def _record(self, job: AgentJob) -> None:
+    def _record(self, job: AgentJob, now: float) -> None:
         previous, self.job, self._last_error = self.job, snapshot(job), None
+        self.created = min(self.created, created_by(job, now))
         if type(job.status) is not JobStatus:
             self._warnings = self._warnings or StatusWarnings()
             self._warnings.check(job)

@@ -45,7 +45,7 @@ def age_of(job: AgentJob, waited: float | None) -> float | None:
 
     Args:
         job: The job.
-        waited: Seconds since the wait for it began; `None` if there is none.
+        waited: Seconds for which it is known at least to have been active; `None` if it is not waited for.
     """
     if job.created_at is None:
         return waited
@@ -58,7 +58,7 @@ def estimate_job(history: History | None, job: AgentJob, waited: float | None) -
     Args:
         history: The one that serves the job; `None` for none.
         job: The job as it was last seen.
-        waited: Seconds since the wait for it began; `None` if there is none.
+        waited: As in `age_of`.
     """
     if job.is_terminal:
         return Estimate(0.0, 0.0)

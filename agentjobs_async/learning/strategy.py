@@ -13,7 +13,7 @@ from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.learning.gaps import GapTable
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import DEFAULT_WAIT, CallState
+from agentjobs_async.policy import DEFAULT_WAIT, CallState, created_by
 
 __all__ = ["Histories", "Kind", "wait_learned"]
 
@@ -36,6 +36,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     least whose expected lateness reaches one figure, which is such that the expected polls per job are those of the
     default wait. The durations are those that the session or tracker whose policy this is has seen, in addition to what
     `history` holds. With fewer than 20, it waits as the default does; after a failed poll, never shorter than that.
+    Ages count from `created_at`, by the local clock, or from the wait's start where the document has no such time.
 
     However wrong the history is, each gap, jitter included, is between d/2 and 2 d, where d is the default's gap at the
     same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while polls are answered, an
@@ -90,7 +91,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if not cells:
             return DEFAULT_WAIT(retry_state)
         try:  # written out here, since a call takes a tenth of all the time that a decision may take
-            low, width = cells[int(now - retry_state.start_time)]
+            low, width = cells[int(now - retry_state.created)]
         except IndexError:
             low, width = cells[-1]
         return low + width * random()  # noqa: S311 - no secret
@@ -103,7 +104,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         learner.renew(state.outcome_timestamp)
         if not learner.cells:
             return delay
-        age = int(state.outcome_timestamp - state.start_time)
+        age = int(state.outcome_timestamp - state.created)
         low, width = learner.cells[min(age, len(learner.cells) - 1)]
         return max(low + width * random(), delay)  # noqa: S311 - no secret
 
@@ -210,4 +211,7 @@ def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
     state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
     state.job = None
     state.held = None if outcome is None or outcome.failed else outcome.result()
+    state.created = state.start_time
+    if isinstance(state.held, AgentJob):
+        state.created = min(state.created, created_by(state.held, state.outcome_timestamp))
     return state

@@ -23,7 +23,7 @@ def history_of(durations: list[float]) -> History:
 class OnePoll:
     """The polls of one job so far, as strategies read them."""
 
-    started = seen = 0.0
+    started = created = seen = 0.0
     job: AgentJob | None = None
     shown = polls = 1
     bad_answers = 0

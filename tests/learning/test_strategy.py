@@ -22,7 +22,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import history_of, poll_at, two_humps
-from tests.polled import REF, clock, in_memory, living
+from tests.polled import REF, Polled, clock, gaps, in_memory, living
 from tests.rows import failures
 
 
@@ -148,18 +148,32 @@ async def test_timed_out_wait_is_a_lower_bound() -> None:
     assert latest == inf
 
 
+def created(seconds: float, status: str = "active") -> AgentJob:
+    """Return a job that was created so many seconds ago."""
+    return AgentJob("job_1", "docs", status, created_at=datetime.now(UTC) - timedelta(seconds=seconds))
+
+
 @in_memory
-async def test_job_of_long_ago_is_left_out() -> None:
-    """A job that was created long before the wait began says nothing about durations."""
+@pytest.mark.parametrize("tracked", [True, False])
+async def test_job_that_is_taken_up_later(*, tracked: bool) -> None:
+    """However late the wait for a job begins, the job is polled and learned by the time since its creation."""
+    history = of_two_humps()
+    policy, get_job = PollPolicy(wait=wait_learned(history)), Polled(created(100), created(100), created(100, "failed"))
+    async with JobTracker(get_job, policy=policy) as tracker:
+        await (tracker.wait_for_job(REF) if tracked else wait_for_job(REF, get_job=get_job, policy=policy))
+    assert min(gaps(get_job.times)) > 1.7 * default_gap(100)
+    assert list(history)[-1] == pytest.approx((100 + get_job.times[1], 100 + clock()), abs=0.1)
+
+
+@in_memory
+async def test_job_that_had_ended_before() -> None:
+    """A job that had ended when its wait began is learned only if that was soon after its creation, by any clock."""
     history = History()
-    created = datetime.now(UTC) - timedelta(hours=1)
-
-    async def get_job(ref: JobRef) -> AgentJob:
-        return AgentJob(ref.job_id, ref.project_id, "completed", created_at=created)
-
-    async with JobTracker(get_job, policy=PollPolicy(wait=wait_learned(history))) as tracker:
-        await tracker.wait_for_job(REF)
-    assert len(history) == 0
+    policy = PollPolicy(wait=wait_learned(history))
+    for seconds in (11, 3600):
+        async with JobTracker(Polled(created(seconds, "completed")), policy=policy) as tracker:
+            await tracker.wait_for_job(REF)
+    assert list(history) == [pytest.approx((0, 11), abs=0.1)]
 
 
 def test_follows_a_change() -> None:
