@@ -55,7 +55,7 @@ ROOMS: dict[str, set[str]] = {
     "testing": {""},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_text", "_validation", "batch", "engines", "learning", "report", "testing"},
+    "cli": {"", "_text", "_validation", "batch", "engines", "report", "testing"},
     "__main__": {"_extras", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""
@@ -96,22 +96,22 @@ LINES = {
     "session": 303,
     "_loop": 382,
     "telemetry": 1031,
-    "learning": 705,
+    "learning": 694,
     "_http": 1961,
-    "_polling": 4179,
+    "_polling": 4183,
     "tracing": 271,
-    "batch": 7759,
+    "batch": 7748,
     "durable": 1047,
     "engines": 480,
     "report": 2207,
     "web": 543,
     "testing": 2564,
     "prometheus": 124,
-    "cli": 7361,
+    "cli": 7328,
 }
 """Of each room."""
 
-CROWDED = {"_polling": 27, "batch": 27, "batch/_store": 26, "cli": 41}
+CROWDED = {"_polling": 27, "batch": 27, "batch/_store": 26, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {

@@ -210,7 +210,7 @@ class Scheduler:
         self._answers.use(policy)
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
-        """Return a tracked job as it was last seen, and the seconds since its creation; else `None`."""
+        """Return a tracked job as it was last seen, if it was, and the seconds since its creation; else `None`."""
         tracked = self._jobs.get(ref)
         return None if tracked is None else (tracked.job, self.loop.time() - tracked.created)
 

@@ -19,7 +19,7 @@ from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.watch import Watch, WatchWithUpdates
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.learning.estimate import Estimate, estimate_job
+from agentjobs_async.learning.estimate import Estimate, estimate_job, estimate_many
 from agentjobs_async.learning.history import History
 from agentjobs_async.learning.strategy import Histories, wait_learned
 from agentjobs_async.models import AgentJob, JobRef
@@ -199,10 +199,10 @@ class Waits(Generic[Given]):
         known = self._scheduler().known(ref_of(target))
         if not isinstance(self._policy.wait, wait_learned):
             return None
-        found, waited = known or (None, None)
+        found, age = known or (None, None)
         if found is None:
             found = target if isinstance(target, AgentJob) else await self._read_once(target)
-        return estimate_job(self._policy.wait.history_of(found.project_id, found.model), found, waited)
+        return estimate_job(self._policy.wait.history_of(found.project_id, found.model), found, age)
 
     def learn_from(self, history: History | Histories) -> bool:
         """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
@@ -218,13 +218,17 @@ class Waits(Generic[Given]):
             self._lazy_scheduler.use(self._policy)
         return True
 
-    def history_of(self, project_id: str, model: str | None = None) -> History | None:
-        """Return the durations by which jobs of this project and model are waited for.
+    def _time_left(self, refs: Iterable[JobRef]) -> Estimate | None:
+        """Return how long the jobs have left, taken together: for batches and the command line.
 
-        `None` when the waits do not learn, or fewer than 20 durations are known.
+        Those that are not waited for, or of which fewer than 20 durations are known, are left out. `None` without any.
         """
-        wait = self._policy.wait
-        return wait.history_of(project_id, model) if isinstance(wait, wait_learned) else None
+        wait, scheduler = self._policy.wait, self._lazy_scheduler
+        if scheduler is None or not isinstance(wait, wait_learned):
+            return None
+        found = [(ref, *known) for ref in refs if (known := scheduler.known(ref)) is not None]
+        aged = [(wait.history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
+        return estimate_many([(history, age) for history, age in aged if history is not None])
 
     async def drain(self, grace: float = 10.0) -> None:
         """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from contextvars import Context
 from types import MappingProxyType
@@ -112,7 +112,7 @@ class ItemTasks:
             next_create=self._next_create(),
             stopped=stopped,
             paused_by=self._paused_by(),
-            left=time_left(self.context.session, self._ages()),
+            left=time_left(self.context.session, self._refs()),
         )
 
     def counts(self) -> BatchStats:
@@ -125,10 +125,8 @@ class ItemTasks:
         """Return what gauges show; `None` once the loop is closed. It may be asked in any thread."""
         return None if self._loop.is_closed() else self.counts()
 
-    def _ages(self) -> list[tuple[JobRef, float]]:
-        now = asyncio.get_running_loop().time()
-        active = (item for item in self._under_way() if item.state is State.ACTIVE)
-        return [(item.ref, now - item.since) for item in active if isinstance(item.ref, JobRef)]
+    def _refs(self) -> Iterator[JobRef]:
+        return (item.ref for item in self._under_way() if isinstance(item.ref, JobRef))
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""

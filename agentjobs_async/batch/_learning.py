@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from agentjobs_async import AgentJobsSession, Estimate, History, JobRef
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.learning.estimate import estimate_many
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
@@ -48,15 +47,7 @@ def _was_polled(seconds: float, polls: int) -> bool:
     return seconds <= _TOLERATED_SECONDS + _LONGEST_GAP_SECONDS * polls
 
 
-def time_left(session: AgentJobsSession, jobs: Iterable[tuple[JobRef, float]]) -> Estimate | None:
-    """Return how long jobs have left, taken together; `None` if nothing is known of any of them.
-
-    Args:
-        session: The session that waits for them.
-        jobs: Each job, and its age in seconds.
-    """
-    history_of: Any = getattr(session, "history_of", None)
-    if history_of is None:
-        return None
-    known = [(history, age) for ref, age in jobs if (history := history_of(ref.project_id)) is not None]
-    return estimate_many(known)
+def time_left(session: AgentJobsSession, refs: Iterable[JobRef]) -> Estimate | None:
+    """Return how long the jobs that a session waits for have left, taken together; `None` if nothing is known."""
+    found: Any = getattr(session, "_time_left", None)
+    return None if found is None else found(refs)

@@ -1,10 +1,12 @@
 """The commands that need no journal: `create`, `get` and `wait`."""
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import inf
+from typing import Final
 
 from attrs import evolve
 
@@ -16,6 +18,7 @@ from agentjobs_async import (
     HttpTimeouts,
     JobRef,
     JobSource,
+    JournalError,
     NotFoundError,
     SessionClosedError,
     WaitTimeoutError,
@@ -23,24 +26,25 @@ from agentjobs_async import (
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_jobs
 from agentjobs_async.cli._output.moments import ends_in
-from agentjobs_async.cli._output.screen import Styled, styled_status
+from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
 from agentjobs_async.cli.documents import Change, job_document
 from agentjobs_async.cli.job_changes import JobChanges, SilenceHook
-from agentjobs_async.cli.job_estimates import JobEstimates, journal_options, learn
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
 from agentjobs_async.cli.process import Context
 
 __all__ = ["create_job", "get_job", "wait_for_jobs"]
 
+_LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
+
 
 async def wait_for_jobs(context: Context, options: Options, jobs: Sequence[str], journal: str | None = None) -> int:
     """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
     refs = list(dict.fromkeys(map(options.service.ref, jobs)))
-    waits = _Waits(context, options, refs, journal_options(journal))
+    waits = _Waits(context, options, refs, _journal_options(journal))
     service, screen = options.service, context.screen
     async with service.session(screen.notice, hooks=[waits.changes]) as session:
-        await learn(session, journal, screen)
+        await _learn(session, journal, screen)
         async with screen.live_view(waits.lines):
             await context.interruption.run_until_stop(waits.run(session), session.aclose)
     return waits.summed_up()
@@ -58,12 +62,12 @@ class _Waits:
         self._results: dict[JobRef, Result] = {}
         self._errors: dict[JobRef, Exception] = {}
         self._started = time.monotonic()
-        self._estimates: JobEstimates | None = None
+        self._session: AgentJobsSession | None = None
         self.changes = JobChanges(self._change)
 
     async def run(self, session: AgentJobsSession) -> None:
         """Wait for all jobs at once."""
-        self._estimates = JobEstimates(session)
+        self._session = session
         await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
 
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
@@ -99,7 +103,9 @@ class _Waits:
         return None if left is None else ends_in(left, len(active))
 
     def _left(self, active: Sequence[AgentJob]) -> Estimate | None:
-        return None if self._estimates is None else self._estimates.of(active)
+        if self._session is None:
+            return None
+        return self._session._time_left(job.ref for job in active)  # noqa: SLF001 - private to users
 
     def _change(self, change: Change) -> None:
         active = [] if change.job is None or change.job.is_terminal else [change.job]
@@ -180,3 +186,35 @@ def _show(context: Context, job: AgentJob) -> None:
     context.screen.line(f"{'status':<14}", styled_status(job.shown_status))
     for name, value in rows.items():
         context.screen.line(f"{name:<14}{value or '-'}")
+
+
+def _journal_options(journal: str | None) -> list[str]:
+    """Return the options that name the same journal to another command; none where the environment names it.
+
+    Raises:
+        InvalidInputError: It is neither a path nor a URL of PostgreSQL.
+    """
+    if journal is None or journal == os.environ.get("AGENTJOBS_JOURNAL"):  # the other command reads it there, too
+        return []
+    from agentjobs_async.batch import Journal  # noqa: PLC0415 - it loads SQLAlchemy, which other waits do without
+
+    return ["--journal", Journal.open(journal, read_only=True).address]  # without the password of a URL
+
+
+async def _learn(session: AgentJobsSession, journal: str | None, screen: Screen) -> None:
+    """Start learning from the durations in a journal; without one, or if it can't be read, from those to come."""
+    if journal is not None:
+        from agentjobs_async.batch import Journal  # noqa: PLC0415 - it loads SQLAlchemy, which other waits do without
+        from agentjobs_async.batch._learning import begin_learning  # noqa: PLC0415 - see above
+        from agentjobs_async.batch.journal import entries_of  # noqa: PLC0415 - see above
+
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS), Journal.open(journal, read_only=True) as opened:
+                await begin_learning(session, entries_of(opened), wanted=True)
+        except JournalError as error:
+            screen.notice(f"Nothing is learned from the journal: {described(error)}")
+        except TimeoutError:
+            screen.notice("Nothing is learned from the journal: it does not answer.")
+        else:
+            return
+    session.learn_from({})

@@ -12,7 +12,7 @@ from agentjobs_async.learning.history import History
 from agentjobs_async.learning.survival import AGES, Survival
 from agentjobs_async.models import AgentJob
 
-__all__ = ["Estimate", "age_of", "estimate_job", "estimate_many"]
+__all__ = ["Estimate", "estimate_job", "estimate_many"]
 
 _MOST_SAMPLED: Final = 32  # jobs: more change the figures by less than they are worth
 _BISECTIONS: Final = 20  # of 4 h: to 0.01 s
@@ -40,29 +40,18 @@ class Estimate:
         return f"about {half}, 9 of 10 within {most}"
 
 
-def age_of(job: AgentJob, waited: float | None) -> float | None:
-    """Return the seconds since a job's start, by the local clock; `None` if it is unknown.
-
-    Args:
-        job: The job.
-        waited: Seconds for which it is known at least to have been active; `None` if it is not waited for.
-    """
-    if job.created_at is None:
-        return waited
-    return max(time() - job.created_at.timestamp(), waited or 0.0)
-
-
-def estimate_job(history: History | None, job: AgentJob, waited: float | None) -> Estimate | None:
+def estimate_job(history: History | None, job: AgentJob, age: float | None) -> Estimate | None:
     """Return how long a job has left; `None` if that is unknown.
 
     Args:
         history: The one that serves the job; `None` for none.
         job: The job as it was last seen.
-        waited: As in `age_of`.
+        age: Seconds since its creation, at least; `None` where only its `created_at` can tell.
     """
     if job.is_terminal:
         return Estimate(0.0, 0.0)
-    age = age_of(job, waited)
+    if job.created_at is not None:
+        age = max(time() - job.created_at.timestamp(), age or 0.0)
     if history is None or age is None:
         return None
     found = Estimate(history.quantile(0.5, age), history.quantile(0.9, age))

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from agentjobs_async import (
     AuthError,
     CreateOutcome,
     CreateOutcomeUnknownError,
+    History,
     JobRef,
     JobTracker,
     NotSentError,
@@ -25,6 +27,7 @@ from agentjobs_async import (
     RejectedError,
     ServerError,
     WaitTimeoutError,
+    wait_learned,
 )
 from agentjobs_async._polling.clock import PollClock
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
@@ -258,7 +261,10 @@ class PolledSession(FakeSession):
 
     Attributes:
         polled: The age of a job at each poll.
+        created_at: When its jobs were created, as it says.
     """
+
+    created_at: datetime | None = None
 
     def __init__(self, seconds: float, policy: PollPolicy | None = None) -> None:
         super().__init__()
@@ -266,14 +272,20 @@ class PolledSession(FakeSession):
         self.created: dict[str, float] = {}
         self.tracker = JobTracker(self._read, policy=policy)
         self.learn_from = self.tracker.learn_from
-        self.history_of = self.tracker.history_of
+        self._time_left = self.tracker._time_left
         self._seconds = seconds
 
     async def _read(self, ref: JobRef) -> AgentJob:
         now = asyncio.get_running_loop().time()
         age = now - self.created.setdefault(ref.job_id, now)
         self.polled.append(age)
-        return AgentJob(ref.job_id, ref.project_id, "completed" if age >= self._seconds else "active")
+        status = "completed" if age >= self._seconds else "active"
+        return AgentJob(ref.job_id, ref.project_id, status, created_at=self.created_at)
+
+    def history_of(self, project_id: str) -> History | None:
+        """Return the durations by which its jobs are waited for."""
+        wait = self.tracker._policy.wait
+        return wait.history_of(project_id, None) if isinstance(wait, wait_learned) else None
 
     def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
         assert isinstance(job, AgentJob | JobRef)

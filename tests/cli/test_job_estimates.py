@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.cli.job_estimates import journal_options
+from agentjobs_async.cli.actions import _journal_options
 from tests.aged import aged_journal
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
@@ -107,7 +107,7 @@ def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another command gets the journal without its password, and none that the environment names."""
     url = "postgresql+psycopg://me:hunter2@db.example/agents"
     monkeypatch.delenv("AGENTJOBS_JOURNAL", raising=False)
-    assert journal_options(None) == []
-    assert journal_options(url) == ["--journal", "postgresql+psycopg://me@db.example/agents"]
+    assert _journal_options(None) == []
+    assert _journal_options(url) == ["--journal", "postgresql+psycopg://me@db.example/agents"]
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
-    assert journal_options(url) == []
+    assert _journal_options(url) == []

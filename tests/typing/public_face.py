@@ -234,7 +234,6 @@ async def learning(session: AgentJobsSession, tracker: JobTracker, ref: JobRef) 
     if (left := await tracker.estimate(ref)) is not None:
         assert_type((left.p50, left.p90), tuple[float, float])
     assert_type(tracker.learn_from(histories), bool)
-    assert_type(session.history_of("docs", "fast"), History | None)
     session.limit_polls(5)
     tracker.limit_polls(None)
     PollBudget(per_second="auto")
