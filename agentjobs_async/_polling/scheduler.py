@@ -21,7 +21,7 @@ from agentjobs_async._polling.stats import Counters, TrackerStats
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async._polling.workers import Workers
-from agentjobs_async.errors import AgentJobsError, TransportError
+from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 
@@ -125,6 +125,8 @@ class Scheduler:
         shared = tracked.is_shared
         if tracked.leave(waiter) and tracked.bucket != Tracked.REMOVED:
             self._forget(tracked)
+            if isinstance(result, WaitTimeoutError):
+                self._durations.timed_out(tracked)
             if tracked.worker is not None:
                 self._abandon(tracked, result)
         self._deadlines.remove(waiter)
@@ -191,8 +193,6 @@ class Scheduler:
             return
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
-        if not tracked.is_shared:
-            self._durations.timed_out(tracked)
         self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
 
     def _dispatch(self) -> None:

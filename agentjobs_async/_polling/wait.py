@@ -205,5 +205,6 @@ class _Wait:
             self._update(job)
 
     def timed_out(self, now: float) -> WaitTimeoutError:
-        """Return the error of a wait that has reached its deadline."""
+        """Record that the wait has reached its deadline, and return its error."""
+        self._durations.timed_out(self)
         return timed_out(self.ref, self.job, self._last_error, self.polls, now - self.started, cut=self._polling)

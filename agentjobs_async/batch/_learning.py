@@ -1,6 +1,7 @@
 """What a journal knows of durations, for waits that learn, and how long the items under way have left."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any, Final
 
 from agentjobs_async import AgentJobsSession, Estimate, History, JobRef
@@ -32,13 +33,17 @@ async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted:
 
 
 async def histories_of(entries: Entries, default_project: str | None) -> dict[str, History]:
-    """Return the durations of each project's last jobs; rows without a project are of `default_project`."""
+    """Return the durations of each project's last jobs; rows without a project are of `default_project`.
+
+    A job whose wait timed out, and that has not ended since, takes longer than that.
+    """
     histories: dict[str, History] = {}
-    for project, seconds, polls in reversed(await entries.durations(_MOST_READ)):
+    for project, seconds, polls, ended in reversed(await entries.durations(_MOST_READ)):
         project_id = project or default_project
         if project_id is not None and _was_polled(seconds, polls):
             history = histories.setdefault(project_id, History())
-            history.add(max(seconds - default_gap(seconds), 0.0), seconds)
+            last_active = max(seconds - default_gap(seconds), 0.0)
+            history.add(last_active, seconds if ended else inf)
     return histories
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -52,6 +53,14 @@ async def test_learning_is_turned_on(virtual_journal: Journal, session: PolledSe
     """Told so, a run learns from its own jobs."""
     await run(session, items(20), virtual_journal, learn=True)
     assert len(session.history_of("docs") or ()) == 20
+
+
+async def test_time_outs_are_kept(virtual_journal: Journal, session: PolledSession) -> None:
+    """A later run knows of the jobs whose waits timed out that they take longer."""
+    await run(session, items(20), virtual_journal, timeout=50.0)
+    await run(session, items(21), virtual_journal, timeout=50.0)
+    assert {latest for _, latest in session.history_of("docs") or ()} == {inf}
+    assert all(40 < earliest < 100 for earliest, _ in session.history_of("docs") or ())
 
 
 async def test_time_left(virtual_journal: Journal, session: PolledSession) -> None:

@@ -22,7 +22,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import history_of, poll_at, two_humps
-from tests.polled import REF, Polled, clock, gaps, in_memory, living
+from tests.polled import REF, Polled, clock, ended, gaps, in_memory, living
 from tests.rows import failures
 
 
@@ -137,12 +137,16 @@ async def test_keeps_a_history_for_each_kind() -> None:
 
 
 @in_memory
-async def test_timed_out_wait_is_a_lower_bound() -> None:
-    """A wait that timed out adds that the job takes longer than it was seen active."""
-    history = History()
-    async with JobTracker(living(job_1=1_000.0), policy=PollPolicy(wait=wait_learned(history))) as tracker:
-        with pytest.raises(WaitTimeoutError):
-            await tracker.wait_for_job(REF, timeout=60)
+@pytest.mark.parametrize("waiters", [0, 1, 2])
+async def test_timed_out_wait_is_a_lower_bound(waiters: int) -> None:
+    """A wait that timed out, with a tracker or without, adds once that the job takes longer than it was seen active."""
+    history, get_job = History(), living(job_1=1_000.0)
+    policy = PollPolicy(wait=wait_learned(history))
+    async with JobTracker(get_job, policy=policy) as tracker:
+        waits = [tracker.watch(REF, timeout=60) for _ in range(waiters)]
+        if not waits:
+            waits = [asyncio.ensure_future(wait_for_job(REF, get_job=get_job, policy=policy, timeout=60))]
+        assert {type(error) for error in await ended(*waits)} == {WaitTimeoutError}
     ((earliest, latest),) = history
     assert 50 < earliest < 60
     assert latest == inf

@@ -157,10 +157,10 @@ class Reader:
         """Return the number of active items of each owner."""
         return dict(map(tuple, await self._database.read(shared.active_counts())))
 
-    async def durations(self, most: int) -> list[tuple[str | None, float, int]]:
-        """Return the project, the seconds from create to end and the polls of the last `most` jobs, newest first."""
-        found = await self._database.read(times.durations(most))
-        return legible(lambda: [(text_or_none(row.project_id), float(row.seconds), int(row.polls)) for row in found])
+    async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
+        """Return project, seconds, polls and whether it has ended of the last `most` jobs, as `times.durations`."""
+        found = map(tuple, await self._database.read(times.durations(most)))
+        return legible(lambda: [(text_or_none(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
 
     async def active_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return project and age in seconds of up to `most` active jobs that were seen in the last `seconds`."""

@@ -14,6 +14,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     union_all,
 )
@@ -66,12 +67,17 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
 
 
 def durations(most: int) -> Select[Any]:
-    """Select the project, the seconds from create to end and the polls of the last `most` jobs, newest row first."""
-    seconds = (_ROW.ended_at - _ROW.created_at).label("seconds")
+    """Select the project, the seconds, the polls and whether it has ended of the last `most` jobs, newest row first.
+
+    The seconds go from the create to the end, or for a job that was given up while it was active, to that moment.
+    """
     ended = _ROW.state.in_([State.COMPLETED, State.FAILED, State.ARCHIVED])
-    known = and_(ended, _ROW.created_at.is_not(None), _ROW.ended_at >= _ROW.created_at)
-    rows = select(_ROW.project_id, seconds, func.coalesce(_ROW.polls, 0).label("polls"))
-    return rows.where(known).order_by(_ROW.number.desc()).limit(most)
+    given_up = and_(_ROW.state == State.ACTIVE, _ROW.error.is_not(None))
+    last_active = case((_ROW.seen_at > _ROW.updated_at, _ROW.seen_at), else_=_ROW.updated_at)
+    seconds: ColumnElement[Any] = case((ended, _ROW.ended_at), else_=last_active) - _ROW.created_at
+    polls = func.coalesce(_ROW.polls, 0).label("polls")
+    rows = select(_ROW.project_id, seconds.label("seconds"), polls, ended.label("ended"))
+    return rows.where(or_(ended, given_up), seconds >= 0).order_by(_ROW.number.desc()).limit(most)
 
 
 def active_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
