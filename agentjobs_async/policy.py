@@ -1,6 +1,6 @@
 """A user's settings for waits: when to poll again, which faults to tolerate, how much all polls may use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import inf
 from random import uniform
@@ -31,6 +31,7 @@ __all__ = [
     "created_by",
     "delay_by_age",
     "delay_of",
+    "parts_of",
 ]
 
 
@@ -98,6 +99,18 @@ class PollHistory(Protocol):
         """Loop time since which the server, which had shown the job, has answered without it; `None` if it has not."""
 
 
+def parts_of(wait: Any) -> Iterator[Any]:
+    """Yield a wait strategy, and those of which it is a sum or a chain."""
+    yield wait
+    parts: Iterable[Any] = ()
+    if isinstance(wait, tenacity.wait_combine):
+        parts = wait.wait_funcs
+    elif isinstance(wait, tenacity.wait_chain):
+        parts = wait.strategies
+    for part in parts:
+        yield from parts_of(part)
+
+
 def created_by(job: AgentJob, now: float) -> float:
     """Return the loop time, `now` at present, at which a job was created; infinite where its document does not say."""
     return inf if job.created_at is None else now - (time() - job.created_at.timestamp())
@@ -116,7 +129,7 @@ def checked_strategy(name: str, value: object) -> None:
     if isinstance(value, type):
         wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
-    if is_async(value) or is_async(getattr(value, "learn", None)):
+    if any(is_async(part) or is_async(getattr(part, "learn", None)) for part in parts_of(value)):
         raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
     if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
         raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")

@@ -1,10 +1,10 @@
-"""Passing the durations of jobs on to a wait strategy that learns from them."""
+"""Passing the durations of jobs on to wait strategies that learn from them."""
 
 from math import inf
 from typing import Final
 
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import PollHistory, PollPolicy
+from agentjobs_async.policy import PollHistory, PollPolicy, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["Durations"]
@@ -13,28 +13,30 @@ _TOLERATED_SECONDS: Final = 60.0  # clocks differ, and a create's answer takes a
 
 
 class Durations:
-    """Passes durations on to `policy.wait`, where that has a method `learn`; else does nothing.
+    """Passes durations on to `policy.wait` and its parts, where these have a method `learn`; else does nothing.
 
     A duration counts from the job's creation. A job that had ended when the wait for it began, a minute or more after
-    its creation, is left out: it may have taken any time. The first error of the method is logged; none ends a wait.
+    its creation, is left out: it may have taken any time. The first error of a method is logged; none ends a wait.
     """
 
-    __slots__ = ("_learn",)
+    __slots__ = ("_learners",)
 
     def __init__(self, policy: PollPolicy) -> None:
-        learn = getattr(policy.wait, "learn", None)
-        self._learn = GuardedCallback("policy.wait.learn", learn) if callable(learn) else None
+        methods = (getattr(part, "learn", None) for part in parts_of(policy.wait))
+        self._learners = tuple(GuardedCallback("policy.wait.learn", learn) for learn in methods if callable(learn))
 
     def ended(self, job: AgentJob, wait: PollHistory, now: float) -> None:
         """Record that a job ended after it was last seen active, and by the loop time `now`."""
-        if self._learn is None:
-            return
         if wait.seen > wait.started:
-            self._learn(job.project_id, job.model, wait.seen - wait.created, now - wait.created)
+            self._learn(job, wait.seen - wait.created, now - wait.created)
         elif wait.started - wait.created < _TOLERATED_SECONDS:
-            self._learn(job.project_id, job.model, 0.0, now - wait.created)
+            self._learn(job, 0.0, now - wait.created)
 
     def timed_out(self, wait: PollHistory) -> None:
         """Record that a wait timed out, for a job that was active when it was last seen."""
-        if self._learn is not None and wait.job is not None and wait.seen > wait.started:
-            self._learn(wait.job.project_id, wait.job.model, wait.seen - wait.created, inf)
+        if wait.job is not None and wait.seen > wait.started:
+            self._learn(wait.job, wait.seen - wait.created, inf)
+
+    def _learn(self, job: AgentJob, earliest: float, latest: float) -> None:
+        for learn in self._learners:
+            learn(job.project_id, job.model, earliest, latest)

@@ -1,7 +1,6 @@
 """One wait, in the caller's task: poll, decide, sleep, until the job has ended or the time has run out."""
 
 import asyncio
-from typing import Final
 
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.sleep import sleep_until
@@ -87,9 +86,6 @@ async def wait_for_job(
         del answer, result, wait  # the error's traceback holds this frame, which must not hold the error
 
 
-_LEARNS_NOTHING: Final = Durations(PollPolicy())  # one for all waits: each object of a wait costs memory
-
-
 class _Wait:
     """The state of one wait, and the `PollHistory` that the policy decides on.
 
@@ -129,7 +125,7 @@ class _Wait:
         target = job_or_ref(job)
         self.ref = ref_of(target)
         self.job = target if isinstance(target, AgentJob) else None
-        self._durations = Durations(policy) if hasattr(policy.wait, "learn") else _LEARNS_NOTHING
+        self._durations = Durations(policy)
         self._last_error: Exception | None = None
         self._polling = False
         self._policy = policy

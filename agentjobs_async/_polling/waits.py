@@ -23,7 +23,7 @@ from agentjobs_async.learning.estimate import Estimate, estimate_job, estimate_m
 from agentjobs_async.learning.history import History
 from agentjobs_async.learning.strategy import Histories, wait_learned
 from agentjobs_async.models import AgentJob, JobRef
-from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy
+from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -197,12 +197,13 @@ class Waits(Generic[Given]):
         """
         target = self._target(job)
         known = self._scheduler().known(ref_of(target))
-        if not isinstance(self._policy.wait, wait_learned):
+        wait = self._learned()
+        if wait is None:
             return None
         found, age = known or (None, None)
         if found is None:
             found = target if isinstance(target, AgentJob) else await self._read_once(target)
-        return estimate_job(self._policy.wait.history_of(found.project_id, found.model), found, age)
+        return estimate_job(wait.history_of(found.project_id, found.model), found, age)
 
     def learn_from(self, history: History | Histories) -> bool:
         """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
@@ -223,12 +224,15 @@ class Waits(Generic[Given]):
 
         Those that are not waited for, or of which fewer than 20 durations are known, are left out. `None` without any.
         """
-        wait, scheduler = self._policy.wait, self._lazy_scheduler
-        if scheduler is None or not isinstance(wait, wait_learned):
+        wait, scheduler = self._learned(), self._lazy_scheduler
+        if scheduler is None or wait is None:
             return None
         found = [(ref, *known) for ref in refs if (known := scheduler.known(ref)) is not None]
         aged = [(wait.history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
         return estimate_many([(history, age) for history, age in aged if history is not None])
+
+    def _learned(self) -> wait_learned | None:
+        return next((part for part in parts_of(self._policy.wait) if isinstance(part, wait_learned)), None)
 
     async def drain(self, grace: float = 10.0) -> None:
         """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.

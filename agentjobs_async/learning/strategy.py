@@ -36,7 +36,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     least whose expected lateness reaches one figure, which is such that the expected polls per job are those of the
     default wait. The durations are those that the session or tracker whose policy this is has seen, in addition to what
     `history` holds. With fewer than 20, it waits as the default does; after a failed poll, never shorter than that.
-    Ages count from `created_at`, by the local clock, or from the wait's start where the document has no such time.
+    It learns within a sum or a chain of strategies, too. Ages count from `created_at`, by the local clock, or from the
+    wait's start where the document has no such time.
 
     However wrong the history is, each gap, jitter included, is between d/2 and 2 d, where d is the default's gap at the
     same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while polls are answered, an

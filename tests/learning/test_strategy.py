@@ -1,5 +1,6 @@
 import asyncio
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
@@ -120,6 +121,26 @@ async def test_waits_feed_their_strategy() -> None:
     tracked, free = history
     assert tracked[0] < 20 <= tracked[1] == began
     assert free[0] < 20 <= free[1] == pytest.approx(clock() - began)
+
+
+@in_memory
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda learned: learned + tenacity.wait_random(0, 0.1),
+        lambda learned: sum([tenacity.wait_none(), tenacity.wait_random(0, 0.1), learned]),
+        lambda learned: tenacity.wait_chain(tenacity.wait_fixed(1), learned),
+    ],
+)
+async def test_learns_within_a_sum(add: Callable[[wait_learned], Any]) -> None:
+    """As a part of a sum or a chain of strategies it learns, and gives estimates, as it does alone."""
+    history = of_two_humps(20)
+    policy = PollPolicy(wait=add(wait_learned(history)))
+    await wait_for_job(REF, get_job=living(job_1=20.0), policy=policy)
+    async with JobTracker(living(job_1=clock() + 20.0), policy=policy) as tracker:
+        await tracker.wait_for_job(REF)
+        assert await tracker.estimate(created(5)) is not None
+    assert history.added == 22
 
 
 @in_memory

@@ -80,7 +80,7 @@ SECONDS = st.sampled_from([0.0, 0.5, 3.0, 20.0, 70.0])
 
 
 def state_of(wait: _Wait) -> list[object]:
-    return [getattr(wait, name, None) for name in _Wait.__slots__ if name not in {"_warnings", "_update"}]
+    return [getattr(wait, name, None) for name in _Wait.__slots__ if name not in {"_warnings", "_update", "_durations"}]
 
 
 @given(
