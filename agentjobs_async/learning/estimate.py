@@ -59,7 +59,7 @@ def estimate_job(history: History | None, job: AgentJob, age: float | None) -> E
 
 
 def estimate_many(jobs: Sequence[tuple[History, float]]) -> Estimate | None:
-    """Return how long the jobs under way have left, taken together; `None` if there are none, or beyond 4 h.
+    """Return how long the jobs under way have left, taken together; `None` if nine of ten have no known end.
 
     Args:
         jobs: The history that serves each job, and its age in seconds.
@@ -73,7 +73,7 @@ def estimate_many(jobs: Sequence[tuple[History, float]]) -> Estimate | None:
 
 
 def _left(sample: Sequence[tuple[Survival, float]], share: float) -> float:
-    """Return the seconds within which `share` of the sampled jobs ends; 4 h or slightly less where none is enough."""
+    """Return the seconds within which `share` of the sampled jobs ends; 4 h or slightly more where none is enough."""
     active = [(survival, age, survival.at(age)) for survival, age in sample]
 
     def still_active(seconds: float) -> float:

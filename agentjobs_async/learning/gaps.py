@@ -1,7 +1,8 @@
 """When to poll again at each age: the gaps of equal expected lateness, for a given number of polls."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cache
+from itertools import chain, repeat
 from math import exp, log
 from typing import Final
 
@@ -48,7 +49,8 @@ class GapTable:
     __slots__ = ("cells", "polls_per_job")
 
     def __init__(self, survival: Survival, polls_per_job: float | None) -> None:
-        lateness = [_lateness(survival, place) for place in range(len(AGES))]
+        known = range(len(AGES))[: bisect_right(AGES, survival.longest) + 1]
+        lateness = [_lateness(survival, place) for place in known]
         wanted = _polls(survival, list(map(default_gap, AGES))) if polls_per_job is None else polls_per_job
         low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
         for _ in range(_BISECTIONS):
@@ -92,9 +94,12 @@ def _lateness(survival: Survival, place: int) -> list[float]:
 
 
 def _gaps(lateness: list[list[float]], log_target: float) -> list[float]:
-    """Return the gap at each age: the least of which the expected lateness reaches the target."""
-    target = exp(log_target)
-    return [default_gap(age) * _factor(row, target) for age, row in zip(AGES, lateness, strict=True)]
+    """Return the gap at each age: the least of which the expected lateness reaches the target.
+
+    At ages without a row it is the default's.
+    """
+    factors = chain((_factor(row, exp(log_target)) for row in lateness), repeat(1.0))
+    return [default_gap(age) * factor for age, factor in zip(AGES, factors, strict=False)]
 
 
 def _factor(row: list[float], target: float) -> float:

@@ -56,7 +56,7 @@ class History:
     def quantile(self, p: float, age: float = 0.0) -> float:
         """Return the seconds, counted from `age`, within which a share `p` of the jobs ends that are active at `age`.
 
-        It is finite and at least 0, or `math.inf` beyond an age of 4 h, of which nothing is known.
+        It is finite and at least 0, or `math.inf` beyond the longest known duration, which is at most 4 h.
 
         Args:
             p: The share: above 0 and below 1.
@@ -76,7 +76,9 @@ class History:
     def survival_for_estimates(self) -> Survival:
         """Return the share of jobs that is still active at each age, for estimates; the history must not be empty."""
         if self._for_estimates is None:
-            self._for_estimates = Survival(self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST)
+            self._for_estimates = Survival(
+                self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST, extrapolated=False
+            )
         return self._for_estimates
 
     def survival_for_waits(self) -> Survival:

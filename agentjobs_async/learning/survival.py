@@ -46,29 +46,39 @@ class Survival:
             not seen to end.
         prior: The weight of the prior, above 0 and below 1.
         narrowest: The least half width of a kernel, on the logarithm of time: 0.1 is 10 % of a duration.
+        extrapolated: Whether the share falls beyond the longest known duration, by kernels and prior. If not, what is
+            known to end has ended by then, and no other job ever does.
 
     Attributes:
+        longest: The longest time, in seconds, for which any job is known to have been active.
         alive: The share at each of `AGES`: from 1.0 down, never 0.
         known: The same without the prior.
     """
 
-    def __init__(self, intervals: Sequence[tuple[float, float]], *, prior: float, narrowest: float) -> None:
-        ended = _ended_by(intervals, narrowest)
-        floor = log(_SHORTEST_PRIOR_SECONDS)
-        span = _LOGS[-1] - floor
-        self.known = [1.0 - share for share in ended]
+    def __init__(
+        self, intervals: Sequence[tuple[float, float]], *, prior: float, narrowest: float, extrapolated: bool = True
+    ) -> None:
+        self.longest = max(low if high == inf else high for low, high in intervals)
+        span = _LOGS[-1] - log(_SHORTEST_PRIOR_SECONDS)
+        self.known = [1.0 - share for share in _ended_by(intervals, narrowest, extrapolated=extrapolated)]
         self.alive = [
             (1.0 - prior) * known + prior * min(max((_LOGS[-1] - at) / span, _NEVER_ENDED), 1.0)
             for known, at in zip(self.known, _LOGS, strict=True)
         ]
+        self._end, self._left = _LONGEST_SECONDS, self.alive[-1]
+        """The age in seconds from which on the share stays the same, and that share."""
+        if not extrapolated:
+            self._end = min(max(self.longest, _FINE_STEP_SECONDS), _LONGEST_SECONDS)
+            place = bisect_left(AGES, self._end)
+            self._left = self.alive[place] - (1.0 - prior) * (self.known[place] - self.known[-1])
         steps = ((end - begin) for begin, end in pairwise(AGES))
         means = ((before + after) / 2 for before, after in pairwise(self.alive))
         self._area = [0.0, *accumulate(step * mean for step, mean in zip(steps, means, strict=True))]
 
     def at(self, age: float) -> float:
         """Return the share of jobs that is still active at `age` seconds."""
-        if age >= _LONGEST_SECONDS:
-            return self.alive[-1]
+        if age >= self._end:
+            return self._left
         place = bisect_right(AGES, age) - 1
         before, after = self.alive[place], self.alive[place + 1]
         return before + (after - before) * (age - AGES[place]) / (AGES[place + 1] - AGES[place])
@@ -83,17 +93,17 @@ class Survival:
         return self._area[place] + span * (self.alive[place] + slope * span / 2)
 
     def age_at(self, share: float) -> float:
-        """Return the age in seconds at which only `share` of the jobs is still active; infinite after 4 h."""
-        place = bisect_left(self.alive, -share, key=lambda alive: -alive)
-        if place >= len(AGES):
+        """Return the age in seconds at which only `share` of the jobs is still active; infinite if it never is."""
+        if share < self._left:
             return inf
+        place = bisect_left(self.alive, -share, key=lambda alive: -alive)
         if place == 0:
             return 0.0
         before, after = self.alive[place - 1], self.alive[place]
-        return AGES[place - 1] + (AGES[place] - AGES[place - 1]) * (before - share) / (before - after)
+        return min(AGES[place - 1] + (AGES[place] - AGES[place - 1]) * (before - share) / (before - after), self._end)
 
 
-def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float) -> list[float]:
+def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float, *, extrapolated: bool) -> list[float]:
     """Return the share of the durations that have ended at each of `AGES`."""
     known, left = _weighted(intervals)
     growth = [0.0] * (len(AGES) + 1)
@@ -102,7 +112,7 @@ def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float) -> lis
     for place, (middle, spread, weight) in enumerate(known):
         width = max(min(_reach(logs, place, near), _WIDEST), narrowest, spread / max(middle, 1.0))
         _add_kernel(growth, logs[place], width, weight)
-    if left is not None:
+    if left is not None and extrapolated:
         _add_tail(growth, *left)
     return list(accumulate(growth[:-1]))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -64,12 +65,12 @@ def test_nothing_is_known(service: EmulatorThread, token: str, tmp_path: Path) -
 
 
 def test_own_run(service: EmulatorThread) -> None:
-    """Once 20 jobs of the run itself have ended, their durations tell of the others."""
+    """Once 20 jobs of the run itself have ended, their durations tell of a younger one."""
     service.live(duration=3600, prompt="Tidy up")
-    service.inject("document createdAt=null on=get forever")  # else only jobs that have just been created count
-    for number in range(20):
-        assert main(["create", f"Page {number}"]) == 0
-    assert main(["create", "Tidy up"]) == 0
+    created_at = datetime.now(UTC) - timedelta(seconds=45)
+    service.inject(f"document createdAt={created_at:%Y-%m-%dT%H:%M:%SZ} on=get forever", prompt="Page")
+    for prompt in [*["Page"] * 20, "Tidy up"]:
+        assert main(["create", prompt]) == 0
     tokens = [f"docs/job_{number:06}" for number in range(1, 22)]
     with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
         wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)

@@ -23,7 +23,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from tests.learning.draws import history_of, poll_at, two_humps
-from tests.polled import REF, Polled, clock, ended, gaps, in_memory, living
+from tests.polled import REF, Polled, clock, ended, gaps, in_memory, living, refs
 from tests.rows import failures
 
 
@@ -102,6 +102,19 @@ async def test_an_outage_causes_no_more_polls(polls_per_job: float | None) -> No
                 job.cancel()
         polls.append(len(made))
     assert polls[1] <= 1.1 * polls[0]
+
+
+@in_memory
+async def test_first_batch_at_once_causes_no_more_polls() -> None:
+    """Jobs that begin together, the first ones of all, end from the short to the long: none is polled more for that."""
+    polls = []
+    for policy in (PollPolicy(), PollPolicy(wait=wait_learned())):
+        random.seed(1)
+        get_job = living(**{ref.job_id: clock() + random.lognormvariate(5, 0.6) for ref in refs(200)})
+        async with JobTracker(get_job, policy=policy) as tracker:
+            await ended(*(tracker.watch(ref) for ref in refs(200)))
+        polls.append(len(get_job.asked))
+    assert polls[1] <= 1.05 * polls[0]
 
 
 async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> None:

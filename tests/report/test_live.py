@@ -330,7 +330,7 @@ async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch:
 async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
     """The page tells when active jobs end: of all together among the figures, of one in its panel, by its age."""
     path = tmp_path / "run.db"
-    await aged_journal(path, [7200.0] * 20, ages=[1.0, 3600.0])
+    await aged_journal(path, [7200.0] * 20, ages=[1.0, 2700.0])
     async with served(path) as page, opened(browser, page) as visited:
         tile = visited.page.locator('[data-tile="an active job ends in"]')
         await expect(tile.locator(".value")).to_have_text(re.compile(r"^about \d\.\d h$"))
@@ -338,6 +338,6 @@ async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
         await row(visited.page, "item-21").click()
         await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 2.0 h, 9 of 10 within 2.0 h")
         await row(visited.page, "item-22").click()
-        await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 1.0 h, 9 of 10 within 1.1 h")
+        await expect(visited.page.locator("#panel")).to_contain_text("Ends inabout 1.3 h, 9 of 10 within 1.3 h")
         await row(visited.page, "item-20").click()
         await expect(visited.page.locator("#panel")).not_to_contain_text("Ends in")
