@@ -96,7 +96,7 @@ LINES = {
     "session": 303,
     "_loop": 382,
     "telemetry": 1031,
-    "learning": 712,
+    "learning": 708,
     "_http": 1961,
     "_polling": 4186,
     "tracing": 271,

@@ -65,7 +65,7 @@ def estimate_many(jobs: Sequence[tuple[History, float]]) -> Estimate | None:
         jobs: The history that serves each job, and its age in seconds.
     """
     step = -(-len(jobs) // _MOST_SAMPLED) or 1
-    sample = [(history.survival_for_estimates(), age) for history, age in jobs[::step]]
+    sample = [(history._survival(), age) for history, age in jobs[::step]]  # noqa: SLF001 - private to users
     if not sample:
         return None
     found = Estimate(_left(sample, 0.5), _left(sample, 0.9))

@@ -14,9 +14,8 @@ __all__ = ["LEAST_DURATIONS", "MOST_DURATIONS", "History"]
 MOST_DURATIONS: Final = 200  # enough for a smooth curve, few enough to follow slow changes
 LEAST_DURATIONS: Final = 20  # with fewer, the default waits as well
 
-_WAIT_PRIOR, _WAIT_NARROWEST = 0.1, 0.35  # a wait errs less if it trusts few durations less
 # With these, nine of ten jobs end within p90: benchmarks/bench_learning.py.
-_ESTIMATE_PRIOR, _ESTIMATE_NARROWEST = 0.02, 0.03
+_PRIOR, _NARROWEST = 0.02, 0.03
 _SHOWN: Final = (0.1, 0.5, 0.9)  # the quantiles in its repr
 
 
@@ -70,20 +69,14 @@ class History:
         checked_seconds("age", age, zero=True)
         if not self._intervals:
             raise InvalidInputError("the history is empty: add durations first")
-        survival = self.survival_for_estimates()
+        survival = self._survival()
         return max(survival.age_at((1.0 - p) * survival.at(age)) - age, 0.0)
 
-    def survival_for_estimates(self) -> Survival:
+    def _survival(self) -> Survival:
         """Return the share of jobs that is still active at each age, for estimates; the history must not be empty."""
         if self._for_estimates is None:
-            self._for_estimates = Survival(
-                self._intervals, prior=_ESTIMATE_PRIOR, narrowest=_ESTIMATE_NARROWEST, extrapolated=False
-            )
+            self._for_estimates = Survival(self._intervals, prior=_PRIOR, narrowest=_NARROWEST, extrapolated=False)
         return self._for_estimates
-
-    def survival_for_waits(self) -> Survival:
-        """Return the share of jobs that is still active at each age, for waits; the history must not be empty."""
-        return Survival(self._intervals, prior=_WAIT_PRIOR, narrowest=_WAIT_NARROWEST)
 
     def __len__(self) -> int:
         return len(self._intervals)

@@ -12,6 +12,7 @@ from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.learning.gaps import GapTable
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
+from agentjobs_async.learning.survival import Survival
 from agentjobs_async.models import AgentJob
 from agentjobs_async.policy import DEFAULT_WAIT, CallState, created_by
 
@@ -25,6 +26,7 @@ Histories = MutableMapping[Kind, History]
 
 _LONGEST_MODEL: Final = 200  # characters
 _MOST_KINDS: Final = 256  # the server names the models: without a bound, it could fill the memory
+_PRIOR, _NARROWEST = 0.1, 0.35  # a wait errs less if it trusts few durations less
 _RENEWED_EVERY: Final = 20  # durations
 _RENEWED_AFTER_SECONDS: Final = 1.0  # at least: a table takes some 10 ms to make, and ends may come fast
 
@@ -186,7 +188,8 @@ class _Learner:
         if len(history) < LEAST_DURATIONS:
             self.renewed_at = history.added + LEAST_DURATIONS - len(history)
             return
-        self.cells = GapTable(history.survival_for_waits(), self._polls_per_job).cells
+        survival = Survival(tuple(history), prior=_PRIOR, narrowest=_NARROWEST)
+        self.cells = GapTable(survival, self._polls_per_job).cells
         self.renewed_at = history.added + _RENEWED_EVERY
         self._due = now + _RENEWED_AFTER_SECONDS
 

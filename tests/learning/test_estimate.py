@@ -69,7 +69,7 @@ def test_estimate_of_many() -> None:
     assert estimate_many([]) is None
     found = estimate_many([young] * 500 + [old] * 500)
     assert found is not None
-    survival = history.survival_for_estimates()
+    survival = history._survival()
     for seconds, share in ((found.p50, 0.5), (found.p90, 0.9)):
         active = (survival.at(seconds) + survival.at(200 + seconds) / survival.at(200)) / 2
         assert 1 - active == pytest.approx(share, abs=0.03)
