@@ -23,7 +23,7 @@ from typing import cast
 from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process, print_table, resident_bytes
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
-from agentjobs_async._polling.clock import PollClock
+from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.batch.journal import entries_of
 
@@ -39,7 +39,7 @@ class MemorySession:
 
     def __init__(self) -> None:
         self._created = 0
-        self._clock = PollClock(None)  # which a run gives its part of the journal's polls
+        self._limits = PollLimits(None)  # which a run gives its part of the journal's polls
 
     def mask(self, text: str) -> str:
         """Return the text: there is no API key here."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import choice
 from typing import Final
 
-from agentjobs_async._polling.clock import PollClock
+from agentjobs_async._polling.pace import PollClock
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from math import inf
 from typing import Final
 
-from agentjobs_async._polling.clock import ROUNDING_SECONDS
+from agentjobs_async._polling.pace import ROUNDING_SECONDS
 from agentjobs_async.models import JobRef
 
 __all__ = ["Pauses", "RememberedPauses"]

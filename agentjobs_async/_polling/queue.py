@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
-from agentjobs_async._polling.clock import ROUNDING_SECONDS, PollClock
 from agentjobs_async._polling.due import DueJobs, Queue
 from agentjobs_async._polling.outage import Outage
+from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimits
 from agentjobs_async._polling.pauses import Pauses
 from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
 from agentjobs_async._polling.tracked import Tracked
@@ -36,7 +36,7 @@ class PollQueue:
 
     Args:
         jobs: All tracked jobs, shared with the scheduler.
-        clock: Says when polls may start.
+        limits: How many polls may start.
         dispatch: Called when a poll may be sent.
 
     Attributes:
@@ -48,22 +48,22 @@ class PollQueue:
         self,
         loop: asyncio.AbstractEventLoop,
         jobs: dict[JobRef, Tracked],
-        clock: PollClock,
+        limits: PollLimits,
         dispatch: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._jobs = jobs
         self._dispatch = dispatch
         self._timers = Timers(loop)
-        self._clock = clock
+        self._clock = PollClock()
+        self._limits = limits
         self.outage = Outage(loop, jobs, self._clock, self._timers, self.make_urgent, self._resume)
         self._pauses = Pauses()
         self._lifted_until = -inf
         """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
-        self._due = DueJobs(loop.time, lambda: clock.limited)
+        self._due = DueJobs(loop.time, lambda: limits.in_force)
         self.on_full_slots = self._due.take_turns
-        self.refused = self._clock.refuse
         self.no_slow = False
         self._answered_at = loop.time()
         self._armed: float = inf
@@ -110,8 +110,7 @@ class PollQueue:
         # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
         # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
-        due = when - self._clock.stopped_for if self._clock.free else self._clock.due(when, now)  # saves a call
-        bucket = tracked.bucket = self._buckets.add(tracked, due, full_above, step)
+        bucket = tracked.bucket = self._buckets.add(tracked, self._clock.due(when, now), full_above, step)
         if bucket < self._armed:
             self._arm()
 
@@ -156,19 +155,8 @@ class PollQueue:
 
     def next(self, now: float) -> Tracked | None:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
-        due, ready = self._due, self._due.ready
-        if self._clock.free and not (due.urgent or due.set_aside or self._pauses.projects or now < self._lifted_until):
-            while ready:  # `_first` without needless checks; `_set_aside` puts no other queue in the place of `ready`
-                oldest = ready.popleft()
-                if oldest.bucket != Tracked.READY:
-                    due.stale -= 1
-                elif self.no_slow and oldest.patience_seconds:
-                    self._set_aside(oldest)
-                else:
-                    oldest.bucket = Tracked.NOWHERE
-                    return oldest
-            return None
-        if self._clock.limited:
+        due = self._due
+        if self._limits.in_force:
             due.order_by_gain()
         if self._clock.stopped:
             return self._first(due.urgent, Tracked.URGENT, now) if self._clock.unreachable else None
@@ -182,7 +170,7 @@ class PollQueue:
         self._dispatch()
 
     def _first(self, queue: Queue, place: int, now: float) -> Tracked | None:
-        next_start = self._clock.next_start(now)
+        next_start = self._limits.next_start(now)
         if next_start > now:
             if queue:
                 self._timers.set(self._dispatch, next_start)
@@ -197,7 +185,7 @@ class PollQueue:
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._set_aside(tracked)
             else:
-                self._clock.start(now)
+                self._limits.start(now)
                 tracked.bucket = Tracked.NOWHERE
                 return tracked
         if queue:
@@ -235,6 +223,11 @@ class PollQueue:
         self._arm()
         self._dispatch()
 
+    def refused(self, began: float, now: float, until: float) -> None:
+        """Record that the server refused a poll; arguments as of `AdaptiveRate.refuse`."""
+        if self._limits.adaptive is not None:
+            self._limits.adaptive.refuse(began, now, until)
+
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float, began: float) -> None:
         """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all."""
         self._due.refused()
@@ -269,8 +262,8 @@ class PollQueue:
 
         It shows that the pauses asked for before it, for one job or one project each, were not meant for all.
         """
-        if self._clock.adaptive is not None:
-            self._clock.adaptive.count(now)
+        if self._limits.adaptive is not None:
+            self._limits.adaptive.count(now)
         if self.outage.not_reached_since:
             self.outage.reached()
         if self._pauses.suspected:

@@ -7,11 +7,11 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentjobs_async._polling.answers import Answers
-from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.decision import CUT, timed_out
 from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.ends import Ends, Result
+from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.pauses import RememberedPauses
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
@@ -35,7 +35,7 @@ class Scheduler:
     """Polls the tracked jobs, at most `budget.in_flight` at a time, and notifies their waiters.
 
     Args:
-        clock: Says when polls may start, within the budget.
+        limits: How many polls may start, within the budget.
         longest_poll: Seconds that a poll may take at most before it is cut, while other jobs wait for its slot.
     """
 
@@ -46,7 +46,7 @@ class Scheduler:
         policy: PollPolicy,
         budget: PollBudget,
         hooks: "Hooks | None",
-        clock: PollClock,
+        limits: PollLimits,
         *,
         longest_poll: float,
     ) -> None:
@@ -56,7 +56,7 @@ class Scheduler:
         self._durations = Durations(policy)
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
-        self._queue = PollQueue(loop, self._jobs, clock, self._dispatch)
+        self._queue = PollQueue(loop, self._jobs, limits, self._dispatch)
         self._ending = Ends(loop, self._end_one)
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._ending, self._finish)
         self._workers = Workers(

@@ -10,8 +10,8 @@ from attrs import evolve
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
-from agentjobs_async._polling.clock import PollClock
 from agentjobs_async._polling.decision import Answer
+from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
@@ -64,7 +64,7 @@ class Waits(Generic[Given]):
         self._slots = asyncio.Semaphore(self._budget.in_flight)
         self._longest = longest_poll
         self._hooks = hooks
-        self._clock = PollClock(self._budget.per_second)
+        self._limits = PollLimits(self._budget.per_second)
         self._lazy_scheduler: Scheduler | None = None
 
     async def wait_for_job(
@@ -163,7 +163,7 @@ class Waits(Generic[Given]):
         Raises:
             InvalidInputError: `per_second` is not a finite number above 0.
         """
-        self._clock.limit(per_second)
+        self._limits.limit(per_second)
 
     def stats(self) -> TrackerStats:
         """Return the present figures of all waits and polls. It binds to no event loop.
@@ -306,7 +306,7 @@ class Waits(Generic[Given]):
         loop = self._bind()
         if self._lazy_scheduler is None:
             self._lazy_scheduler = Scheduler(
-                loop, self._reader, self._policy, self._budget, self._hooks, self._clock, longest_poll=self._longest
+                loop, self._reader, self._policy, self._budget, self._hooks, self._limits, longest_poll=self._longest
             )
         return self._lazy_scheduler
 

@@ -29,7 +29,7 @@ from agentjobs_async import (
     WaitTimeoutError,
     wait_learned,
 )
-from agentjobs_async._polling.clock import PollClock
+from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch.journal import entries_of, opened_of
@@ -115,14 +115,13 @@ class FakeSession:
         self.sent: list[tuple[float, str]] = []
         self.prompts: dict[str, str] = {}
         self.under_way = 0
-        self._clock = PollClock(None)
+        self._limits = PollLimits(None)
         self.most_under_way = 0
 
     @property
     def polls_per_second(self) -> float | None:
         """The limit that a journal has set."""
-        share = self._clock._share
-        return None if share is None else share.per_second
+        return min((share.per_second for share in self._limits._shares.values()), default=None)
 
     async def create_job(
         self,

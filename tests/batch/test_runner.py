@@ -867,7 +867,7 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 async def test_a_session_of_the_callers_own(file_journal: Journal) -> None:
     """Without a limit of polls, a run needs the public calls of a session only: a double of it will do."""
     session = FakeSession()
-    del session._clock
+    del session._limits
     assert outcomes(await run(session, items(1), file_journal)) == {"k0": "completed"}
 
 

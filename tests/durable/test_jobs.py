@@ -302,7 +302,6 @@ async def test_limit_of_polls(session: AgentJobsSession, journal: Journal) -> No
     """The polls per second that the journal keeps hold while the block is open, and not after it."""
     await journal.set_limits(FleetLimits(polls_per_second=12.0))
     async with DurableJobs(session, journal):
-        share = session._clock._share
-        assert share is not None
+        (share,) = session._limits._shares.values()
         assert share.per_second == pytest.approx(12, rel=0.06)  # owners of a database share 95 % of it
-    assert session._clock._share is None
+    assert not session._limits._shares

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from agentjobs_async._polling.clock import PollClock
+from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
@@ -19,7 +19,7 @@ class Polling:
         self.dispatches = 0
         self.jobs = [Tracked(ref, None, self.made, Second(0)) for ref in refs(count)]
         self.queue = PollQueue(
-            asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollClock(per_second), self._dispatch
+            asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollLimits(per_second), self._dispatch
         )
 
     def _dispatch(self) -> None:

@@ -154,7 +154,7 @@ class Opened:
         shares = dict.fromkeys(self._limited) | dict(zip(sessions, parts_of(share, len(sessions)), strict=True))
         # Without a limit of polls nothing private of a session is used: callers' tests run batches on doubles of it.
         for session, part in shares.items():
-            session._clock.share(self, part)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
+            session._limits.share(self, part)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
         self._limited = sessions
 
     async def _open_file(self, path: Path) -> None:

@@ -85,9 +85,9 @@ async def test_a_worker_that_ends_before_its_journal(owners: Owners, polling: Po
     async with BatchWorker(session.session, two):
         async with BatchWorker(other.session, two):
             await beat(one, two)
-            shares = [each._clock._share for each in (session, other)]
-            assert [share and share.per_second for share in shares] == pytest.approx([WHOLE / 4, WHOLE / 4])
-            turns = [share.turn for share in shares if share is not None and share.turn is not None]
+            shares = [share for each in (session, other) for share in each._limits._shares.values()]
+            assert [share.per_second for share in shares] == pytest.approx([WHOLE / 4, WHOLE / 4])
+            turns = [share.turn for share in shares if share.turn is not None]
             assert turns[1] - turns[0] == pytest.approx(2 / WHOLE)
         assert session.polls_per_second == pytest.approx(WHOLE / 2)
     assert session.polls_per_second is None
@@ -119,8 +119,7 @@ async def test_a_silent_owner(laid_out: str, owners: Owners, polling: Polling) -
     second = await polling(two)
     await beat(one, two)
     assert second.polls_per_second == first.polls_per_second == pytest.approx(WHOLE / 2)
-    share = second._clock._share
-    assert share is not None
+    (share,) = second._limits._shares.values()
     assert share.may_poll
     await be_silent(two, laid_out)
     assert not share.may_poll
