@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1961,
-    "_polling": 4226,
+    "_polling": 4242,
     "tracing": 271,
     "batch": 7759,
     "durable": 1047,
@@ -111,7 +111,7 @@ LINES = {
 }
 """Of each room."""
 
-CROWDED = {"_polling": 27, "batch": 27, "batch/_store": 26, "cli": 40}
+CROWDED = {"_polling": 26, "batch": 27, "batch/_store": 26, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
@@ -120,7 +120,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_PRIVATE_WITH_ALL = 132
+MOST_PRIVATE_WITH_ALL = 131
 """Private modules that have an `__all__`."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 19

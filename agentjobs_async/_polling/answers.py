@@ -99,6 +99,7 @@ class Answers:
             tracked.created = min(tracked.created, created_by(job, now))
             if type(job.status) is not JobStatus:
                 self._warnings.check(job)
+        tracked.mark = None
         if tracked.trouble is not None:
             tracked.recover()
         if not ended:  # the end of a wait says how long ago that was
@@ -200,6 +201,8 @@ class Answers:
         if tracked.trouble is not None:
             tracked.trouble.bad_answers, tracked.trouble.refused_since = again.bad_answers, again.refused_since
         tracked.not_before = again.not_before
+        if again.not_before <= now and not isinstance(answer, RateLimitedError):
+            tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due
         due = again.due
         if tracked in self._notified:
             self._notified.remove(tracked)

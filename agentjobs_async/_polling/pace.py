@@ -7,7 +7,7 @@ from agentjobs_async._polling.adaptive import AdaptiveRate
 from agentjobs_async._polling.poll_share import PollShare, ShareLimiter
 from agentjobs_async._validation import checked_seconds
 
-__all__ = ["ROUNDING_SECONDS", "PollClock", "PollLimits"]
+__all__ = ["ROUNDING_SECONDS", "PollClock", "PollLimits", "Release"]
 
 ROUNDING_SECONDS: Final = 1e-6
 """How early a timer may fire: its time and the clock's are rounded differently."""
@@ -105,6 +105,33 @@ class FixedRate:
         self._last_start = max(now, self._last_start + self.interval)
 
 
+class Release:
+    """A backlog that goes out spread evenly over some seconds, beside the polls that come due meanwhile."""
+
+    __slots__ = ("_allowed", "_counted_at", "_ends_at", "_per_second")
+
+    def __init__(self, backlog: int, seconds: float, now: float) -> None:
+        self._ends_at = now + seconds
+        self._per_second = backlog / seconds
+        self._allowed = 1.0  # polls that may start, as of `_counted_at`
+        self._counted_at = now
+
+    def add(self) -> None:
+        """Count a poll that has come due: one more may start."""
+        self._allowed += 1
+
+    def next_start(self, now: float) -> float:
+        """Return when the next poll may start."""
+        if now >= self._ends_at or self._allowed >= 1:
+            return now
+        return min(self._counted_at + (1 - self._allowed) / self._per_second, self._ends_at)
+
+    def start(self, now: float) -> None:
+        """Count one poll as started."""
+        self._allowed += (now - self._counted_at) * self._per_second - 1
+        self._counted_at = now
+
+
 class PollLimits:
     """All limits of the polls of one tracker. A poll starts when each of them allows it.
 
@@ -118,6 +145,7 @@ class PollLimits:
         self._own = FixedRate(None)
         self._shares: dict[object, PollShare] = {}
         self._share = ShareLimiter()
+        self._release: Release | None = None
         self._list()
 
     def limit(self, per_second: float | None) -> None:
@@ -139,11 +167,15 @@ class PollLimits:
             self._shares[sharer] = share
         self._list()
 
-    @property
-    def in_force(self) -> bool:
-        """Whether a limit of polls per second holds."""
-        adaptive = self.adaptive is not None and self.adaptive.in_force
-        return bool(adaptive or self._shares or self._budget.interval or self._own.interval)
+    def release(self, backlog: int, seconds: float, now: float) -> None:
+        """Spread the polls that are due `now` over some seconds."""
+        self._release = Release(backlog, seconds, now)
+        self._list()
+
+    def add(self) -> None:
+        """Count a poll that has come due."""
+        if self._release is not None:
+            self._release.add()
 
     def _list(self) -> None:
         self._limiters: list[Limiter] = [self._budget, self._own]
@@ -153,6 +185,8 @@ class PollLimits:
             least = min(self._shares.values(), key=lambda share: share.per_second)
             self._share.use(least, max(self._budget.interval, self._own.interval))
             self._limiters.append(self._share)
+        if self._release is not None:
+            self._limiters.append(self._release)
 
     def next_start(self, now: float) -> float:
         """Return the loop time from which the next poll may start: `now` or later."""

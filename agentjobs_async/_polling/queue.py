@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
-from agentjobs_async._polling.due import DueJobs, Queue
+from agentjobs_async._polling.due import DueJobs
 from agentjobs_async._polling.outage import Outage
 from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimits
 from agentjobs_async._polling.pauses import Pauses
@@ -28,7 +28,8 @@ _SHARED_STEP: Final = 4  # buckets
 _SHARED_FROM_SECONDS: Final = _SHARED_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
 _MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
-_MAX_PUT_OFF: Final = 1000  # polls of paused projects in one turn of the loop: a few milliseconds
+_LIMITED: Final = 429
+_MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
 
 
 class PollQueue:
@@ -59,41 +60,36 @@ class PollQueue:
         self._limits = limits
         self.outage = Outage(loop, jobs, self._clock, self._timers, self.make_urgent, self._resume)
         self._pauses = Pauses()
-        self._lifted_until = -inf
-        """Loop time at which a pause of all polls would have ended that a good answer has lifted."""
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
-        self._due = DueJobs(loop.time, lambda: limits.in_force)
-        self.on_full_slots = self._due.take_turns
+        self._due = DueJobs()
         self.no_slow = False
         self._answered_at = loop.time()
         self._armed: float = inf
 
     def has_backlog(self) -> bool:
-        """Return whether polls may be sent now; stale entries count."""
-        if not self._clock.stopped:
-            return bool(self._due.ready or self._due.urgent or (self._due.set_aside and not self.no_slow))
-        return self._clock.unreachable and bool(self._due.urgent)
+        """Return whether polls may be sent now."""
+        if self._clock.stopped:
+            return self._clock.unreachable and self._due.has_urgent()
+        return self._due.ready > 0 or (bool(self._due.set_aside) and not self.no_slow)
 
     def waiting(self) -> int:
         """Return how many polls are due, whether they may be sent now or not."""
-        return self._due.entries() - self._due.stale
+        return len(self._due)
 
     def has_set_aside(self) -> bool:
         """Return whether a slow job waits for one of the slots that slow jobs may hold."""
         return self.no_slow and bool(self._due.set_aside)
 
     def make_ready(self, tracked: Tracked) -> None:
-        """Make the poll of a job without an entry due now, behind those that are ready."""
-        self._append_ready([tracked])
+        """Make the poll of a job without an entry due now."""
+        self._add([tracked], self._loop.time())
         self._dispatch()
 
-    def _append_ready(self, jobs: Iterable[Tracked]) -> None:
-        if not self._due.ready:
-            self._due.begin_waiting()
-        ready = self._due.ready  # after it: it may make another queue
+    def _add(self, jobs: Iterable[Tracked], now: float) -> None:
         for tracked in jobs:
-            tracked.bucket = Tracked.READY
-            ready.append(tracked)
+            self._due.add(tracked, now)
+            self._limits.add()
+        self._arm_wake()
 
     def place(self, tracked: Tracked, when: float, now: float, *, shares: bool = True) -> None:
         """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it.
@@ -116,15 +112,14 @@ class PollQueue:
 
     def make_urgent(self, tracked: Tracked, now: float) -> None:
         """Queue a job's poll before all others, since a deadline is near, but not before its `not_before`."""
-        not_before = max(tracked.not_before, self._pauses.until(tracked.ref.project_id, now))
-        if not_before > now + ROUNDING_SECONDS and tracked.bucket == Tracked.READY:
-            self.place(tracked, not_before, now, shares=False)
-        elif not_before > now + ROUNDING_SECONDS:
-            self.reschedule_earlier(tracked, not_before, now)
-        elif tracked.bucket > Tracked.NOWHERE and tracked.bucket != Tracked.URGENT:
+        if tracked.not_before > now + ROUNDING_SECONDS:
+            self.reschedule_earlier(tracked, tracked.not_before, now)
+        elif tracked.bucket > Tracked.NOWHERE and not tracked.is_urgent:
+            if tracked.bucket >= 0:
+                self._limits.add()
             self._unqueue(tracked)
-            tracked.bucket = Tracked.URGENT
-            self._due.urgent.append(tracked)
+            self._due.add(tracked, now, urgent=True)
+            self._arm_wake()
             self._dispatch()
 
     def reschedule_earlier(self, tracked: Tracked, when: float, now: float) -> None:
@@ -142,72 +137,44 @@ class PollQueue:
             self.outage.probe_soon()
 
     def _unqueue(self, tracked: Tracked) -> None:
-        """Count the entry of a job that has one as stale. It stays where it lies, and is skipped there, or swept.
-
-        `tracked.bucket` may still name the old place afterwards: the caller must set it at once, or the entry would
-        pass for a valid one.
-        """
+        """Remove the entry of a job that has one. A stale one stays where it lies, and is skipped there, or swept."""
         if tracked.bucket >= 0:
             tracked.bucket = Tracked.NOWHERE  # first: were it swept now, the entry would stay, and count as valid
             self._buckets.note_stale()
         else:
-            self._due.note_stale(tracked)
+            self._due.discard(tracked)
 
     def next(self, now: float) -> Tracked | None:
         """Remove and return the job to poll next, near deadlines first; `None` while no poll may start."""
-        due = self._due
-        if self._limits.in_force:
-            due.order_by_gain()
-        if self._clock.stopped:
-            return self._first(due.urgent, Tracked.URGENT, now) if self._clock.unreachable else None
-        tracked = self._first(due.urgent, Tracked.URGENT, now)
-        if tracked is None and not self.no_slow:  # slow jobs have waited for longer than what is ready
-            tracked = self._first(due.set_aside, Tracked.SET_ASIDE, now)
-        return tracked or self._first(due.ready, Tracked.READY, now)
-
-    def _set_aside(self, tracked: Tracked) -> None:
-        self._due.put_aside(tracked)
-        self._dispatch()
-
-    def _first(self, queue: Queue, place: int, now: float) -> Tracked | None:
+        if not self.has_backlog():
+            return None
         next_start = self._limits.next_start(now)
         if next_start > now:
-            if queue:
-                self._timers.set(self._dispatch, next_start)
+            self._timers.set(self._dispatch, next_start)
             return None
-        put_off = 0
-        while queue and put_off < _MAX_PUT_OFF:
-            tracked = queue.popleft()
-            if tracked.bucket != place:
-                self._due.stale -= 1
-            elif self._put_off(tracked, now):
-                put_off += 1
+        for _ in range(_MAX_PUT_OFF):
+            tracked = self._take(now)
+            if tracked is None:
+                return None
+            if tracked.not_before > now + ROUNDING_SECONDS:  # a good answer has lifted the pause that ended then
+                self.place(tracked, tracked.not_before, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
-                self._set_aside(tracked)
+                self._due.put_aside(tracked)
+                self._dispatch()
             else:
                 self._limits.start(now)
-                tracked.bucket = Tracked.NOWHERE
                 return tracked
-        if queue:
-            self._timers.set(self._dispatch, now)  # the rest after the next turn of the loop
+        self._timers.set(self._dispatch, now)  # the rest after the next turn of the loop
         return None
 
-    def _put_off(self, tracked: Tracked, now: float) -> bool:
-        """Place the poll anew if its job or project is not to be polled yet; return whether that is so.
-
-        While a pause of all polls was in force, polls were placed for its end. Once it is lifted, they come due too
-        early: until the time at which it would have ended, each job's own `not_before` is looked at again.
-        """
-        project = tracked.ref.project_id
-        paused_until = self._pauses.until(project, now)
-        when = max(paused_until, tracked.not_before) if now < self._lifted_until else paused_until
-        if when <= now + ROUNDING_SECONDS:
-            return False
-        if when == paused_until and tracked.bucket != Tracked.URGENT:
-            when = self._pauses.release(project, now, first=tracked.polls == 0)
-        tracked.bucket = Tracked.NOWHERE  # the caller removes the entry itself: `place` must not count it as stale
-        self.place(tracked, when, now)
-        return True
+    def _take(self, now: float) -> Tracked | None:
+        due, tracked = self._due, None
+        while due.set_aside and not (self.no_slow or self._clock.stopped or tracked or due.has_urgent()):
+            tracked = due.take_aside(now)  # slow jobs have waited for longer than what is ready
+        if tracked is None and (due.has_urgent() or not self._clock.unreachable):
+            tracked = due.take(now)
+            self._arm_wake()
+        return tracked
 
     def _arm(self) -> None:
         first = self._buckets.first()
@@ -219,7 +186,8 @@ class PollQueue:
         self._armed = inf
         if self._clock.stopped:
             return
-        self._append_ready(self._buckets.take_due(self._clock.time(self._loop.time())))
+        now = self._loop.time()
+        self._add(self._buckets.take_due(self._clock.time(now)), now)
         self._arm()
         self._dispatch()
 
@@ -228,10 +196,21 @@ class PollQueue:
         if self._limits.adaptive is not None:
             self._limits.adaptive.refuse(began, now, until)
 
+    def _arm_wake(self) -> None:
+        if (wakes_at := self._due.wakes_at()) < inf:
+            self._timers.set(self._on_wake, wakes_at)
+
+    def _on_wake(self) -> None:
+        self._due.wake(self._loop.time())
+        self._arm_wake()
+        self._dispatch()
+
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float, began: float) -> None:
         """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all."""
-        self._due.refused()
-        if self._pauses.record(ref, status, until, due, now, overlaps=began < self._answered_at):
+        if status == _LIMITED:
+            self._due.hold(ref.project_id, until, due - now, now)
+            self._arm_wake()
+        if self._pauses.record(ref, status, overlaps=began < self._answered_at):
             self.pause_until(until, now)
 
     def pause_until(self, until: float, now: float) -> None:
@@ -249,11 +228,12 @@ class PollQueue:
             self._resume()
 
     def _resume(self) -> None:
-        """Resume polling. Jobs that became due meanwhile are spread over as long a time as polling stood still."""
+        """Resume polling. The jobs that are due are spread over as long a time as polling stood still."""
         now = self._loop.time()
         stopped_for = self._clock.resume(now)
         self.outage.end()
-        self._spread(self._buckets.take_due(self._clock.time(now)), stopped_for, now)
+        self._add(self._buckets.take_due(self._clock.time(now)), now)
+        self._spread(stopped_for, now)
         self._arm()
         self._dispatch()
 
@@ -269,24 +249,20 @@ class PollQueue:
         if self._pauses.suspected:
             self._pauses.answered()
             if self._clock.resume_at is not None:
-                self._lifted_until = max(self._lifted_until, self._clock.resume_at)
                 self._resume()
         silent_for, self._answered_at = now - self._answered_at, now
         if silent_for >= _SILENCE_SECONDS and self._due.ready:
             silent_for = min(silent_for, now - self._due.waiting_since)
             if silent_for >= _SILENCE_SECONDS:
-                self._spread([], silent_for, now)
+                self._spread(silent_for, now)
 
-    def _spread(self, due: list[Tracked], seconds: float, now: float) -> None:
-        """Reschedule the ready jobs, and then `due`, spread over `seconds`, and over 10 s at most."""
-        spread = min(seconds, _MAX_RELEASE_SECONDS)
-        released = self._due.take_ready() + due
-        for index, tracked in enumerate(released):
-            tracked.bucket = Tracked.NOWHERE  # neither queue nor bucket holds an entry of it now
-            self.place(tracked, now + spread * index / len(released), now)
+    def _spread(self, seconds: float, now: float) -> None:
+        """Spread the jobs that are due over `seconds`, and over 10 s at most. They keep their places."""
+        if seconds > 0 and self._due.ready:
+            self._limits.release(self._due.ready, min(seconds, _MAX_RELEASE_SECONDS), now)
 
     def close(self) -> None:
         """Stop all timers, and forget all polls."""
         self._timers.cancel()
         self._buckets.clear()
-        self._due.clear()
+        self._due = DueJobs()

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.watch import Watch
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import created_by
 
-__all__ = ["Tracked", "Worker"]
+__all__ = ["Mark", "Tracked", "Worker"]
 
 
 class Trouble:
@@ -32,6 +32,18 @@ class Trouble:
         self.patience_seconds = 0.0
 
 
+class Mark(NamedTuple):
+    """The place of a job among those that are due.
+
+    Attributes:
+        number: The number of its arrival; below 0 for one whose deadline is near.
+        overdue_from: The number of the poll from which on the job goes before all others.
+    """
+
+    number: int
+    overdue_from: float
+
+
 class Tracked:
     """One job, its polls and its waiters. It is the `PollHistory` that `decide` takes.
 
@@ -48,34 +60,33 @@ class Tracked:
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
         not_before: Loop time before which the server asked not to be polled.
+        mark: Its place among the due jobs, until a poll shows it or fails. A refused one keeps it.
         bucket: The number of its time bucket, or one of the constants below.
         worker: The worker that polls it now.
     """
 
     # bucket     its next poll is      entered by                      left by
-    # >= 0       in that time bucket   place                           its time -> READY, make_urgent -> URGENT
-    # READY      due                   its time, make_ready            a worker -> NOWHERE, make_urgent -> URGENT,
-    #                                                                  a pause -> >= 0, no slow slot -> SET_ASIDE
-    # URGENT     due, before others    make_urgent: a near deadline    a worker -> NOWHERE, a pause -> >= 0,
-    #                                                                  no slow slot -> SET_ASIDE
-    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> URGENT,
-    #                                  they may (a "slow slot")        a pause -> >= 0
+    # >= 0       in that time bucket   place                           its time, make_urgent -> READY
+    # READY      due                   its time, make_ready,           a worker -> NOWHERE, no slow slot -> SET_ASIDE
+    #                                  make_urgent: a near deadline
+    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY
+    #                                  they may (a "slow slot")
     # NOWHERE    in flight, or none    new; a worker takes it          place, make_ready
     # REMOVED    none                  remove, from any state; part    -
     # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
     READY = -1
-    URGENT = -2
-    SET_ASIDE = -3
-    NOWHERE = -4
-    REMOVED = -5
+    SET_ASIDE = -2
+    NOWHERE = -3
+    REMOVED = -4
 
     __slots__ = (
         "bucket",
         "created",
         "job",
         "label",
+        "mark",
         "not_before",
         "notifies",
         "polls",
@@ -101,8 +112,14 @@ class Tracked:
         self.created = now if job is None else min(now, created_by(job, now))
         self.polls = 0
         self.shown = 0
+        self.mark: Mark | None = None
         self.bucket = Tracked.NOWHERE
         self.worker: Worker | None = None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it is due before all others, since a deadline is near."""
+        return self.mark is not None and self.mark.number < 0 and Tracked.NOWHERE < self.bucket < 0
 
     @property
     def is_shared(self) -> bool:

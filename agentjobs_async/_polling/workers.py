@@ -122,8 +122,6 @@ class Workers:
         full = len(self._workers) >= self._slots and self._queue.has_backlog()
         if not full and not self._queue.has_set_aside():
             return
-        if full:
-            self._queue.on_full_slots()
         now = self._loop.time()
         for worker in sorted(self._workers, key=lambda worker: worker.began):
             if full or worker.slow:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import deque
+from itertools import pairwise
 from math import inf
+from typing import Literal
 
 import pytest
 
@@ -10,6 +12,7 @@ from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget
 from agentjobs_async._polling.adaptive import AdaptiveRate
 from agentjobs_async.errors import RateLimitedError
 from tests.polled import clock, every, in_memory, refs
+from tests.rows import failures_at_once
 
 
 def counted(per_second: int, seconds: int = 12, begin: float = 100.0) -> AdaptiveRate:
@@ -99,28 +102,54 @@ def test_free_growth() -> None:
 
 
 class Quota:
-    """A get-job callable that answers at most `per_second` polls in any second, and refuses the others."""
+    """A get-job callable that answers at most `count` polls in any `window` seconds, and refuses the others.
 
-    def __init__(self, per_second: int) -> None:
-        self.per_second = per_second
+    With `by_window`, the windows follow each other. A refusal asks for a pause of `retry_after` seconds, or where that
+    is `inf` until the window is over.
+    """
+
+    def __init__(
+        self, count: int, window: int = 1, retry_after: float | None = 1.0, *, by_window: bool = False
+    ) -> None:
+        self.count = count
+        self.window = window
+        self.retry_after = retry_after
+        self.by_window = by_window
+        self.began = clock()
         self.answered: list[float] = []
         self.refused: list[float] = []
+        self.held = 0.0
+        """Seconds in which all jobs were asked to wait, so far."""
+        self._held_until = self.began
+        self.seen: dict[JobRef, list[tuple[float, float]]] = {}
+        """When each job was seen, and `held` by then."""
         self._recent: deque[float] = deque()
 
     async def get_job(self, ref: JobRef) -> AgentJob:
         now = clock()
-        while self._recent and self._recent[0] <= now - 1:
+        begin = now - (now - self.began) % self.window if self.by_window else now - self.window + 1e-6
+        while self._recent and self._recent[0] < begin:
             self._recent.popleft()
-        if len(self._recent) >= self.per_second:
+        if len(self._recent) >= self.count:
             self.refused.append(now)
-            raise RateLimitedError(429, None, 1.0, "slow down")
+            wish = begin + self.window - now if self.retry_after == inf else self.retry_after
+            if wish is not None:
+                self.held += max(0.0, now + wish - max(now, self._held_until))
+                self._held_until = max(self._held_until, now + wish)
+            raise RateLimitedError(429, None, wish, "slow down")
         self._recent.append(now)
         self.answered.append(now)
+        self.seen.setdefault(ref, [(self.began, 0.0)]).append((now, self.held - max(0.0, self._held_until - now)))
         return AgentJob(ref.job_id, ref.project_id, "active")
 
     def share(self, begin: float, end: float) -> float:
         """Return how much of the quota the answers used between two times."""
-        return sum(begin <= at < end for at in self.answered) / (self.per_second * (end - begin))
+        return sum(begin <= at < end for at in self.answered) * self.window / (self.count * (end - begin))
+
+    def longest_unseen(self) -> float:
+        """Return for how long some job was not seen, without the time in which all were asked to wait."""
+        pairs = (pair for times in self.seen.values() for pair in pairwise(times))
+        return max(end - begin - (held_by_end - held) for (begin, held), (end, held_by_end) in pairs)
 
 
 @in_memory
@@ -133,7 +162,7 @@ async def test_quota(changed: int) -> None:
         await asyncio.sleep(200)
         begin = clock()
         assert quota.share(begin - 140, begin) >= 0.92
-        quota.per_second = changed
+        quota.count = changed
         await asyncio.sleep(200)
         assert quota.share(begin + 60, begin + 200) >= 0.92
         for wait in waits:
@@ -149,9 +178,31 @@ async def test_a_server_that_refuses_all_at_first() -> None:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(200)]
         await asyncio.sleep(120)
         assert len(quota.refused) <= 40
-        quota.per_second = 20
+        quota.count = 20
         begin = clock()
         await asyncio.sleep(160)
         assert quota.share(begin + 60, begin + 160) >= 0.9
         for wait in waits:
             wait.cancel()
+
+
+@in_memory
+async def test_two_turns() -> None:
+    """Under a quota, no job stays unseen for more than two fair turns beside its delay and the pauses asked for."""
+
+    async def check(quota: Quota, per_second: Literal["auto"] | None) -> None:
+        async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second=per_second)) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(400)]
+            await asyncio.sleep(600)
+            assert len(quota.seen) == len(waits)
+            for wait in waits:
+                wait.cancel()
+        assert quota.longest_unseen() <= 3 + 2 * 400 * quota.window / quota.count
+
+    rows: list[tuple[Quota, Literal["auto"] | None]] = [
+        (Quota(20, retry_after=5.0), None),
+        (Quota(20, retry_after=1.0), "auto"),
+        (Quota(20, retry_after=30.0), "auto"),
+        (Quota(100, 10, inf, by_window=True), "auto"),
+    ]
+    assert await failures_at_once(check, *rows) == {}

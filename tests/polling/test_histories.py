@@ -148,7 +148,7 @@ class History:
             workers._leaving,
         ]
         held += [scheduler._deadlines._timers._timers, workers._timers._timers]
-        held += [queue._timers._timers, queue._due.ready, queue._due.urgent, queue._due.set_aside]
+        held += [queue._timers._timers, queue._due]
         held += [
             scheduler._deadlines._chunks,
             scheduler._deadlines._due,
@@ -156,7 +156,7 @@ class History:
             queue._buckets._buckets,
         ]
         assert [len(holder) for holder in held] == [0] * len(held)
-        assert (workers._starting, queue._due.stale) == (None, 0)
+        assert workers._starting is None
         assert sum(second.jobs for second in scheduler._counters._seconds) == 0
 
 

@@ -113,7 +113,7 @@ async def test_urgent() -> None:
     for job in (plain, paused, in_flight, paused_sooner):
         polling.queue.make_urgent(job, clock())
     await asyncio.sleep(100)
-    assert polling.taken() == [(0, 0), (5, 3), (9, 1)]
+    assert polling.taken() == [(0, 0), (9, 1), (9.01, 3)]
 
 
 async def test_reschedule_earlier() -> None:
@@ -173,9 +173,9 @@ async def test_pause() -> None:
     taken = polling.taken()
     assert len({number for _, number in taken}) == len(taken) == 100
     assert taken[0] == (4.5, 99)
-    assert [number for at, number in taken if 50 <= number < 99] == list(range(50, 99))
-    assert peak([at for at, number in taken if number >= 50], 1) <= 16
-    assert [at for at, number in taken if number < 50] == pytest.approx([5 + n / 100 for n in range(50)], abs=0.02)
+    assert [number for _, number in taken[1:]] == [*range(50, 99), *range(50)]
+    assert peak([at for at, _ in taken if at < 5]) <= 8
+    assert peak([at for at, _ in taken]) <= 66
 
 
 async def test_longest_pause() -> None:
@@ -211,7 +211,7 @@ async def test_paused_project() -> None:
     polling.place(5, polling.jobs[:1])
     await asyncio.sleep(6)
     assert [number for _, number in polling.taken()] == [3000]
-    assert polling.queue.waiting() == 0
+    assert polling.queue.waiting() == 3000
     polling.queue.make_urgent(polling.jobs[1], clock())
     assert polling.taken() == []
     await asyncio.sleep(40)
@@ -220,7 +220,7 @@ async def test_paused_project() -> None:
     assert taken[0][0] >= 20
     assert peak([at for at, _ in taken]) <= 330
     assert next(at for at, number in taken if number == 1) <= 21
-    assert polling.queue._due.stale == 0
+    assert polling.queue.waiting() == 0
 
 
 async def test_refused_while_a_good_answer_came() -> None:

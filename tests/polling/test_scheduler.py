@@ -188,7 +188,6 @@ async def test_half_of_the_slots() -> None:
         assert len([job_id for _, job_id in get_job.asked[before:]]) >= 0.9 * 60 * 4 / 0.1
         assert tracker.stats().due >= 1
         await ended(*waits)
-        assert scheduler_of(tracker)._queue._due.stale == 0
         assert (tracker.stats().jobs, tracker.stats().due, tracker.stats().in_flight) == (0, 0, 0)
     assert most == 4
     assert min(flying.values()) >= 3
@@ -491,7 +490,6 @@ async def test_finished_waits_of_long_deadlines() -> None:
         deadlines = scheduler._deadlines
         assert sum(map(len, deadlines._chunks.values())) == 1
         assert len(deadlines._heap) <= 1024 + 2
-        assert len(scheduler._queue._due.ready) <= 2 * 64
         with pytest.raises(WaitTimeoutError):
             await living
         assert (deadlines._chunks, list(deadlines._due)) == ({}, [])
@@ -515,7 +513,7 @@ async def test_pause_holds_for_all() -> None:
             await cancelled(waits)
         assert get_job.at("job_0")[1] == 3
         assert [at for at in get_job.within(3.001, 10) if at not in get_job.at("job_1")] == []
-        assert len(get_job.within(10, 14)) >= 200
+        assert len(get_job.within(10, 17.1)) >= 200
         assert peak(get_job.within(10, 20), 0.5) <= 2 * peak(get_job.within(0.5, 3), 0.5)
 
     both = {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}
