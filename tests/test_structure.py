@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1961,
-    "_polling": 4242,
+    "_polling": 4304,
     "tracing": 271,
     "batch": 7759,
     "durable": 1047,

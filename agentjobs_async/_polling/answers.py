@@ -92,7 +92,7 @@ class Answers:
         """Record a good answer, and pass it on; return whether the job has ended."""
         tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
         ended = job.status in TERMINAL  # `is_terminal` without its call
-        self._queue.answered(now)
+        self._queue.answered(began, now)
         previous = tracked.job
         if job is not previous or not tracked.shown:  # else it was checked; one that a caller gave was not
             tracked.job = snapshot(job)

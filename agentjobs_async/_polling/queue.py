@@ -237,13 +237,14 @@ class PollQueue:
         self._arm()
         self._dispatch()
 
-    def answered(self, now: float) -> None:
-        """Record a good answer. Jobs that have been due since the last one are spread, not polled all at once.
+    def answered(self, began: float, now: float) -> None:
+        """Record a good answer to a poll that `began` at this loop time.
 
-        It shows that the pauses asked for before it, for one job or one project each, were not meant for all.
+        It shows that the pauses asked for before it, for one job or one project each, were not meant for all. Jobs that
+        have been due since the last one are spread, not polled all at once.
         """
         if self._limits.adaptive is not None:
-            self._limits.adaptive.count(now)
+            self._limits.adaptive.count(began, now)
         if self.outage.not_reached_since:
             self.outage.reached()
         if self._pauses.suspected:

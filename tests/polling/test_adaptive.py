@@ -11,92 +11,136 @@ import pytest
 from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget
 from agentjobs_async._polling.adaptive import AdaptiveRate
 from agentjobs_async.errors import RateLimitedError
-from tests.polled import clock, every, in_memory, refs
+from tests.polled import clock, every, gaps, in_memory, refs
 from tests.rows import failures_at_once
 
 
-def counted(per_second: int, seconds: int = 12, begin: float = 100.0) -> AdaptiveRate:
-    """Return a rate for which so many polls were answered in each of the seconds."""
+def answer(rate: AdaptiveRate, polls: int, begin: float, end: float) -> None:
+    """Count polls that were answered at once, evenly over a time."""
+    for number in range(polls):
+        at = begin + (end - begin) * number / polls
+        rate.count(at, at)
+
+
+def refused(polls: int, begin: float = 100.0, end: float = 112.0) -> AdaptiveRate:
+    """Return a rate for which so many polls were answered in a time at whose end one was refused, and the next not."""
     rate = AdaptiveRate()
-    for number in range(per_second * seconds):
-        rate.count(begin + number / per_second)
+    answer(rate, polls, begin, end)
+    rate.refuse(end, end, end)
+    rate.count(end, end)
     return rate
 
 
 def test_no_limit_before_a_refusal() -> None:
-    """Without a refusal there is no limit, however many polls are answered."""
-    rate = counted(1000)
+    """Without a refusal there is no limit, but at first only a few polls are in flight, and more with each answer."""
+    rate = AdaptiveRate()
+    flights = []
+    for _ in range(40):
+        flights.append(0)
+        while rate.next_start(10.0) <= 10.0:
+            rate.start(10.0)
+            flights[-1] += 1
+        answer(rate, flights[-1], 10.0, 10.0)
+    assert flights[:2] == [5, 5]
+    assert flights == sorted(flights)
+    assert flights[-1] > 100
     assert (rate.at(112.0), rate.in_force) == (inf, False)
+
+
+def test_polls_that_fail_before_a_refusal() -> None:
+    """Where polls fail in another way, some of them start nevertheless, until answers come again."""
+    rate = AdaptiveRate()
+    starts, now = 0, 10.0
+    while now < 20.0:
+        now = max(now, rate.next_start(now))
+        rate.start(now)
+        starts += 1
+    assert 45 <= starts <= 60
 
 
 def test_cut_and_regrowth() -> None:
     """A refusal leaves 0.7 of the measured rate; the limit regrows fast, hardly near that rate, then ever faster."""
-    rate = counted(50)
-    rate.refuse(111.9, 112.0, 112.0)
+    rate = refused(600)
     steps = [rate.at(112.0 + seconds) for seconds in (0, 4, 8, 12, 16, 60)]
     assert steps == sorted(steps)
-    assert [steps[0], steps[2]] == pytest.approx([35, 49])
+    assert [steps[0], steps[2]] == pytest.approx([35, 49], rel=0.06)
     assert steps[1] - steps[0] > 10 * (steps[3] - steps[2]) > 0
     assert steps[-1] > 100
 
 
-def test_refused_while_it_doubles() -> None:
-    """The busiest second lags behind a limit that doubles: the cut counts how much that has grown since."""
-    rate = AdaptiveRate()
-    rate.refuse(10.0, 10.0, 10.0)
-    for second in range(10, 60):
-        for _ in range(int(rate.at(second))):
-            rate.count(second + 0.5)
-    refused = rate.at(60.0)
-    rate.refuse(59.9, 60.0, 60.0)
-    assert rate.at(60.0) == pytest.approx(0.7 * refused, rel=0.08)
-    assert rate.at(60.0) < 0.7 * refused
-
-
-def test_pause() -> None:
-    """The limit does not regrow while the server's Retry-After lasts."""
-    rate = counted(50)
-    rate.refuse(111.9, 112.0, 172.0)
-    assert [rate.at(now) for now in (112.0, 150.0, 172.0)] == [pytest.approx(35)] * 3
-    assert rate.at(180.0) == pytest.approx(49)
-
-
 def test_one_cut_for_one_cause() -> None:
-    """Refusals within a second of a cut, and of polls that began before it, do not cut again."""
-    rate = counted(50)
-    for began, now in ((111.9, 112.0), (112.1, 112.9), (111.9, 115.0)):
+    """Polls that began before a cut, or before the refusals ended, do not cut again."""
+    rate = refused(600)
+    for began, now in ((111.9, 112.0), (111.9, 115.0)):
         rate.refuse(began, now, now)
-    assert rate.at(112.0) == pytest.approx(35)
+    assert rate.at(120.0) == pytest.approx(49, rel=0.06)
     rate.refuse(112.9, 113.1, 113.1)
     assert rate.at(113.1) < 30
 
 
-def test_busiest_second() -> None:
-    """Seconds without demand do not count: the measured rate is that of the busiest of the last 10 s."""
-    rate = counted(100, seconds=1)
-    rate.count(105.0)
-    rate.refuse(105.0, 105.1, 105.1)
-    assert rate.at(105.1) == pytest.approx(70)
-    rate = counted(100, seconds=1)
-    rate.refuse(111.0, 111.1, 111.1)
-    assert rate.at(111.1) == pytest.approx(0.2)
+def test_trials() -> None:
+    """While all polls are refused, single ones try, at intervals that grow from the last limit's to 10 s, and 60 s."""
+    rate = AdaptiveRate()
+    answer(rate, 100, 100.0, 101.0)
+    trials, now = list[float](), 101.0
+    while now < 3_000.0:
+        rate.refuse(now, now, now)
+        now = rate.next_start(now)
+        rate.start(now)
+        trials.append(now - 101.0)
+    between = gaps(trials)
+    assert trials[0] == pytest.approx(1 / 70, rel=0.06)
+    assert all(later >= before - 1e-6 for before, later in pairwise(between))
+    assert between[-1] == pytest.approx(60, abs=0.01)
+    assert 10 <= sum(at < 60 for at in trials) <= 24
+
+
+def test_a_long_span() -> None:
+    """How long all polls are refused says over what span a quota is counted: the limit is what was answered in it."""
+    rate = AdaptiveRate()
+    answer(rate, 100, 100.0, 102.0)
+    for now in (102.0, 110.0, 130.0, 155.0):
+        rate.refuse(now, now, now)
+    rate.count(160.0, 160.0)
+    assert 0.9 <= rate.at(170.0) / (100 / 60) <= 1
+    assert rate.at(230.0) <= 1.01 * rate.at(170.0)
+
+
+def test_a_pause_is_no_span() -> None:
+    """The time in which the server has asked for a pause says nothing about the span of the quota."""
+    rate = AdaptiveRate()
+    answer(rate, 600, 100.0, 112.0)
+    rate.refuse(112.0, 112.0, 172.0)
+    rate.count(172.0, 172.0)
+    assert rate.at(180.0) == pytest.approx(49, rel=0.06)
+
+
+def test_busiest_span() -> None:
+    """Time without demand does not count: the measured rate is that of the busiest span of the last ones."""
+    rate = AdaptiveRate()
+    answer(rate, 100, 100.0, 101.0)
+    rate.refuse(103.9, 104.0, 104.0)
+    assert rate.at(104.0) == pytest.approx(0.7 * 25, rel=0.1)
+    rate = AdaptiveRate()
+    answer(rate, 100, 100.0, 101.0)
+    rate.refuse(112.0, 112.1, 112.1)
+    assert rate.at(112.1) == pytest.approx(0.14)
 
 
 def test_no_rate_is_known() -> None:
-    """Where no poll was answered before the refusal, the limit doubles every 6 s from the end of the pause on."""
+    """Where no poll was answered before the refusals, the limit doubles every 6 s from the first answer on."""
     rate = AdaptiveRate()
     rate.refuse(10.0, 10.0, 20.0)
-    assert [rate.at(20.0), rate.at(26.0)] == pytest.approx([0.2, 0.42])
+    rate.count(20.0, 20.0)
+    assert [rate.at(20.0), rate.at(26.0)] == pytest.approx([0.14, 0.42])
     assert rate.at(32.0) == pytest.approx(2 * rate.at(26.0))
 
 
 def test_free_growth() -> None:
-    """A limit that has grown beyond the refused rate without a refusal doubles every 6 s, without a step."""
-    rate = counted(50)
-    rate.refuse(111.9, 112.0, 112.0)
-    free = next(now for now in range(112, 200) if rate.at(now) > 1.05 * 50)
-    assert rate.at(free - 1) > 1.04 * 50
-    assert rate.at(free) < 1.2 * 50
+    """A limit that has grown beyond the refused rate for a span without a refusal doubles every 6 s."""
+    rate = refused(600)
+    free = next(now for now in range(112, 200) if rate.at(now) > 1.051 * rate.at(112.0) / 0.7)
+    assert rate.at(free) < 1.25 * 50
     assert rate.at(free + 6) == pytest.approx(2 * rate.at(free))
     assert 1e9 < rate.at(1e6) < inf
 
@@ -206,3 +250,18 @@ async def test_two_turns() -> None:
         (Quota(100, 10, inf, by_window=True), "auto"),
     ]
     assert await failures_at_once(check, *rows) == {}
+
+
+@in_memory
+@pytest.mark.parametrize("by_window", [True, False])
+async def test_a_quota_by_the_minute(*, by_window: bool) -> None:
+    """Of 100 polls a minute nine tenths are used by 400 jobs, and few are refused, also without a Retry-After."""
+    quota = Quota(100, 60, None, by_window=by_window)
+    async with JobTracker(quota.get_job, policy=every(9), budget=PollBudget(per_second="auto")) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(400)]
+        await asyncio.sleep(1800)
+        for wait in waits:
+            wait.cancel()
+    assert quota.share(quota.began, clock()) >= 0.9
+    assert len(quota.refused) <= 0.03 * len(quota.answered)
+    assert quota.longest_unseen() <= 9 + 2 * 400 * 60 / 100

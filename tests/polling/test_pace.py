@@ -66,9 +66,9 @@ def test_late_starts_of_a_learnt_limit() -> None:
     polls = PollLimits("auto")
     assert polls.adaptive is not None
     for _ in range(10):
-        polls.adaptive.count(10.0)
+        polls.adaptive.count(10.0, 10.0)
     polls.adaptive.refuse(10.0, 10.0, 10.0)
-    polls.start(10.0)
+    polls.adaptive.count(10.0, 10.0)
     due = polls.next_start(10.0)
     polls.start(due + 0.005)
-    assert polls.next_start(due + 0.005) == pytest.approx(due + 1 / 7, abs=0.004)
+    assert polls.next_start(due + 0.005) == pytest.approx(due + 1 / polls.adaptive.at(due), abs=0.002)

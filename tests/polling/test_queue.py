@@ -228,7 +228,7 @@ async def test_refused_while_a_good_answer_came() -> None:
     polling = Polling(2)
     began = clock()
     await asyncio.sleep(1)
-    polling.queue.answered(clock())
+    polling.queue.answered(clock(), clock())
     for begins, sent in ((began, [0, 1]), (clock(), [])):
         for job in polling.jobs:
             polling.queue.pause(job.ref, 503, clock() + 60, clock() + 60, clock(), begins)
