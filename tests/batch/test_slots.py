@@ -71,14 +71,16 @@ async def test_slots_that_are_kept() -> None:
 def test_slots_that_end_together_on_another_loop() -> None:
     """Two slots that are kept to the same moment need no order of the loop's timers: those of uvloop have none."""
 
-    async def keep() -> None:
+    async def keep() -> int:
         slots = Slots(2)
         slots.keep("a", 1.0)
         slots.keep("a", 1.0)
+        free = slots.free("a")
         slots.close()
+        return free
 
     with asyncio.Runner(loop_factory=pytest.importorskip("uvloop").new_event_loop) as runner:
-        runner.run(keep())
+        assert runner.run(keep()) == 0
 
 
 async def test_slots_of_a_run_that_is_left() -> None:

@@ -197,6 +197,7 @@ async def test_callback_that_swallows_its_cancellation(
     left.set()
     async with DurableJobs(session, file_journal, on_end=listener.on_end):
         await listener.ends(1)
+    assert listener.called == [("k", "completed")]
 
 
 async def test_wait_that_ends_as_cancelled(
