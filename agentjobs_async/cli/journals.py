@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from agentjobs_async import JobRef, JournalError
+from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.cli._output.hints import resume_command
@@ -12,6 +12,7 @@ from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
 from agentjobs_async.cli.own_journals import directory, left_journals
 from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.resolving import found_job
 
 __all__ = ["abandon_row", "resolve_row", "show_left_journals"]
 
@@ -47,8 +48,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
 async def resolve_row(context: Context, journal: str, key: str, job_id: str | None) -> int:
     """Resolve an unknown item: by its job, or by planning it again."""
     async with Journal.open(journal) as opened:
-        found = JobRef.from_token(job_id) if job_id is not None and "/" in job_id else job_id
-        await opened.resolve(key, job_id=found, send_again=job_id is None)
+        await opened.resolve(key, job_id=None if job_id is None else found_job(job_id), send_again=job_id is None)
     done = "is planned again" if job_id is None else "has its job"
     by_whom = "a running worker, or agentjobs resume," if opened.is_shared else "agentjobs resume"
     context.screen.notice(f"{key} {done}; {by_whom} continues with it.")

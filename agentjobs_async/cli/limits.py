@@ -111,13 +111,15 @@ async def kept_limits(screen: Screen, journal: Journal, given: Mapping[str, Any]
 def _limits_text(limits: FleetLimits, given: Collection[str]) -> str:
     """Return in words the limits that are not the defaults, without those that are given."""
     timeout = "no time limit for a job" if limits.timeout is None else f"{limits.timeout:g} s for each job"
-    unknown_for = "without end" if limits.unknown_for is None else f"for {limits.unknown_for:g} s"
+    kept = "their slots for ever" if limits.unknown_for is None else f"their slots for {limits.unknown_for:g} s"
+    if limits.unknown_for == 0:
+        kept = "no slot"
     words = {
         "create_rate": None if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}",
         "max_active": f"{limits.max_active} jobs at once",
         "timeout": timeout,
         "max_sending": f"{limits.max_sending} creates in flight",
-        "unknown_for": f"unknown items active {unknown_for}",
+        "unknown_for": f"unknown items keep {kept}",
     }
     default = FleetLimits()
     changed = [name for name in words if getattr(limits, name) != getattr(default, name) and name not in given]

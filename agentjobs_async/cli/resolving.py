@@ -14,7 +14,7 @@ from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.prompts import read_text
 from agentjobs_async.cli.records import Record, apparent_format, records_of
 
-__all__ = ["Resolution", "resolutions_of", "resolve_all", "settle"]
+__all__ = ["Resolution", "found_job", "resolutions_of", "resolve_all", "settle"]
 
 SEND_AGAIN: Final = "send-again"
 ABANDON: Final = "abandon"
@@ -113,4 +113,15 @@ async def settle(journal: Journal, key: str, what: str) -> None:
     elif what == SEND_AGAIN:
         await journal.resolve(key, send_again=True)
     else:
-        await journal.resolve(key, job_id=JobRef.from_token(what) if "/" in what else what)
+        await journal.resolve(key, job_id=found_job(what))
+
+
+def found_job(text: str) -> JobRef | str:
+    """Return the job that a person found, from its token or its id.
+
+    Raises:
+        InvalidInputError: It is no token, or the word that stands for a job in the commands that are shown.
+    """
+    if text == "JOB":
+        raise InvalidInputError("JOB stands for the job that you found: put its id there, or its token project/job")
+    return JobRef.from_token(text) if "/" in text else text

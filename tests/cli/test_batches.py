@@ -317,6 +317,8 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
     assert "1 completed, 2 unknown" in told
     assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
     assert f" resolve {db} k0 --job JOB\n" in told
+    assert main(["resolve", db, "k0", "--job", "JOB"]) == 2
+    assert "JOB stands for the job that you found" in capsys.readouterr().err
     assert " resume " not in told
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
@@ -379,7 +381,7 @@ def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, ca
     with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
     with Child("resume", db, "--timeout", "600", env=service.environment) as child:
-        child.until_error("2/d, 7 jobs at once, 3 creates in flight, unknown items active without end.\n")
+        child.until_error("2/d, 7 jobs at once, 3 creates in flight, unknown items keep their slots for ever.\n")
         assert child.send(signal.SIGINT).ended() == 130
     assert service.emulator.agents_started.total() == 1
     assert main(["resume", db, "--create-rate", "none", "--unknown-for", "600"]) == 0

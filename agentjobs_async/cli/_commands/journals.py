@@ -129,7 +129,7 @@ def export(journal: str, file: str | None, **options: str | None) -> int:
     "resume waits for it.",
 )
 @click.option("--send-again", is_flag=True, help="It has no job, or a second job does no harm: resume creates one.")
-@click.option("--abandon", is_flag=True, help="End it as failed, whatever became of its job; nothing is waited for.")
+@click.option("--abandon", is_flag=True, help="Give it up, whatever became of its job; only retry KEY sends it again.")
 @click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see above. - is standard input.")
 def resolve(
     keys: tuple[str, ...], journal: str, job_id: str | None, file: str | None, *, send_again: bool, abandon: bool

@@ -197,7 +197,7 @@ UNKNOWN_FOR: Final = click.option(
     metavar="SECONDS",
     type=TEXT,
     show_default=kept_or(600),
-    help="Seconds for which an unknown item counts as active, since its agent may be at work; none: without end.",
+    help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever.",
 )
 _BATCH_OPTIONS: Final = (
     MAX_ACTIVE,

@@ -160,7 +160,7 @@ class RunDisplay:
         until = "" if stats.next_create is None else f" before {clock(time.time() + stats.next_create)}"
         self._screen.notice(
             f"Nothing is sent{until}: unknown items keep all slots of --max-active, since their agents may be at work."
-            " To continue at once, stop this command, settle them, and resume; with --unknown-for 0 they keep none."
+            " To continue at once, stop this command, settle them, and resume; with --unknown-for 0 they keep no slot."
         )
         show_unknown(self._screen, await journal.unknown(), journal.address)
 
