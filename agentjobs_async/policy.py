@@ -75,7 +75,7 @@ class PollHistory(Protocol):
         started: When the wait started.
         created: When the job was created, by its `created_at` and the local clock; the wait's start where the document
             does not say, or says a later time.
-        seen: When the grace for a 404 began: at the wait's start, or with the last response that showed the job.
+        seen: When the grace for a 404 began: at the first wait's start, or with the last response that showed it.
         shown: The number of the last poll that showed the job, from 1; 0 if none did.
         polls: The number of polls made, including the one to decide on.
     """
@@ -269,16 +269,16 @@ class PollPolicy:
             9 s (from age 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
             the default is every `OSError`, which includes `TimeoutError`.
-        not_found_grace: For how many seconds from the wait's start, or from the last response that showed the job, a
-            404 counts as "not visible yet"; 0 for not at all.
-        max_bad_answers: How many unusable responses in a row end a wait none of whose polls has shown the job; at
-            least 1.
+        not_found_grace: For how many seconds from the start of the first wait under way for the job, or from the last
+            response that showed it, a 404 counts as "not visible yet"; 0 for not at all.
+        max_bad_answers: How many unusable responses in a row end the waits for a job that no poll of theirs has shown;
+            at least 1.
         max_retry_after: The longest Retry-After that is obeyed, in seconds. A longer one after a poll is cut to this
             (0 ignores all of them); a longer one after a create raises `RateLimitedError`.
-        answer_grace: For how many seconds a wait, once one of its polls has shown the job, tolerates responses that do
-            not show it (404, refused, unusable), before it raises the last of them. The seconds count from the last
-            response that showed the job; when transient faults came between, from the first such response. A single
-            one is tolerated however rare the polls are; 0 raises each at once. For a 404, the longer of this and
+        answer_grace: For how many seconds the waits for a job, once a poll of theirs has shown it, tolerate responses
+            that do not show it (404, refused, unusable), before they raise the last of them. The seconds count from the
+            last response that showed the job; when transient faults came between, from the first such response. A
+            single one is tolerated however rare the polls are; 0 raises each at once. For a 404, the longer of this and
             `not_found_grace` counts.
 
     Raises:

@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1961,
-    "_polling": 4304,
+    "_polling": 4214,
     "tracing": 271,
     "batch": 7759,
     "durable": 1047,

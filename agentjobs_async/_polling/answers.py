@@ -4,14 +4,13 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from agentjobs_async._polling.decision import Again, Answer, Done, Failed, Refusal, decide, ends_unseen, is_refusal
-from agentjobs_async._polling.ends import Ends, Result
+from agentjobs_async._polling.decision import Again, Answer, Done, Failed, decide
+from agentjobs_async._polling.ends import Result
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.status_warnings import StatusWarnings
 from agentjobs_async._polling.tracked import Tracked
-from agentjobs_async._polling.watch import Watch
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
 from agentjobs_async.policy import PollPolicy, created_by, delay_by_age, delay_of
@@ -28,7 +27,6 @@ class Answers:
     """Acts on the answers to the polls of one scheduler.
 
     Args:
-        ending: Ends some of a job's waits, where others continue.
         finish: Stops polling a job and ends all of its waits with a result.
     """
 
@@ -38,14 +36,12 @@ class Answers:
         hooks: "Hooks | None",
         counters: Counters,
         queue: PollQueue,
-        ending: Ends,
         finish: Callable[[Tracked, Result], None],
     ) -> None:
         self.use(policy)
         self._hooks = hooks
         self._counters = counters
         self._queue = queue
-        self._ending = ending
         self._finish = finish
         self._warnings = StatusWarnings()
         self._notified: set[Tracked] = set()
@@ -149,53 +145,14 @@ class Answers:
             self._finish(tracked, answer)
             return
         decision = decide(self._policy, tracked, answer, now)
-        if (
-            isinstance(answer, Exception)
-            and is_refusal(answer)
-            and self._end_some(tracked, answer, now, others=isinstance(decision, Failed))
-        ):
-            # The first decision followed the history of the oldest wait, which the refusal has ended. The history is
-            # now that of the oldest wait left, for which the same answer may mean another poll.
-            decision = decide(self._policy, tracked, answer, now)
         if tracked.bucket == Tracked.REMOVED:
-            return  # the last waiter left while a strategy was called, or the refusal has ended all waits
+            return  # the last waiter left while a strategy was called
         if type(decision) is Again:
             self._poll_again(tracked, answer, decision, now, began)
         elif isinstance(decision, Done):
             self._finish(tracked, decision.job)
         elif isinstance(decision, Failed):
             self._finish(tracked, decision.error)
-
-    def _end_some(self, tracked: Tracked, refusal: Refusal, now: float, *, others: bool) -> bool:
-        """End the waits that a refusal ends, where other waits for the same job continue.
-
-        Each wait has a grace of its own, which begins with it. A wait is decided on for itself until a poll has shown
-        it the job; all others share one history. `others` says whether the refusal ends those.
-
-        Returns:
-            Whether only waits are left that no poll has shown the job: the history of the job is theirs from here on.
-        """
-        if not others and not tracked.shown:
-            return False  # no wait has seen the job, and not even the oldest ends
-        unseen = tracked.unseen()
-        ending = [waiter for waiter in unseen if self._ends(tracked, waiter, refusal, now)]
-        if others:
-            if len(ending) == len(unseen):
-                return False  # it ends them all
-            left = dict.fromkeys(unseen)
-            for waiter in ending:
-                del left[waiter]
-            ending = [waiter for waiter in tracked.snapshot() if waiter not in left]
-            tracked.restart(next(iter(left)))
-        if len(ending) == len(tracked.snapshot()):
-            self._finish(tracked, refusal)
-        elif ending:
-            self._ending.add(tracked.part(ending), refusal)
-        return others
-
-    def _ends(self, tracked: Tracked, waiter: Watch, refusal: Refusal, now: float) -> bool:
-        bad_answers = min(tracked.bad_answers + 1, tracked.polls - waiter.polls_before)
-        return ends_unseen(self._policy, refusal, now - waiter.started, bad_answers)
 
     def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float, began: float) -> None:
         if tracked.trouble is not None:

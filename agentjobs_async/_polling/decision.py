@@ -15,10 +15,7 @@ __all__ = [
     "Decision",
     "Done",
     "Failed",
-    "Refusal",
     "decide",
-    "ends_unseen",
-    "is_refusal",
     "last_poll_lead",
     "moved_to_last_poll",
     "timed_out",
@@ -94,24 +91,14 @@ def decide(policy: PollPolicy, history: PollHistory, answer: Answer, now: float)
         if job.is_terminal:
             return Done(job)
         return _again(policy, history, job, now, answer.retry_after, now, history.polls)
-    if is_refusal(answer):
+    if _is_refusal(answer):
         return _after_refusal(policy, history, answer, now)
     return _after_fault(policy, history, answer, now)
 
 
-def is_refusal(answer: object) -> TypeGuard[Refusal]:
+def _is_refusal(answer: object) -> TypeGuard[Refusal]:
     """Return whether `answer` is an answer of the server that does not show the job, and not a transient fault."""
     return isinstance(answer, ProtocolError) or (isinstance(answer, ResponseError) and not _is_transient(answer.status))
-
-
-def ends_unseen(policy: PollPolicy, refusal: Refusal, waited: float, bad_answers: int) -> bool:
-    """Return whether `refusal` ends a wait none of whose polls has shown the job.
-
-    It came `waited` seconds after the wait's start; `bad_answers` counts the unusable answers in a row, it included.
-    """
-    if isinstance(refusal, ProtocolError):
-        return bad_answers >= policy.max_bad_answers
-    return not _is_missing(refusal) or waited >= policy.not_found_grace
 
 
 def _is_transient(status: int) -> bool:
@@ -135,8 +122,10 @@ def _after_refusal(policy: PollPolicy, history: PollHistory, error: Refusal, now
     bad_answers = history.bad_answers + 1 if isinstance(error, ProtocolError) else 0
     if history.shown:
         ends = _ends_seen(policy, history, error, now)
+    elif isinstance(error, ProtocolError):
+        ends = bad_answers >= policy.max_bad_answers
     else:
-        ends = ends_unseen(policy, error, now - history.seen, bad_answers)
+        ends = not _is_missing(error) or now - history.seen >= policy.not_found_grace
     if ends:
         return Failed(error)
     since = _refused_since(history, now)

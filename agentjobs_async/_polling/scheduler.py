@@ -58,7 +58,7 @@ class Scheduler:
         self._jobs: dict[JobRef, Tracked] = {}
         self._queue = PollQueue(loop, self._jobs, limits, self._dispatch)
         self._ending = Ends(loop, self._end_one)
-        self._answers = Answers(policy, hooks, self._counters, self._queue, self._ending, self._finish)
+        self._answers = Answers(policy, hooks, self._counters, self._queue, self._finish)
         self._workers = Workers(
             loop,
             reader,

@@ -1,8 +1,6 @@
 """What the scheduler keeps of one job, of those who wait for it, and of the worker that polls it."""
 
 import asyncio
-from collections.abc import Sequence
-from copy import copy
 from typing import Any, NamedTuple
 
 from agentjobs_async._polling.stats import Second
@@ -72,7 +70,7 @@ class Tracked:
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY
     #                                  they may (a "slow slot")
     # NOWHERE    in flight, or none    new; a worker takes it          place, make_ready
-    # REMOVED    none                  remove, from any state; part    -
+    # REMOVED    none                  remove, from any state          -
     # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
@@ -189,40 +187,6 @@ class Tracked:
                 return False
         self.waiters = None
         return True
-
-    def part(self, waiters: Sequence[Watch]) -> "Tracked":
-        """Move some of the waiters to a copy of this job, which is not polled, and return it. Others must stay."""
-        parted = copy(self)
-        parted.bucket = Tracked.REMOVED
-        parted.waiters = dict.fromkeys(waiters)
-        for waiter in waiters:
-            del self.waiters[waiter]
-            waiter.tracked = parted
-        return parted
-
-    def unseen(self) -> list[Watch]:
-        """Return the waiters to which no poll has shown the job: the last ones that joined, oldest first.
-
-        A poll that was answered before a waiter joined did not show it the job, nor did the create.
-        """
-        waiters = self.waiters
-        if type(waiters) is not dict:
-            return [] if waiters is None or waiters.polls_before < self.shown else [waiters]
-        unseen: list[Watch] = []
-        for waiter in reversed(waiters):
-            if waiter.polls_before < self.shown:
-                break
-            unseen.append(waiter)
-        unseen.reverse()
-        return unseen
-
-    def restart(self, waiter: Watch) -> None:
-        """Make the history that of `waiter`: the oldest waiter left, to which no poll has shown the job."""
-        self.seen = waiter.started
-        self.shown = 0
-        trouble = self.in_trouble()
-        trouble.refused_since = None
-        trouble.bad_answers = min(trouble.bad_answers, self.polls - 1 - waiter.polls_before)
 
     def notify_all(self, job: AgentJob) -> None:
         """Pass the state of the job to all waiters, which may leave or join meanwhile."""

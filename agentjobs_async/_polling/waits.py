@@ -89,11 +89,11 @@ class Waits(Generic[Given]):
         Raises:
             InvalidInputError: An argument is invalid, before any poll; or `policy.wait` returned an invalid delay.
             WaitTimeoutError: `timeout` seconds have passed.
-            ProtocolError: No poll of this wait has shown the job, and `policy.max_bad_answers` responses in a row were
-                unusable; or one has, and unusable responses have lasted for `policy.answer_grace` seconds.
+            ProtocolError: No poll of the waits under way has shown the job, and `policy.max_bad_answers` responses in a
+                row were unusable; or one has, and they have lasted for `policy.answer_grace` seconds.
             NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
-            AuthError, RejectedError, ServerError: The server refused the read; where a poll of this wait had shown the
-                job, it has gone on refusing for `policy.answer_grace` seconds.
+            AuthError, RejectedError, ServerError: The server refused the read; where a poll of the waits under way
+                had shown the job, it has gone on refusing for `policy.answer_grace` seconds.
             SessionClosedError: Closed before or during the wait, or bound to another event loop.
             Exception: What the caller's own `get_job` raised, unchanged, when `policy.retry` does not accept it.
         """

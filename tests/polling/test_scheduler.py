@@ -801,31 +801,24 @@ async def test_notify_keeps_to_a_pause() -> None:
 # What answers mean for waits that share them.
 
 
-async def test_grace_of_each_waiter() -> None:
-    """A 404 is ridden out for each waiter's own grace, though others of the same job came earlier."""
-    async with JobTracker(Polled(missing), policy=every(2, not_found_grace=9)) as tracker:
-        waits, ends, began = [], list[float](), clock()
-        for start in (0, 3, 5, 15.5):
-            await asyncio.sleep(began + start - clock())
-            waits.append(tracker.watch(REF))
-            waits[-1].add_done_callback(lambda _: ends.append(clock() - began))
-        errors = await ended(*waits)
-    assert all(isinstance(error, NotFoundError) for error in errors)
-    assert len(set(map(id, errors))) == len(errors)
-    assert ends == pytest.approx([10, 12, 14, 25.5], abs=0.2)
+async def test_grace_of_the_job() -> None:
+    """A 404 is ridden out from the start of the first wait under way, or the last sight: all waits end together."""
 
+    async def check(steps: list[object], starts: list[float], ends_at: list[float]) -> None:
+        get_job = Polled(*steps)
+        async with JobTracker(get_job, policy=every(2, not_found_grace=9, answer_grace=0)) as tracker:
+            waits, ends = [], list[float]()
+            for start in starts:
+                await asyncio.sleep(get_job._made + start - clock())
+                waits.append(tracker.watch(REF))
+                waits[-1].add_done_callback(lambda _: ends.append(clock() - get_job._made))
+            errors = await ended(*waits)
+        assert all(isinstance(error, NotFoundError) for error in errors)
+        assert len(set(map(id, errors))) == len(errors)
+        assert ends == pytest.approx(ends_at, abs=0.2)
 
-async def test_grace_after_an_answer() -> None:
-    """The grace counts from the last answer that showed the job; a waiter that comes after it has its own."""
-    get_job = Polled("active", "active", missing)
-    async with JobTracker(get_job, policy=every(2, not_found_grace=5, answer_grace=0)) as tracker:
-        first = tracker.watch(REF)
-        await asyncio.sleep(4.5)
-        second = tracker.watch(REF)
-        await ended(first)
-        assert clock() - get_job._made == pytest.approx(8, abs=0.05)
-        await ended(second)
-        assert clock() - get_job._made == pytest.approx(10, abs=0.05)
+    rows = ([missing], [0, 3, 5, 15.5], [10, 10, 10, 25.5]), (["active", "active", missing], [0, 4.5], [12, 12])
+    assert await failures_at_once(check, *rows) == {}
 
 
 async def test_refusals_of_two() -> None:
@@ -844,35 +837,19 @@ async def test_refusals_of_two() -> None:
     assert await failures_at_once(check, (gone, 1), (ProtocolError("bad_json", "x"), 3)) == {}
 
 
-async def test_first_sight_is_each_waiters_own() -> None:
-    """Who joins a job that others have seen, and sees it refused only, is told so; the others ride it out."""
+async def test_sight_is_shared() -> None:
+    """Who joins a job that others have seen rides out with them what does not show it."""
 
-    async def check(refusal: AgentJobsError, ends_at: float) -> None:
+    async def check(refusal: AgentJobsError) -> None:
         get_job = Polled("active", *[refusal] * 5, "active", "completed")
-        events: list[Any] = []
-        policy = every(2, max_bad_answers=2)
-        async with JobTracker(get_job, policy=policy, hooks=[events.append]) as tracker:
-            seeing = [tracker.watch(REF), tracker.watch(REF)]
+        async with JobTracker(get_job, policy=every(2, max_bad_answers=2)) as tracker:
+            seeing = tracker.watch(REF)
             await asyncio.sleep(3)
-            joining = [tracker.watch(ACTIVE), tracker.watch(REF)]
-            errors = await ended(*joining)
-            assert clock() - get_job._made == pytest.approx(ends_at, abs=0.1)
-            assert all(isinstance(result, AgentJob) for result in await ended(*seeing))
-        assert [type(error) for error in errors] == [type(refusal)] * 2
-        assert errors[0] is not errors[1]
-        assert [event.error for event in events if isinstance(event, WaitEnded)][:2] == errors
+            results = await ended(seeing, tracker.watch(ACTIVE), tracker.watch(REF))
+        assert all(isinstance(result, AgentJob) for result in results)
 
-    rows = (AuthError(401), 4), (NotFoundError(410), 4), (ProtocolError("bad_json", "x"), 6)
+    rows = (AuthError(401),), (NotFoundError(410),), (ProtocolError("bad_json", "x"),)
     assert await failures_at_once(check, *rows) == {}
-
-
-async def test_seen_since_it_joined() -> None:
-    """Who joins while a poll is in flight has seen the job by its answer, and rides out what comes then."""
-    get_job = Polled("active", "active", AuthError(401), "completed", latency=1)
-    async with JobTracker(get_job, policy=every(2)) as tracker:
-        first = tracker.watch(REF)
-        await asyncio.sleep(3.5)
-        assert all(isinstance(result, AgentJob) for result in await ended(first, tracker.watch(REF)))
 
 
 # Callables of the user's.

@@ -54,19 +54,3 @@ def test_trouble(tracked: Tracked) -> None:
     tracked.in_trouble().error = OSError()
     tracked.recover()
     assert (tracked.error, tracked.patience_seconds) == (None, 4.0)
-
-
-def test_unseen(tracked: Tracked, watches: list[Watch]) -> None:
-    """The waiters that no poll has shown the job are those that joined after the last one that did."""
-    waiters = watches
-    for waiter in waiters[:2]:
-        tracked.join(waiter)
-    assert tracked.unseen() == waiters[:2]
-    tracked.polls = tracked.shown = 1
-    assert tracked.unseen() == []
-    for waiter in waiters[2:]:
-        tracked.join(waiter)
-    assert tracked.unseen() == waiters[2:]
-    tracked.polls = 4
-    tracked.restart(waiters[2])
-    assert tracked.unseen() == waiters
