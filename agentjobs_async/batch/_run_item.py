@@ -10,6 +10,7 @@ from agentjobs_async.batch._item_create import Ended, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.states import ENDED
 from agentjobs_async.telemetry.links import resumed_from
 
 __all__ = ["record_end", "result_of", "run_item"]
@@ -46,7 +47,8 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
     outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
-        return BatchResult(item.row.item, outcome, ended, None, ended.ref)
+        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
+        return BatchResult(item.row.item, outcome, ended, error, ended.ref)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
@@ -76,18 +78,23 @@ async def record_end(
 ) -> Outcome:
     """Record how the wait for a job ended, after `polls` polls of it in all, and return what that means for its item.
 
+    Where the item was abandoned, or given another job, since the wait began, it stays so.
+
     Raises:
         JournalError: The journal can't be written.
         Exception: `ended`, if every other wait would end with it.
     """
     if isinstance(ended, AgentJob):
-        await entries.mark_ended(key, ended, polls)
-        return Outcome(ended.status)
-    if ends_the_run(ended):
+        recorded, outcome = await entries.mark_ended(key, ended, polls), Outcome(ended.status)
+    elif ends_the_run(ended):
         raise ended
-    if isinstance(ended, NotFoundError):
+    elif isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        await entries.mark_gone(key, ended, polls, of_job=job_id)
-        return Outcome.FAILED
-    await entries.record_error(key, ended, polls)
-    return Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
+        recorded, outcome = await entries.mark_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
+    else:
+        recorded = await entries.record_error(key, ended, polls, of_job=job_id)
+        outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
+    if recorded:
+        return outcome
+    state = (await entries.get_many([key]))[key].state  # the same end, where a commit was repeated
+    return Outcome(state.value) if state in ENDED else Outcome.UNFINISHED

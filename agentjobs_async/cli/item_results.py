@@ -57,14 +57,17 @@ def outcomes_of(counts: Mapping[State, int], timed_out: Collection[Result] = ())
 
     Args:
         counts: How many rows are in each state.
-        timed_out: The results of this run whose time was up; the journal has their rows as planned or active.
+        timed_out: The results of this run whose time was up; the journal has their rows as planned or active, unless
+            they were abandoned, or ended by another process, since.
     """
     outcomes = Counter[Outcome]()
     for state, number in counts.items():
         outcomes[_outcome(state)] += number
     for result in timed_out:
-        outcomes[Outcome.NOT_SENT if result.ref is None else Outcome.UNFINISHED] -= 1
-        outcomes[Outcome.TIMED_OUT] += 1
+        left = Outcome.NOT_SENT if result.ref is None else Outcome.UNFINISHED
+        if outcomes[left]:
+            outcomes[left] -= 1
+            outcomes[Outcome.TIMED_OUT] += 1
     return +outcomes
 
 

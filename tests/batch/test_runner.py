@@ -335,6 +335,25 @@ async def test_a_job_that_is_gone(file_journal: Journal) -> None:
     assert await run(session, items(3), file_journal) == []
 
 
+async def test_settled_while_its_job_is_waited_for(journal: Journal) -> None:
+    """What was abandoned or given another job meanwhile stays so, however the wait ends, and its result says so."""
+    session = FakeSession(100.0)
+    session.answers = {"p0": [unknown()]}
+    session.ends = {"p2": NotFoundError(410), "p3": ServerError(501)}
+    await run(session, items(1), journal)
+    await journal.resolve("k0", job_id="job_7")
+    async with run_batch(session.session, items(4), journal=journal) as results:
+        while (await journal.counts())[State.ACTIVE] < 4:  # noqa: ASYNC110 - nobody tells of them
+            await asyncio.sleep(1)
+        await journal.resolve("k0", job_id="job_8")
+        for key in ("k1", "k2", "k3"):
+            await journal.abandon(key)
+        found = {result.item.key: (str(result.outcome), result.error is None) async for result in results}
+    assert found.pop("k0") == ("unfinished", False)
+    assert {outcome for outcome, _ in found.values()} == {"abandoned"}
+    assert states(await journal.rows()) == {"k0": "active", **dict.fromkeys(found, "abandoned")}
+
+
 async def test_a_closed_session_ends_the_run(file_journal: Journal) -> None:
     """A session that was closed meanwhile ends the run with its error."""
     session = FakeSession()

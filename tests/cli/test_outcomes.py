@@ -3,12 +3,15 @@ from agentjobs_async import (
     CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
+    JobRef,
     NotFoundError,
     ProtocolError,
     RejectedError,
     SessionClosedError,
     TransportError,
 )
+from agentjobs_async.batch import State
+from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
 from tests.cli.checks import unexpected
 
@@ -27,6 +30,13 @@ def test_exit_code() -> None:
     }
     assert unexpected(codes, lambda outcomes: exit_code([Outcome(outcome) for outcome in outcomes])) == {}
     assert exit_code([Outcome.UNKNOWN], AuthError(401)) is ExitCode.AUTHENTICATION
+
+
+def test_settled_after_its_time_was_up() -> None:
+    """An item whose time was up, and which was abandoned or ended since, counts as the journal has it."""
+    late = Result(1, Outcome.TIMED_OUT, ref=JobRef("docs", "job_1"))
+    assert outcomes_of({State.ABANDONED: 1}, [late]) == {Outcome.ABANDONED: 1}
+    assert outcomes_of({State.ACTIVE: 2}, [late]) == {Outcome.UNFINISHED: 1, Outcome.TIMED_OUT: 1}
 
 
 def test_open_results() -> None:

@@ -205,10 +205,12 @@ class Entries(Reader):
         """Record that a create may have started an agent: of `claim`, or of any claim of this owner."""
         return await self._move_mine(key, State.UNKNOWN, claim, sent_at=self._clock(), error=self._text(error))
 
-    async def record_error(self, key: str, error: Exception, polls: int | None = None) -> None:
+    async def record_error(
+        self, key: str, error: Exception, polls: int | None = None, *, of_job: str | None = None
+    ) -> bool:
         """Record what ended the wait for a job that has not ended, and how many polls there were in all."""
         values = {"error": self._text(error), **self._changed(), **_polls(polls)}
-        await self._database.write(statements.record_error(key, **values))
+        return (await self._database.write(statements.record_error(key, of_job, **values)))[0] == 1
 
     async def record_seen(self, seen: Sequence[Seen]) -> None:
         """Record when jobs that have not ended were seen last, and how often they were polled."""

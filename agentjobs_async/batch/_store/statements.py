@@ -185,9 +185,10 @@ def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
     )
 
 
-def record_error(key: str, **values: Any) -> Update:
-    """Change columns of an active row without moving it."""
-    return update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE).values(**values)
+def record_error(key: str, of_job: str | None, **values: Any) -> Update:
+    """Change columns of an active row without moving it, where it has the job `of_job`; `None` for any."""
+    rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE).values(**values)
+    return rows if of_job is None else rows.where(_ROW.job_id == of_job)
 
 
 def record_seen(now: Moment) -> Update:
