@@ -10,7 +10,7 @@ from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import RETRIED, State
 from agentjobs_async.batch.where import Where
 
-__all__ = ["retry_found", "retry_row", "retry_rows"]
+__all__ = ["retried", "retry_found", "retry_row", "retry_rows"]
 
 
 async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
@@ -35,11 +35,11 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
     raise InvalidInputError(f"{row.key} was tried again meanwhile")
 
 
-async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> tuple[str, ...]:
-    """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
+def retried(where: Where) -> Where:
+    """Return `where` with the states of which something is tried again without its key, if it names none.
 
     Raises:
-        InvalidInputError: `where` names a state of which nothing is tried again.
+        InvalidInputError: It names another state.
     """
     states = RETRIED if where.states is None else frozenset(where.states)
     if foreign := sorted(states - RETRIED):
@@ -47,7 +47,16 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
         raise InvalidInputError(
             f"states has {foreign[0]}: only what failed, was archived or rejected is tried again{by_key}"
         )
-    where = evolve(where, states=states)
+    return evolve(where, states=states)
+
+
+async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> tuple[str, ...]:
+    """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
+
+    Raises:
+        InvalidInputError: `where` names a state of which nothing is tried again.
+    """
+    where = retried(where)
     keys: list[str] = []
     after, until = 0, await entries.last_number()
     while found := await entries.page(after, until=until, where=where, newest=True, max_tries=max_tries):

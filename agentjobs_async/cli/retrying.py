@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from attrs import evolve
-
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, Where
-from agentjobs_async.batch.states import RETRIED
+from agentjobs_async.batch._retries import retried
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import table_lines
 from agentjobs_async.cli.outcomes import ExitCode, described
@@ -40,9 +38,9 @@ async def retry_items(context: Context, journal: str, where: Where, max_tries: i
 async def show_retries(context: Context, journal: str, where: Where, max_tries: int | None) -> int:
     """Show which items `retry_items` would plan again."""
     shown = 0
-    states = where.states or RETRIED
+    where = retried(where)
     async with Journal.open(journal, read_only=True) as opened:
-        async for page in opened.rows(where=evolve(where, states=RETRIED.intersection(states))).pages():
+        async for page in opened.rows(where=where).pages():
             rows = [row for row in page if max_tries is None or row.tries < max_tries]
             context.screen.lines(table_lines(rows, context.screen.width, header=not shown))
             shown += len(rows)

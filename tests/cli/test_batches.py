@@ -161,7 +161,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no row.*\n1 item planned", capsys.readouterr().err)
     assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
-    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"]):
+    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"], ["--state", "abandoned", "--dry-run"]):
         assert main(["retry", "--journal", db, *wrong]) == 2
 
 
