@@ -100,14 +100,14 @@ LINES = {
     "_http": 1961,
     "_polling": 4214,
     "tracing": 271,
-    "batch": 7778,
+    "batch": 7784,
     "durable": 1047,
     "engines": 480,
     "report": 2207,
     "web": 543,
     "testing": 2564,
     "prometheus": 124,
-    "cli": 7342,
+    "cli": 7346,
 }
 """Of each room."""
 

@@ -76,7 +76,10 @@ def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured
 
 
 def test_dry_run_of_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """An item that is tried again would be sent once, and a failed one where a run would try it again."""
+    """An item that is tried again would be sent once, and a failed one where a run would try it again.
+
+    Of a journal that was moved, which no run takes, nothing would be.
+    """
     service.live("failed", prompt="p1")
     service.live("failed", prompt="p2")
     assert run(tasks, db) == 1
@@ -87,6 +90,10 @@ def test_dry_run_of_tries(service: EmulatorThread, tasks: Path, db: str, capsys:
         assert capsys.readouterr().out.splitlines()[-1] == f"{number} would be sent, 0 refused."
     assert main(["plan", "--file", str(tasks), "--journal", db]) == 0
     assert capsys.readouterr().out.splitlines() == ["k1#2 would be sent: p1", "1 would be sent, 0 refused."]
+    assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
+    for command in (["plan", "p x"], ["run", "p x", "--dry-run"], ["retry", "--state", "failed", "--dry-run"]):
+        assert main([*command, "--journal", db]) == 4
+        assert "it was moved to" in capsys.readouterr().err
 
 
 def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

@@ -76,6 +76,12 @@ class Opened:
         """Where the journal was moved to, without secrets; `None` if it was not."""
         return self.moves[TO].place if TO in self.moves else None
 
+    def check_not_moved(self) -> None:
+        """Raise a `JournalError` where the journal was moved (`moved`): no run can use it."""
+        if TO in self.moves:
+            name = str(self.place) if isinstance(self.place, Path) else self.place.name
+            raise moved_error(name, self.moves[TO])
+
     async def open(self) -> None:
         """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
 
@@ -161,7 +167,7 @@ class Opened:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
         entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
-        await self._read_moves(str(path))
+        await self._read_moves()
         if not self._read_only:
             self.became_unknown = await entries.mark_sending_unknown()
 
@@ -177,7 +183,7 @@ class Opened:
         await self.database.once(
             lambda connection: postgresql.lay_out(connection, address.name, writing=not self._read_only)
         )
-        await self._read_moves(address.name)
+        await self._read_moves()
         if not (self._read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
@@ -197,7 +203,7 @@ class Opened:
             self.lock.watch(path)
         return path
 
-    async def _read_moves(self, name: str) -> None:
+    async def _read_moves(self) -> None:
         """Read where the journal was moved to.
 
         Raises:
@@ -205,8 +211,8 @@ class Opened:
         """
         assert self.database is not None  # noqa: S101 - `_begin` has set it
         self.moves = moves_of(await self.database.read(moves()))
-        if TO in self.moves and not (self._read_only or self._moving):
-            raise moved_error(name, self.moves[TO])
+        if not (self._read_only or self._moving):
+            self.check_not_moved()
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
         self.database = Database(backend)
