@@ -101,7 +101,7 @@ LINES = {
     "_polling": 4214,
     "tracing": 271,
     "batch": 7784,
-    "durable": 1047,
+    "durable": 1052,
     "engines": 480,
     "report": 2207,
     "web": 543,

@@ -186,6 +186,11 @@ class Following:
                 "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
             )
             await asyncio.sleep(_UNREADABLE_SECONDS)
+        is_as_seen = state == (ended.status if isinstance(ended, AgentJob) else State.FAILED)
+        if not is_as_seen:  # a person has settled it since: that is told, now and after a restart
+            rows = await self._with_journal(follow, partial(self.entries.get_many, [follow.key]))
+            await self._tell_row(follow, rows[follow.key])
+            return
         error = None if isinstance(ended, AgentJob) else str(ended)
         await self._tell(follow, state, ended, error)
 

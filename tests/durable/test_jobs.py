@@ -247,11 +247,24 @@ async def test_unknown_again(emulator: Emulator, session: AgentJobsSession, file
     assert listener.called == [("k", "CreateOutcomeUnknownError")]
 
 
-async def test_abandoned(session: AgentJobsSession, file_journal: Journal, listener: Listener) -> None:
-    """A job that is abandoned while it is followed has ended."""
+@pytest.mark.parametrize("seen_first", ["the abandoning", "the end"])
+async def test_abandoned(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    listener: Listener,
+    seen_first: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
+    if seen_first == "the end":
+        monkeypatch.setattr("agentjobs_async.durable._run._SWEEP_SECONDS", 3600.0)
+        monkeypatch.setattr("agentjobs_async.durable._run._SWEEPS", 1e-6)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         await file_journal.abandon("k")
+        if seen_first == "the end":
+            await complete(emulator)
         await listener.ends(1)
         assert session.stats().jobs == 0
     assert listener.called == [("k", "AgentJobsError")]
