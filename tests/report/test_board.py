@@ -441,6 +441,17 @@ async def test_workers(database: str) -> None:
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
 
+async def test_journal_that_is_moved_to_the_page(database: str, first: Path) -> None:
+    """A page of an empty database shows the journal that is moved there, and acts on it."""
+    async with Journal.open(database) as journal, served(journal, allow_actions=True) as page:
+        async with page.stream(await page.position()) as stream:
+            await move_journal(first, database)
+            assert (await anext(stream))["event"] == "stale"
+        head, block, _ = await page.lines()
+        assert (head["identity"], block["key"]["text"]) == (await entries_of(journal).identity(), ["first"])
+        assert (await page.act("retry", 1, state="planned"))[0] == 200
+
+
 async def test_page_without_prompts(first: Path) -> None:
     """Told so, the page has no prompts: neither in its rows, nor in what changes, nor for who has no scripts."""
     async with served(first, prompts=False) as page:

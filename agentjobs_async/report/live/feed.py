@@ -57,7 +57,8 @@ class ChangeFeed:
         self._known = KnownRows()
         self._document: Document | None = None
         self._growing: Document | None = None  # the first one, while it is being made
-        self._place: object = None  # what lay there at the first look
+        self._place: object = None  # the file at the first look
+        self._identity: str | None = None  # of the journal in a database, at the last look
         self._moved: str | None = None  # the words about a journal that was moved
         self._pages = 0
         self._watched = asyncio.Event()
@@ -113,12 +114,14 @@ class ChangeFeed:
             await self._watched.wait()
 
     async def check_place(self) -> None:
-        """Check that the journal is still where it was: nothing else that lies there now is read or changed.
+        """Check that a file is still where it was: nothing else that lies there now is read or changed.
 
         Raises:
             JournalError: It is not (`moved`).
         """
-        found = await _place_of(self._journal)
+        if self._journal.is_shared:
+            return
+        found = await asyncio.to_thread(_file_at, self._journal)
         self._place = self._place or found
         if found != self._place:
             what = "was moved or removed" if found is None else "was replaced by another journal"
@@ -137,6 +140,7 @@ class ChangeFeed:
             if self._document is not None and time.monotonic() - self._looked_at < at_most_old:
                 return False
             await self.check_place()
+            await self._check_identity()
             has_asked = True
             if self._document is None or self._needs_load():
                 await self._load()
@@ -145,6 +149,15 @@ class ChangeFeed:
             self._looked_at = time.monotonic()
             self._tell(trouble=self._moved)
             return has_asked
+
+    async def _check_identity(self) -> None:
+        """Begin anew, and let all pages do so, where the database has another journal by now: one was moved there."""
+        identity = await entries_of(self._journal).identity() if self._journal.is_shared else None
+        if self._identity not in (None, identity):
+            self._document, self._known = None, KnownRows()
+            self.log.forget(self.log.end + 1)
+            self.log.wake()
+        self._identity = identity
 
     def _needs_load(self) -> bool:
         rested = time.monotonic() - self._loaded_at >= max(_RELOAD_SECONDS, _REST_PER_LOAD * self._load_seconds)
@@ -229,15 +242,8 @@ class ChangeFeed:
             self.log.wake()
 
 
-async def _place_of(journal: Journal) -> object:
-    """Return what lies where a journal was opened: the file's device and number, or its identity on PostgreSQL.
-
-    `None` where there is no file.
-    """
-    return await entries_of(journal).identity() if journal.is_shared else await asyncio.to_thread(_file_at, journal)
-
-
 def _file_at(journal: Journal) -> tuple[int, int] | None:
+    """Return the device and the number of the file where a journal was opened; `None` where there is none."""
     with suppress(OSError):
         found = os.stat(journal.address)  # noqa: PTH116 - the address is a path as text
         return found.st_dev, found.st_ino
