@@ -103,7 +103,7 @@ LINES = {
     "batch": 7784,
     "durable": 1052,
     "engines": 480,
-    "report": 2213,
+    "report": 2220,
     "web": 543,
     "testing": 2564,
     "prometheus": 124,

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.texts import decimal, seconds_between, span_text
 
-__all__ = ["ORDER", "Figures", "Tally", "Tile"]
+__all__ = ["ORDER", "Figures", "Tally", "Tile", "job_seconds"]
 
 ORDER: Final = (
     *(State.UNKNOWN, State.FAILED, State.REJECTED, State.COMPLETED, State.ARCHIVED),
@@ -91,6 +91,11 @@ class Figures:
         ]
 
 
+def job_seconds(row: JournalRow) -> float | None:
+    """Return the seconds from a job's create to its end; `None` for what is no job that has ended."""
+    return None if row.state is State.ABANDONED else seconds_between(row.created_at, row.ended_at)
+
+
 def _share(count: int, total: int) -> str:
     return f"{decimal(100 * count / total, 1)} %" if total else ""
 
@@ -127,7 +132,7 @@ class Tally:
             self._first = row.sent_at
         if row.ended_at is not None and (self._last is None or row.ended_at > self._last):
             self._last = row.ended_at
-        duration = seconds_between(row.created_at, row.ended_at)
+        duration = job_seconds(row)
         if duration is not None:
             self._durations.append(duration)
             if row.polls:

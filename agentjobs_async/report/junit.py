@@ -6,8 +6,9 @@ from typing import Final, TextIO
 from xml.sax.saxutils import XMLGenerator, quoteattr
 
 from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.figures import job_seconds
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.texts import link_or_none, seconds_between, shown
+from agentjobs_async.report.texts import link_or_none, shown
 
 __all__ = ["write_junit"]
 
@@ -27,7 +28,7 @@ async def write_junit(source: Source, stream: TextIO) -> None:
     writer = XMLGenerator(cases, short_empty_elements=True)
     async for row in source.rows():
         ends[_ENDS[row.state]] += 1
-        seconds += seconds_between(row.created_at, row.ended_at) or 0
+        seconds += job_seconds(row) or 0
         _write_case(writer, row, prompts=source.prompts)
         cases.write("\n")
     counts = {"failures": ends["failure"], "errors": ends["error"], "skipped": ends["skipped"]}
@@ -40,7 +41,7 @@ async def write_junit(source: Source, stream: TextIO) -> None:
 
 
 def _write_case(writer: XMLGenerator, row: JournalRow, *, prompts: bool) -> None:
-    seconds = seconds_between(row.created_at, row.ended_at) or 0
+    seconds = job_seconds(row) or 0
     case = {"name": _text(row.item_key), "classname": _text(row.project_id or "-"), "time": f"{seconds:.3f}"}
     writer.startElement("testcase", case)  # type: ignore[arg-type] # a dict serves
     end = _ENDS[row.state]

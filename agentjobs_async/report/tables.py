@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.figures import job_seconds
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import is_formula, link_or_none, seconds_between, shown
 
@@ -29,7 +30,7 @@ _COLUMNS: Final[dict[str, Callable[[JournalRow], Any]]] = {
     "created_at": lambda row: _time(row.created_at),
     "seen_at": lambda row: _time(row.seen_at),
     "ended_at": lambda row: _time(row.ended_at),
-    "seconds": lambda row: seconds_between(row.created_at, row.ended_at),
+    "seconds": job_seconds,
     "polls": lambda row: row.polls,
     "tries": lambda row: row.tries,
 }

@@ -15,10 +15,14 @@ def row(state: State, seconds: float | None = None, polls: int = 0) -> JournalRo
 
 
 def test_figures() -> None:
-    """What needs a person comes first; quantiles are values that occurred, and rates are over the whole span."""
+    """What needs a person comes first; quantiles are values that occurred, and rates are over the whole span.
+
+    What was abandoned is no job that has ended.
+    """
     tally = Tally()
     for seconds in range(1, 101):
         tally.add(row(State.COMPLETED, seconds * 36, polls=seconds))
+    tally.add(row(State.ABANDONED, 3, polls=1))
     for state in (State.UNKNOWN, State.PLANNED):
         tally.add(row(state))
     figures = tally.figures((2, 90.0))
@@ -27,6 +31,7 @@ def test_figures() -> None:
         ("failed", "0"),
         ("completed", "100"),
         ("planned", "1"),
+        ("abandoned", "1"),
     ]
     assert [(tile.value, tile.note) for tile in figures.times] == [
         ("30 min 0 s", "median; p95 57 min 0 s"),

@@ -117,11 +117,11 @@ def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) ->
 
 
 def recent_ends(now: Moment, seconds: float) -> Select[Any]:
-    """Select how many rows ended within `seconds`, and the age in seconds of the first of these."""
+    """Select how many rows ended within `seconds`, none by a person, and the age in seconds of the first of these."""
     moment = _seconds(now)
     within = and_(_ROW.ended_at > moment - seconds, _ROW.ended_at < moment + _SKEW_SECONDS)
     age: ColumnElement[Any] = (moment - func.min(_ROW.ended_at)).label("age")
-    return select(func.count().label("ended"), age).where(within)
+    return select(func.count().label("ended"), age).where(within, _ROW.state != State.ABANDONED)
 
 
 def keep_send(key: str) -> GenericInsert:

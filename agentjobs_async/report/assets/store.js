@@ -121,6 +121,7 @@ class Store {
 
   /* The seconds from create to end; null for what is no job that has ended. */
   duration(place) {
+    if (this.state[place] === 'abandoned') return null;
     const [created, ended] = [this.created[place], this.ended[place]];
     return created === null || ended === null ? null : Math.max(ended - created, 0) / 1000;
   }
