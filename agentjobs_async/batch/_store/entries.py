@@ -247,7 +247,10 @@ class Entries(Reader):
             return False
         before = "" if row.error is None else f"; before that: {row.error}"
         error = one_line(self._mask(f"abandoned while {row.state}{before}"), _LONGEST_ERROR_BYTES)
-        return await self._move(row.key, State.ABANDONED, origin=row.state, of_job=row.job_id, error=error)
+        if await self._move(row.key, State.ABANDONED, origin=row.state, of_job=row.job_id, error=error):
+            return True
+        now = (await self.get_many([row.key]))[row.key]  # it is so where a commit was repeated
+        return (now.state, now.job_id) == (State.ABANDONED, row.job_id)
 
     async def mark_sending_unknown(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""

@@ -142,19 +142,20 @@ def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
 
 
 async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving that is carried out again, since its answer was lost, succeeds, and counts the first create once."""
-    await journal.add(items(2))
+    """Settling that is carried out again, since its answer was lost, succeeds, and counts the first create once."""
+    await journal.add(items(3))
     now = 5_000_000.0
     set_clock(journal, now)
-    for key in ("k0", "k1"):
+    for key in ("k0", "k1", "k2"):
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
     with monkeypatch.context() as patch:
         write_twice(patch, journal)
         await journal.resolve("k0", send_again=True)
         await journal.resolve("k1", job_id="job_1")
-    assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.PLANNED, State.ACTIVE]
-    assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 0)]
+        await journal.abandon("k2")
+    assert [await state_of(journal, f"k{n}") for n in range(3)] == [State.PLANNED, State.ACTIVE, State.ABANDONED]
+    assert await entries_of(journal).sent_ages(60, 10) == 3 * [(None, 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):
         await journal.resolve("k1", job_id="job_1")
