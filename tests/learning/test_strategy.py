@@ -117,11 +117,6 @@ async def test_first_batch_at_once_causes_no_more_polls() -> None:
     assert polls[1] <= 1.05 * polls[0]
 
 
-async def waits_until_ended(tracker: JobTracker, seconds: dict[str, float]) -> None:
-    for job_id in seconds:
-        await tracker.wait_for_job(JobRef("docs", job_id))
-
-
 @in_memory
 async def test_waits_feed_their_strategy() -> None:
     """A tracker, and a wait without one, add a job's duration: from when it was last seen active until its end."""
