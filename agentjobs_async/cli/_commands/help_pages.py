@@ -43,7 +43,7 @@ With --json each line of output is one JSON object:
   ended    number key job status prompt outcome pr_link error
   summary  outcomes exit_code              the last line
 Its name is in "event"; an outcome is one of completed, failed, archived,
-rejected, not_sent, unknown, timed_out, unfinished.
+rejected, not_sent, unknown, timed_out, unfinished, abandoned.
 """
 _ITEM_LINES: Final = """\b
 The number of an item is its place in the journal; the summary counts all
