@@ -4,7 +4,7 @@ Four questions, each measured in processes of their own:
 
 - planning many items, new ones and the same again: microseconds by the clock and of CPU per item;
 - a batch over jobs in memory, with a journal, and as a plain bounded fan-out without one: milliseconds and CPU per item;
-- a journal of many ended rows and twenty created ones: seconds and memory until a run of it has ended, without items and
+- a journal of many ended rows and twenty active ones: seconds and memory until a run of it has ended, without items and
   with all items passed again; the longest time for which the loop used the CPU without a pause;
 - the same journal through a life: planned, resumed, some thousand items run and read, the longest hold of the loop in each.
 """
@@ -119,13 +119,13 @@ async def planned(count: int) -> Figures:
 
 
 async def prepare(path: Path, count: int, left: int = 0) -> None:
-    """Make a journal of ended rows, twenty created ones and `left` planned ones, by SQL: runs would take an hour."""
+    """Make a journal of ended rows, twenty active ones and `left` planned ones, by SQL: runs would take an hour."""
     async with Journal.open(path) as journal:
         await journal.add(items(count))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
-        created = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
+        states = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
         values = "job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0"
-        update = f"UPDATE agentjobs_entries SET state = {created}, {values} WHERE number > {left}"  # noqa: S608 - its own words
+        update = f"UPDATE agentjobs_entries SET state = {states}, {values} WHERE number > {left}"  # noqa: S608 - its own words
         await database.once(lambda connection: connection.exec_driver_sql(update))
 
 

@@ -5,7 +5,7 @@ Three questions, each measured in processes of their own:
 - a batch over HTTP, each job created and polled a few times: milliseconds of CPU per job, including all processes of
   the database, and jobs per second with one worker and with two;
 - the same with limits for all workers, which the database enforces;
-- ten thousand created jobs that do not end: seconds until one worker waits for all of them, and KiB for each.
+- ten thousand active jobs that do not end: seconds until one worker waits for all of them, and KiB for each.
 
 Needs the extra `test`, whose PostgreSQL it uses.
 """
@@ -153,8 +153,8 @@ async def in_memory(ref: JobRef) -> AgentJob:
     return AgentJob(ref.job_id, ref.project_id, "active")
 
 
-async def created(place: str, count: int, *, handed_out: bool) -> None:
-    """Make a journal of created rows, by SQL: moving each row would take minutes."""
+async def active(place: str, count: int, *, handed_out: bool) -> None:
+    """Make a journal of active rows, by SQL: moving each row would take minutes."""
     async with Journal.open(place) as journal:
         await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
         database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
@@ -220,11 +220,11 @@ def measure(server: PostgreSQL, name: str, options: Namespace) -> Figures:
     if name == BASE:
         with tempfile.TemporaryDirectory() as directory:
             place = str(Path(directory) / "run.db")
-            asyncio.run(created(place, options.waits, handed_out=False))
+            asyncio.run(active(place, options.waits, handed_out=False))
             return figures | in_own_process("waits of the runner", place, str(options.waits))
     if name == "1 worker":
         with server.database() as place:
-            asyncio.run(created(place, options.waits, handed_out=True))
+            asyncio.run(active(place, options.waits, handed_out=True))
             return figures | in_own_process("waits of a worker", place, str(options.waits))
     return figures
 
