@@ -132,7 +132,7 @@ _HOMES: _typing.Final = (
 if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> object:
-        """Return a public name, of the first module that has it."""
+        """Return a public name from the first module that has it."""
         if name in __all__:
             for home in _HOMES:
                 module = _import_module(f"{__name__}.{home}")
@@ -141,5 +141,5 @@ if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of t
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        """Return the names, those that were not used yet included."""
+        """Return all names, also those that were not used yet."""
         return sorted({*globals(), *__all__})

@@ -28,7 +28,7 @@ def extra_named(importer: str, extra: str = "batch") -> Iterator[None]:
 
     Args:
         importer: What needs the libraries; the error begins with it.
-        extra: The extra to name for a library of `batch`: one that has those libraries too, if the importer needs that.
+        extra: The extra to name when a library of `batch` is missing: one that includes it, if the importer needs more.
 
     Raises:
         MissingExtraError: A library of an extra is missing.

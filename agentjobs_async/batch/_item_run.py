@@ -74,7 +74,7 @@ class RunContext:
         Args:
             session: Sends the creates and the polls.
             entries: The journal's rows.
-            limits: The limits of the run, of which `max_active` is left out.
+            limits: The limits of the run; their `max_active` is not used.
             max_active: The number of slots; `None` for no bound.
             refused_for: As of `CreateThrottles`.
 

@@ -36,7 +36,7 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
 
 
 def retried(where: Where) -> Where:
-    """Return `where` with the states of which something is tried again without its key, if it names none.
+    """Return `where`; if it names no states, with those that are tried again without a key.
 
     Raises:
         InvalidInputError: It names another state.
@@ -54,7 +54,7 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
     """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
 
     Raises:
-        InvalidInputError: `where` names a state of which nothing is tried again.
+        InvalidInputError: `where` names a state that is not tried again.
     """
     where = retried(where)
     keys: list[str] = []

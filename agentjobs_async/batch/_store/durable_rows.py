@@ -1,4 +1,4 @@
-"""The rows of durable jobs: which are followed, by which owner, and of which end `on_end` was told."""
+"""The rows of durable jobs: which are followed, by which owner, and which ends `on_end` was told of."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ _NOT_TOLD: Final = ""
 _UNFOLLOWED: Final = "unfollowed"
 _ROW: Final = ENTRIES.c
 _TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.notified_state != _ROW.state)
-"""Whether a followed row has an end of which `on_end` was not told."""
+"""Whether a followed row has an end that `on_end` was not told of."""
 
 
 class DurableRows:
@@ -90,7 +90,7 @@ class DurableRows:
         return [row_of(row) for row in found]
 
     async def leave_to_tell(self) -> list[str]:
-        """Leave the rows of this owner to others whose ends `on_end` was not told of; return their keys."""
+        """Leave to other owners this owner's rows whose ends `on_end` was not told of; return their keys."""
         mine = update(ENTRIES).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner)
         _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(_ROW.key))
         return [key for (key,) in found]
@@ -104,9 +104,9 @@ class DurableRows:
         return [row_of(row) for row in found]
 
     async def no_longer_followed(self, keys: Sequence[str]) -> set[str]:
-        """Return which of some hundred rows this owner follows no more, since another process did what ended that.
+        """Return which of some hundred rows this owner no longer follows.
 
-        It took them over, since this owner's heartbeats had stopped, or it was asked to unfollow them.
+        Another process took them over, since this owner's heartbeats had stopped, or was asked to unfollow them.
         """
         if self._patience is None:
             return set()
@@ -126,9 +126,9 @@ class DurableRows:
         mine = and_(FOLLOWED, _ROW.owner == self._entries.owner, _ROW.state != State.SENDING)
         await self._database.write(update(ENTRIES).where(mine).values(owner=None))
 
-    async def _mark(self, key: str, told: str, *conditions: ColumnElement[bool]) -> bool:
+    async def _mark(self, key: str, notified_state: str, *conditions: ColumnElement[bool]) -> bool:
         marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED, *conditions)
-        return (await self._database.write(marking.values(notified_state=told)))[0] == 1
+        return (await self._database.write(marking.values(notified_state=notified_state)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""

@@ -13,7 +13,7 @@ LAYOUT: Final = 1
 
 
 def other_layout(number: int) -> str:
-    """Return which program goes on with a journal of another layout; 0 is what was written before the first release."""
+    """Return why another layout is refused, in words; `number` 0 was written before the first release."""
     if number > LAYOUT:
         return f"it has layout {number}, written by a newer version of agentjobs-async; this one knows {LAYOUT}"
     return "it was written before the first release; finish it with the version of agentjobs-async that made it"

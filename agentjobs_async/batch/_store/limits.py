@@ -25,7 +25,7 @@ def layout() -> Select[Any]:
 
 
 def identity() -> Select[Any]:
-    """Select what tells the journal from all others, also from one that takes its place."""
+    """Select the journal's identity: no other journal has it, not even one put in its place."""
     return select(JOURNAL.c.identity)
 
 

@@ -89,7 +89,7 @@ class PollSharing:
 
 
 def parts_of(share: PollShare | None, count: int) -> list[PollShare]:
-    """Return a share in `count` equal parts, each of which has every `count`-th turn; none of no share."""
+    """Return `count` equal parts of a share, each with every `count`-th turn; no parts without a share."""
     if share is None:
         return []
     turns = [None if share.turn is None else share.turn + number * share.interval for number in range(count)]

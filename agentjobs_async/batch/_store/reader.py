@@ -120,7 +120,7 @@ class Reader:
         return [(row.number, row.key) for row in found]
 
     async def identity(self) -> str:
-        """Return what tells the journal from all others; a move takes it along."""
+        """Return the journal's identity, which no other journal has; a move takes it along."""
         return str((await self._database.read(identity()))[0][0])
 
     async def limits(self) -> FleetLimits:

@@ -40,7 +40,7 @@ def plan_retries(insert: Insert, keys: Mapping[str, str], now: Moment) -> Insert
 
 
 def mark_retried(keys: Mapping[str, str], now: Moment) -> Update:
-    """Mark the rows of which `plan_retries` has planned the next try."""
+    """Mark the rows whose next try `plan_retries` has planned."""
     again = ENTRIES.alias()
     of_item = again.c.item_key == func.coalesce(_ROW.item_key, _ROW.key)
     planned = exists().where(again.c.key == _new_key(keys), of_item)

@@ -137,14 +137,14 @@ def refusal_text(error: Exception, mask: Callable[[str], str]) -> str | None:
 
 
 def refusal_of(text: Any) -> ResponseError | None:
-    """Return the refusal of which `refusal_text` made a cell; `None` without one."""
+    """Return the refusal that a cell from `refusal_text` holds; `None` for an empty one."""
     if text is None:
         return None
     return legible(lambda: _refusal(*json.loads(text)))
 
 
-def _refusal(kind: str, *fields: Any) -> ResponseError:
-    return _REFUSALS[kind](*fields)
+def _refusal(kind: str, *values: Any) -> ResponseError:
+    return _REFUSALS[kind](*values)
 
 
 def _time(cell: Any) -> datetime | None:

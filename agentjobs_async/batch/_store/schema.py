@@ -122,7 +122,7 @@ ENTRIES: Final = Table(
 key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
 `updated_at` is when the row moved or its error changed, `changed_at` when anything did that is shown. `refusal` is the
 error of a rejected create, or of a job that is gone, as JSON: its type and fields. `notified_state` is null for the
-items of a batch; for a durable job it is the state of which its `on_end` was told, which is empty before, or
+items of a batch; for a durable job it is the state that its `on_end` was told of, empty before that, or
 `unfollowed`.
 """
 FOLLOWED: Final = literal_column("notified_state IN ('', 'unknown')", Boolean)
@@ -196,4 +196,4 @@ JOURNAL: Final = Table(
     Column("max_sending", Integer, nullable=False),
     Column("polls_per_second", Float(53)),
 )
-"""One row: the number of the layout, for PostgreSQL; what tells this journal from all others; its limits."""
+"""One row: the number of the layout, for PostgreSQL; its identity, which no other journal has; its limits."""
