@@ -100,7 +100,7 @@ class PollHistory(Protocol):
 
 
 def parts_of(wait: Any) -> Iterator[Any]:
-    """Yield a wait strategy, and those of which it is a sum or a chain."""
+    """Yield a wait strategy and, if it is a sum or a chain, its parts."""
     yield wait
     parts: Iterable[Any] = ()
     if isinstance(wait, tenacity.wait_combine):
@@ -229,7 +229,7 @@ class CallState(tenacity.RetryCallState):
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:
-        """The arguments of the function, which there is none of."""
+        """Empty: there is no function."""
         return {}
 
     @cached_property

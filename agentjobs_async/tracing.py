@@ -239,7 +239,7 @@ def _has_ended(span: Span) -> bool:
 
 
 def _gauges_of(provider: MeterProvider | None) -> Gauges:
-    """Return what the gauges of a provider show: one for all hooks: an SDK reads the first gauge of a name only."""
+    """Return the gauges of a provider, one for all its hooks: an SDK reads the first gauge of a name only."""
     key = _GLOBAL if provider is None or provider is get_meter_provider() else provider
     gauges = _GAUGES.get(key)
     if gauges is None:

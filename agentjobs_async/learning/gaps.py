@@ -94,7 +94,7 @@ def _lateness(survival: Survival, place: int) -> list[float]:
 
 
 def _gaps(lateness: list[list[float]], log_target: float) -> list[float]:
-    """Return the gap at each age: the least of which the expected lateness reaches the target.
+    """Return the gap at each age: the least whose expected lateness reaches the target.
 
     At ages without a row it is the default's.
     """

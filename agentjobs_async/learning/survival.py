@@ -122,8 +122,8 @@ def _weighted(
 ) -> tuple[list[tuple[float, float, float]], tuple[float, float] | None]:
     """Return (middle, half of the width, weight) of each known duration, and what is left: (its begin, its weight).
 
-    The weight of a duration of which only a lower bound is known goes to the longer ones in equal parts. Without longer
-    ones it is left.
+    A duration that has only a lower bound gives its weight to the longer ones in equal parts. Without longer ones it is
+    left.
     """
     middles = sorted(
         (low, 0.0, False) if high == inf else ((low + high) / 2, (high - low) / 2, True) for low, high in intervals

@@ -77,9 +77,9 @@ class Hooks:
         self._emit(events.JobCreated(job, elapsed, tries, job.label))
 
     def ends_new(self, ref: JobRef, began: float) -> bool:
-        """Return whether a job whose end a poll has shown was created right before its wait `began`: at work then.
+        """Return whether a job was created right before its wait `began`, so that it was at work then.
 
-        It is so once for each create; a later wait finds the job ended.
+        To be asked when a poll has shown its end; true once for each create, since a later wait finds the job ended.
         """
         created = self._new.pop(ref, None)
         return created is not None and began - created <= _NEW_SECONDS

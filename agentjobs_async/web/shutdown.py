@@ -78,7 +78,7 @@ class _Draining:
         return self._task is not None and self._task.done()
 
     def start_soon(self, fatal: int | None = None) -> None:
-        """Start the draining in the loop; `fatal` is a signal by which the process ends when all are drained."""
+        """Start the draining in the loop; `fatal` is the signal that ends the process once all are drained."""
         self.loop.call_soon_threadsafe(self._start, fatal)  # of another thread: it wakes a loop that sleeps
 
     def _start(self, fatal: int | None) -> None:
