@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Update, case, exists, func, literal, select, update
 
 from agentjobs_async.batch._store.plan import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment, seconds_of
 from agentjobs_async.batch.states import RETRIED, State
 
 __all__ = ["fewer_tries", "mark_retried", "plan_retries"]
@@ -33,7 +33,7 @@ def plan_retries(insert: Insert, keys: Mapping[str, str], now: Moment) -> Insert
         "tries": func.coalesce(_ROW.tries, 1) + 1,
         "notified_state": case((_ROW.notified_state.is_not(None), "")),  # a durable job is followed again
         "item_key": func.coalesce(_ROW.item_key, _ROW.key),
-        **dict.fromkeys(("planned_at", "updated_at", "changed_at"), _seconds(now)),
+        **dict.fromkeys(("planned_at", "updated_at", "changed_at"), seconds_of(now)),
     }
     ended = select(*values.values()).where(*_untried(keys)).order_by(_ROW.number)
     return insert.from_select(list(values), ended, include_defaults=False).on_conflict_do_nothing()
@@ -44,11 +44,7 @@ def mark_retried(keys: Mapping[str, str], now: Moment) -> Update:
     again = ENTRIES.alias()
     of_item = again.c.item_key == func.coalesce(_ROW.item_key, _ROW.key)
     planned = exists().where(again.c.key == _new_key(keys), of_item)
-    return update(ENTRIES).where(*_untried(keys), planned).values(retried_as=_new_key(keys), changed_at=_seconds(now))
-
-
-def _seconds(now: Moment) -> ColumnElement[float]:
-    return now if isinstance(now, ColumnElement) else literal(now)
+    return update(ENTRIES).where(*_untried(keys), planned).values(retried_as=_new_key(keys), changed_at=seconds_of(now))
 
 
 def fewer_tries(most: int) -> ColumnElement[bool]:

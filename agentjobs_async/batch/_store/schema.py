@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    literal,
     literal_column,
 )
 
@@ -39,10 +40,17 @@ __all__ = [
     "SHOWN",
     "AnyText",
     "Moment",
+    "seconds_of",
 ]
 
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
+
+
+def seconds_of(moment: Moment) -> ColumnElement[float]:
+    """Return a moment as statements take it."""
+    return moment if isinstance(moment, ColumnElement) else literal(moment, Float(53))
+
 
 _ESCAPED: Final = {"\0": "\x1a0", "\x1a": "\x1a1"}
 _PLAIN: Final = {escaped: plain for plain, escaped in _ESCAPED.items()}

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from agentjobs_async._validation import checked_instance
-from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment, seconds_of
 from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
 
@@ -193,7 +193,7 @@ def record_error(key: str, of_job: str | None, **values: Any) -> Update:
 
 def record_seen(now: Moment) -> Update:
     """Record of active rows that their jobs were seen: `its_key`, `age` (seconds ago) and `its_polls` of each."""
-    moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
+    moment = seconds_of(now)
     seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.ACTIVE)
     seen = {"seen_at": moment - bindparam("age", type_=Float(53)), "polls": bindparam("its_polls")}
     return seeing.values(**seen, changed_at=moment)
@@ -238,7 +238,7 @@ def conditions(where: Where, now: Moment) -> list[ColumnElement[bool]]:
         columns = (_ROW.key, _ROW.prompt, _ROW.error)
         found.append(or_(*(func.replace(column, literal(where.text, AnyText), "") != column for column in columns)))
     if where.older_than is not None:
-        moment = now if isinstance(now, ColumnElement) else literal(now, Float(53))
+        moment = seconds_of(now)
         found.append(_ROW.updated_at < moment - where.older_than)
     return found
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Delete,
-    Float,
     Select,
     Subquery,
     and_,
@@ -13,7 +12,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     or_,
     select,
     union_all,
@@ -21,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import Insert as GenericInsert
 
 from agentjobs_async.batch._store.plan import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment
+from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment, seconds_of
 from agentjobs_async.batch.states import State
 
 __all__ = [
@@ -52,7 +50,7 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
         seconds: The greatest age.
         most: The largest number for one project.
     """
-    moment = _seconds(now)
+    moment = seconds_of(now)
     sends = union_all(
         *(
             select(table.c.project_id, table.c.sent_at).where(
@@ -82,7 +80,7 @@ def durations(most: int) -> Select[Any]:
 
 def active_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
     """Select the project and the age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
-    moment = _seconds(now)
+    moment = seconds_of(now)
     age = (moment - _ROW.created_at).label("age")
     seen = and_(_ROW.state == State.ACTIVE, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds)
     return select(_ROW.project_id, age).where(seen).order_by(_ROW.number).limit(most)
@@ -91,7 +89,7 @@ def active_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
 def active_silence(now: Moment) -> Select[Any]:
     """Select the seconds since an active job was seen last, or its row changed; null where no job is active."""
     last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))
-    return select((_seconds(now) - last).label("age")).where(_ROW.state == State.ACTIVE)
+    return select((seconds_of(now) - last).label("age")).where(_ROW.state == State.ACTIVE)
 
 
 def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
@@ -102,7 +100,7 @@ def unknown_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
         seconds: The greatest age.
         most: The largest number for one project.
     """
-    moment = _seconds(now)
+    moment = seconds_of(now)
     within = and_(_ROW.updated_at > moment - seconds, _ROW.updated_at < moment + _SKEW_SECONDS)
     unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, within).subquery()
     return _ages_of_newest(unknown, moment, most)
@@ -118,7 +116,7 @@ def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) ->
 
 def recent_ends(now: Moment, seconds: float) -> Select[Any]:
     """Select how many rows ended within `seconds`, none by a person, and the age in seconds of the first of these."""
-    moment = _seconds(now)
+    moment = seconds_of(now)
     within = and_(_ROW.ended_at > moment - seconds, _ROW.ended_at < moment + _SKEW_SECONDS)
     age: ColumnElement[Any] = (moment - func.min(_ROW.ended_at)).label("age")
     return select(func.count().label("ended"), age).where(within, _ROW.state != State.ABANDONED)
@@ -136,7 +134,7 @@ def keep_send(key: str) -> GenericInsert:
 
 def delete_old_sends(now: Moment) -> Delete:
     """Delete the times of creates that no rate counts any more."""
-    return delete(SENDS).where(SENDS.c.sent_at < _seconds(now) - _LONGEST_WINDOW_SECONDS)
+    return delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
 
 
 def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float) -> Insert:
@@ -144,7 +142,7 @@ def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float
 
     A longer pause stands, unless a clock recorded it that was ahead.
     """
-    moment = _seconds(now)
+    moment = seconds_of(now)
     new = type(table_insert)(PAUSES).values(
         project=project, set_at=moment, until=moment + seconds, times=1, seconds=seconds
     )
@@ -168,11 +166,7 @@ def pauses() -> Select[Any]:
 
 def paused_for(now: Moment) -> Select[Any]:
     """Select each paused project, and the seconds for which the server still wants no create of it."""
-    moment, pause = _seconds(now), PAUSES.c
+    moment, pause = seconds_of(now), PAUSES.c
     current = and_(pause.until > moment, pause.set_at < moment + _SKEW_SECONDS)
     begun = case((pause.set_at > moment, pause.set_at), else_=moment)
     return select(pause.project, (pause.until - begun).label("left")).where(current)
-
-
-def _seconds(moment: Moment) -> ColumnElement[float]:
-    return moment if isinstance(moment, ColumnElement) else literal(moment, Float(53))
