@@ -7,7 +7,7 @@ from attrs import evolve
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.states import RETRIED, State
+from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, State
 from agentjobs_async.batch.where import Where
 
 __all__ = ["retried", "retry_found", "retry_row", "retry_rows"]
@@ -24,7 +24,7 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
     Raises:
         InvalidInputError: It has not ended in a way that may be tried again, or was tried again before.
     """
-    if row.state not in RETRIED | {State.ABANDONED}:
+    if row.state not in RETRIED_BY_KEY:
         if row.key != key:
             raise InvalidInputError(f"{key} was tried again before, as {row.key}, which is {row.state}")
         raise InvalidInputError(

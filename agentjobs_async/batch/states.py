@@ -3,11 +3,11 @@
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["ENDED", "MOVES", "RETRIED", "State", "origins"]
+__all__ = ["ENDED", "MOVES", "RETRIED", "RETRIED_BY_KEY", "State", "origins"]
 
 
 class State(StrEnum):
-    """Where an item is. The last seven are ends: a run leaves them alone."""
+    """Where an item is. The last six are ends: a run leaves them alone."""
 
     PLANNED = "planned"
     """Nothing was sent."""
@@ -31,7 +31,9 @@ _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})
 """What a run does nothing about."""
 RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
-"""What may be planned once more, as a row of its own; an abandoned one too, but by its key alone."""
+"""What may be planned once more, as a row of its own."""
+RETRIED_BY_KEY: Final = RETRIED | {State.ABANDONED}
+"""The same where the rows are named: also what a person gave up."""
 
 MOVES: Final[dict[State, frozenset[State]]] = {
     State.PLANNED: frozenset({State.SENDING}),

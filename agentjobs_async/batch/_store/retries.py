@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Update, case, exists, func, literal, selec
 
 from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment, seconds_of
-from agentjobs_async.batch.states import RETRIED, State
+from agentjobs_async.batch.states import RETRIED_BY_KEY, State
 
 __all__ = ["fewer_tries", "mark_retried", "plan_retries"]
 
@@ -57,4 +57,4 @@ def _new_key(keys: Mapping[str, str]) -> ColumnElement[str]:
 
 
 def _untried(keys: Mapping[str, str]) -> tuple[ColumnElement[bool], ...]:
-    return _ROW.key.in_(list(keys)), _ROW.state.in_(sorted({*RETRIED, State.ABANDONED})), _ROW.retried_as.is_(None)
+    return _ROW.key.in_(list(keys)), _ROW.state.in_(sorted(RETRIED_BY_KEY)), _ROW.retried_as.is_(None)

@@ -14,7 +14,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._retries import retry_found
 from agentjobs_async.batch.journal import entries_of, writable
-from agentjobs_async.batch.states import RETRIED
+from agentjobs_async.batch.states import RETRIED_BY_KEY
 
 __all__ = ["Action", "ActionResult", "act"]
 
@@ -24,7 +24,7 @@ _MOST_NUMBERS: Final = 1_000_000  # of rows in one action: more than a page show
 _MOST_REASONS: Final = 5  # a page has room for a few lines
 _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
 _STATES: Final[dict[str, Collection[State]]] = {
-    "retry": RETRIED | {State.ABANDONED},  # by name, as all rows of an action
+    "retry": RETRIED_BY_KEY,
     "send_again": {State.UNKNOWN},
     "abandon": {State.UNKNOWN, State.ACTIVE},
     "set_job": {State.UNKNOWN, State.ACTIVE},
