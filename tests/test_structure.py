@@ -123,7 +123,7 @@ SMALL = {
 MOST_PRIVATE_WITH_ALL = 131
 """Private modules that have an `__all__`."""
 
-MOST_CALLABLES_OF_CONSTRUCTORS = 19
+MOST_CALLABLES_OF_CONSTRUCTORS = 16
 """Callables among the parameters of constructors in `_http` and `_polling`: a reader follows methods by definitions."""
 
 IMPORTERS = {
