@@ -100,7 +100,7 @@ LINES = {
     "_http": 1961,
     "_polling": 4214,
     "tracing": 271,
-    "batch": 7787,
+    "batch": 7789,
     "durable": 1052,
     "engines": 480,
     "report": 2220,

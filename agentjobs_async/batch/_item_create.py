@@ -192,10 +192,7 @@ class ItemCreate:
         self.item.set_state(State.ACTIVE)
 
     async def _mark_created(self, job: AgentJob) -> None:
-        entries, key = self.item.context.entries, self.item.row.key
-        if await entries.mark_created(key, job.ref, last_create.get()):
-            return
-        if (await entries.get_many([key]))[key].job_id != job.id:  # it has the id where a commit was repeated
+        if not await self.item.context.entries.keep_job(self.item.row.key, job.ref, last_create.get()):
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
 
     async def _record_failure(self, error: Exception) -> Ended | _Again:

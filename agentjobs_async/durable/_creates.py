@@ -123,7 +123,7 @@ class Creates:
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                recorded = await self._item_tasks.context.entries.mark_created(item.key, ref, last_create.get())
+                recorded = await self._item_tasks.context.entries.keep_job(item.key, ref, last_create.get())
                 break
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)

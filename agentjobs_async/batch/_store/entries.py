@@ -191,6 +191,11 @@ class Entries(Reader):
         values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
         return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
+    async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> bool:
+        """Record a job's id; return whether the row has it, be it from a commit before whose answer was lost."""
+        recorded = await self.mark_created(key, ref, traceparent)
+        return recorded or (await self.get_many([key]))[key].job_id == ref.job_id
+
     async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:
         """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is."""
         values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
