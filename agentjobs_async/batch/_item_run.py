@@ -71,6 +71,8 @@ class RunContext:
     ) -> "RunContext":
         """Return a context that knows the creates, the pauses and the unknown items of earlier runs.
 
+        What an earlier run on the same open journal has claimed without an answer, and so not sent, is planned again.
+
         Args:
             session: Sends the creates and the polls.
             entries: The journal's rows.
@@ -79,8 +81,9 @@ class RunContext:
             refused_for: As of `CreateThrottles`.
 
         Raises:
-            JournalError: The journal can't be read.
+            JournalError: The journal can't be read or written.
         """
+        await entries.take_back()
         throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
         slots, seconds = Slots(max_active), 0.0 if max_active is None else limits.unknown_for
         if max_active is not None and seconds > 0:

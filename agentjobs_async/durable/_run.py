@@ -220,6 +220,11 @@ class Run:
             self._following.tell_row(row)
 
     async def _take_over(self, *, own: bool) -> None:
+        """Continue with all rows that no living owner follows, and with this owner's where `own` says so.
+
+        A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
+        """
+        own = bool(await self._entries.take_back()) or own
         after = 0
         while rows := await self._rows.take_over(after, own=own):
             for row in rows:

@@ -883,6 +883,16 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
     assert session.polls_per_second is None
 
 
+async def test_claim_that_an_earlier_run_left(file_journal: Journal) -> None:
+    """A row whose claim an earlier run on the same open journal left without an answer is sent: nothing was."""
+    await file_journal.add(items(1))
+    claiming = asyncio.create_task(entries_of(file_journal).claim("k0"))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    await asyncio.wait([claiming])
+    assert outcomes(await run(FakeSession(), items(0), file_journal)) == {"k0": "completed"}
+
+
 async def test_a_session_of_the_callers_own(file_journal: Journal) -> None:
     """Without a limit of polls, a run needs the public calls of a session only: a double of it will do."""
     session = FakeSession()
