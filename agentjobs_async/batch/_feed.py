@@ -58,7 +58,7 @@ class Feed:
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
-        self._moved: set[asyncio.Event] = set()
+        self._moved: list[asyncio.Event] = []  # not a set, whose order depends on addresses in memory
         self._context.slots.on_change = self.on_change
 
     def on_change(self) -> None:
@@ -92,7 +92,7 @@ class Feed:
     async def ended(self, reading: asyncio.Task[None]) -> None:
         """Wait until no item is under way, and none can begin but those which the server refuses."""
         moved = asyncio.Event()
-        self._moved.add(moved)
+        self._moved.append(moved)
         reading.add_done_callback(lambda _: moved.set())
         while not self._is_over(reading):
             moved.clear()
@@ -172,13 +172,13 @@ class Feed:
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         moved = asyncio.Event()
-        self._moved.add(moved)
+        self._moved.append(moved)
         try:
             while not (condition() or self._is_enough()):
                 moved.clear()
                 await moved.wait()
         finally:
-            self._moved.discard(moved)
+            self._moved.remove(moved)
 
     def _begin(self, row: JournalRow) -> None:
         self._begun += row.state is State.PLANNED

@@ -1,0 +1,275 @@
+"""Worlds before they run: from a seed, run and judged, and shrunk where a promise is broken."""
+
+import gc
+import logging
+import random
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from tests.simulation.program import KEY, WAYS, Batch, Calls, Durable, Ledger, Program, Run, may_restart
+from tests.simulation.referee import broken_promises
+from tests.simulation.service import DOCUMENTS, Service
+from tests.simulation.world import Fault, Process, ViolationError, World, replaced
+
+_SHOWN: Final = 40  # events of a failure
+_DAYS: Final = 60 * 86_400.0  # after which every program has ended
+
+
+@frozen
+class Case:
+    """A world before it runs: the same case gives the same events."""
+
+    seed: int
+    programs: tuple[Program, ...]
+    faults: tuple[Fault, ...]
+
+
+@frozen
+class Result:
+    """What became of a world."""
+
+    violations: tuple[str, ...]
+    trace: tuple[str, ...]
+    happened: frozenset[Fault]
+    creates: int
+    kills: int
+    seconds: float
+
+
+def run(case: Case) -> Result:
+    """Run one world to its end, and judge it."""
+    shared = Path("/dev/shm")  # noqa: S108 - where there is one: a disk in memory
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what was killed complains when it is collected
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
+        ):
+            warnings.simplefilter("ignore")
+            result = _judged(case, Path(folder))
+            if result.kills or result.violations:
+                gc.collect()
+            return result
+    finally:
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
+
+
+def _judged(case: Case, folder: Path) -> Result:
+    world = World(case.seed, case.faults)
+    service, ledger = Service(world, KEY), Ledger()
+    with replaced(world):
+        processes = [
+            Process(world, one.name, _starter(world, service, ledger, one, folder), may_restart)
+            for one in case.programs
+        ]
+        found = [*_run(world, processes), *broken_promises(world, service, ledger, case.programs, folder)]
+    for loop in [world.loop, *(loop for process in processes for loop in process.forget())]:
+        loop._closed = True
+    creates = sum(one.kind == "create" for one in service.requests)
+    trace = (*world.trace, f"{world.events} events")
+    return Result(tuple(dict.fromkeys(found)), trace, frozenset(world.happened), creates, world.kills, world.now)
+
+
+def _starter(world: World, service: Service, ledger: Ledger, program: Program, folder: Path) -> Any:
+    return lambda process: Run(world, service, ledger, program, folder).main(process)
+
+
+def _run(world: World, processes: list[Process]) -> list[str]:
+    try:
+        world.run(lambda: all(one.is_over for one in processes) or world.now > _DAYS or bool(world.violations))
+        world.run_for(5.0)
+    except ViolationError as error:
+        return [str(error)]
+    found = []
+    if not world.violations:
+        for process in processes:
+            if process.error is not None:
+                lines = traceback.format_exception(process.error)
+                found.append(f"P12: {process.name} ended with {process.error!r}\n{''.join(lines)}")
+            elif not process.is_over:
+                found.append(f"P3: {process.name} never ends")
+            else:
+                found += [f"P17: {process.name} leaves {what}" for what in process.loop.left_behind()]
+    return found
+
+
+# --- from a seed to a case
+
+
+def case_of(seed: int, most: int = 400) -> Case:
+    """Return the world of a seed; each of its activities creates at most `most` jobs."""
+    draw = random.Random(f"{seed} case")
+    programs = tuple(_program(draw, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
+    creates = sum(activity.count for program in programs for activity in program.activities)
+    count = draw.choice((0, 1, 3, 10, 10, 30, 30, 100))
+    faults = [fault for _ in range(count) for fault in _faults(draw, creates)]
+    if draw.random() < 0.7:
+        at = 0.0
+        for _ in range(draw.choice((2, 4, 8, 16))):
+            at += draw.expovariate(1 / (40.0 * creates))
+            faults.append(Fault("event", int(at) + 1, "kill", draw.choice((1.0, 20.0, 700.0, 4000.0))))
+    unique = {(fault.where, fault.at): fault for fault in faults}
+    return Case(seed, programs, tuple(unique.values()))
+
+
+def _program(draw: random.Random, name: str, most: int) -> Program:
+    kinds = draw.choices((_calls, _batch, _durable), weights=(5, 5, 2), k=draw.choice((1, 1, 2, 3)))
+    if kinds.count(_durable) > 1:
+        kinds = [_durable, _batch]
+    return Program(
+        name,
+        tuple(evolve(one, count=min(one.count, most)) for one in (kind(draw) for kind in kinds)),
+        interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
+        in_flight=draw.choice((1, 2, 5, 100)),
+        per_second=draw.choice((None, None, 0.5, 3.0)),
+        closes=draw.choice(("drain", "close")) if kinds == [_calls] and draw.random() < 0.3 else "",
+    )
+
+
+def _calls(draw: random.Random) -> Calls:
+    return Calls(
+        draw.choice(WAYS),
+        draw.choice((1, 4, 12)),
+        draw.choice((0.0, 0.01, 3.0)),
+        draw.choice((0.5, 10.0, 120.0, 1800.0, 1800.0)),
+        draw.choice((3.0, 120.0)),
+        notifies=draw.random() < 0.2,
+    )
+
+
+def _batch(draw: random.Random) -> Batch:
+    return Batch(
+        draw.choice((2, 10, 40, 120, 400)),
+        draw.choice((1, 2, 3)),
+        draw.choice((1, 3, 20)),
+        draw.choice((1, 2, 10)),
+        draw.choice((None, None, (3, 60.0, "project"), (20, 3600.0, "project"), (5, 100.0, "all"))),
+        draw.choice((None, 60.0, 1800.0)),
+        draw.choice((0.0, 100.0, 600.0)),
+        retries=draw.random() < 0.4,
+        changes=draw.random() < 0.3,
+    )
+
+
+def _durable(draw: random.Random) -> Durable:
+    return Durable(draw.choice((1, 4, 15)), draw.choice((0.0, 0.5, 30.0)), waits=draw.random() < 0.7)
+
+
+_CONNECTION: Final = (
+    *(("silent", side) for side in ("request", "response")),
+    *(("reset", side) for side in ("request", "response")),
+    *(("close", side) for side in ("request", "response")),
+    *((what, "both") for what in ("pieces", "slow", "refuse", "unreachable", "descriptors", "hang")),
+)
+_WISHES: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
+_REFUSALS: Final = ("429", "429", "429", "503", "503", "500", "502", "504", "408", "401", "403", "404", "410", "400")
+_MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
+    *(("outage", (20.0, 300.0, 7200.0)),) * 2,
+    ("clock", (-7200.0, -30.0, 60.0, 86_400.0)),
+    ("stall", (1.0, 35.0)),
+)
+_ELSEWHERE: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
+    "commit": (6, ("slow", "fail", "full", "lost"), (0.5, 5.0, 60.0)),
+    "call": (5, ("raise", "hang", "swallow"), (12.0,)),
+    "event": (300, ("cancel",), tuple(range(20))),
+    "lookup": (1, ("fail", "slow"), (2.0, 30.0)),
+}
+"""How many there are of it for each create, what befalls it, and how much."""
+_OUTAGES: Final = ("refuse", "unreachable", "silent", "names", "503", "504", "429", "maintenance")
+
+
+def _faults(draw: random.Random, creates: int) -> list[Fault]:
+    """Return a fault, alone or several times in a row."""
+    first = _fault(draw, creates)
+    again = draw.choice((0, 0, 0, 1, 5)) if first.where in {"create", "poll", "connection", "commit"} else 0
+    return [evolve(first, at=first.at + number) for number in range(1 + again)]
+
+
+def _fault(draw: random.Random, creates: int) -> Fault:
+    where = draw.choice(("connection", "connection", "create", "poll", "poll", "time", *_ELSEWHERE))
+    if where == "connection":
+        what, side = draw.choice(_CONNECTION)
+        amount = draw.choice({"pieces": (1, 7, 100), "slow": (1.0, 6.0, 25.0)}.get(what, (0, 1, 50, 250, 1000)))
+        return Fault(where, draw.randint(1, 4 * creates), what, amount, side)
+    if where in {"create", "poll"}:
+        return _answer(draw, where, creates)
+    if where == "time":
+        what, amounts = draw.choice(_MOMENTS)
+        text = draw.choice(_OUTAGES) if what == "outage" else ""
+        return Fault(where, int(draw.expovariate(1 / draw.choice((20.0, 900.0)))) + 1, what, draw.choice(amounts), text)
+    many, kinds, how_much = _ELSEWHERE[where]
+    return Fault(where, draw.randint(1, many * creates + 5), draw.choice(kinds), draw.choice(how_much))
+
+
+def _answer(draw: random.Random, where: str, creates: int) -> Fault:
+    at = draw.randint(1, creates if where == "create" else 6 * creates)
+    what = draw.choice((*_REFUSALS, "late", "hang up", "document", "document", "wish"))
+    amount = draw.choice((1.0, 15.0, 40.0, 200.0)) if what == "late" else float(draw.random() < 0.5)
+    if what == "document":
+        what = draw.choice([one for one in DOCUMENTS if where == "poll" or one != "wrong id"])
+    if where == "create" and what.startswith("4") and what != "408":
+        amount = 0.0  # a service that refuses starts no agent
+    return Fault(where, at, what, amount, draw.choice(_WISHES))
+
+
+# --- from a failure to the least of it
+
+
+def shrunk(case: Case) -> Case:
+    """Return the least that still breaks the same promise: faults are left out first, then all else by turns."""
+    promise = _promise(case)
+    for smaller in _without_faults(case, promise):
+        case = smaller
+    while found := [*islice((one for one in _smaller(case) if _promise(one) == promise), 1)]:
+        case = found[0]
+    return case
+
+
+def _promise(case: Case) -> str | None:
+    """Return which promise a case breaks first, by its first word."""
+    found = run(case).violations
+    return found[0].split()[0] if found else None
+
+
+def _without_faults(case: Case, promise: str | None) -> Iterator[Case]:
+    """Yield the case with fewer and fewer faults, as long as it breaks the promise."""
+    for size in (8, 4, 2, 1):
+        at = 0
+        while at < len(case.faults):
+            smaller = evolve(case, faults=case.faults[:at] + case.faults[at + size :])
+            if _promise(smaller) == promise:
+                case = smaller
+                yield case
+            else:
+                at += size
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """Yield the case without one of its programs, or with less of one activity."""
+    for at, program in enumerate(case.programs):
+        before, after = case.programs[:at], case.programs[at + 1 :]
+        if before or after:
+            yield evolve(case, programs=before + after)
+        for number, activity in enumerate(program.activities):
+            for count in [one for one in (1, 2, 4, 10) if one < activity.count]:
+                activities = [*program.activities]
+                activities[number] = evolve(activity, count=count)
+                yield evolve(case, programs=(*before, evolve(program, activities=tuple(activities)), *after))
+
+
+def explanation(case: Case, result: Result) -> str:
+    """Return a failure as lines that a person reads."""
+    lines = [f"seed {case.seed}: {violation}" for violation in result.violations[:5]]
+    lines += ["", "programs:", *(f"  {program}" for program in case.programs)]
+    lines += ["", "faults:", *(f"  {fault}" for fault in case.faults)]
+    return "\n".join([*lines, "", f"the last {_SHOWN} events:", *result.trace[-_SHOWN:]])

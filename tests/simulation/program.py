@@ -1,0 +1,569 @@
+"""What programs do in a world: over the public face alone, as their seed says, and what they are told."""
+
+import asyncio
+import random
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from attrs import define, field, frozen
+from tenacity import wait_fixed
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    AuthError,
+    CreateOutcome,
+    HttpTimeouts,
+    JobRef,
+    JobTracker,
+    JournalError,
+    NotFoundError,
+    PollBudget,
+    PollPolicy,
+    SessionClosedError,
+    wait_for_job,
+    wait_learned,
+)
+from agentjobs_async.batch import BatchItem, Journal, Rate, State, Where, run_batch
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.telemetry import CreateFailed, PollFailed, WaitEnded, WaitStarted
+from tests.simulation.service import Service
+from tests.simulation.world import Process, World
+
+KEY: Final = "sk-simulated-4d7c1f0e9b"
+WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
+_MARK: ContextVar[int | None] = ContextVar("whose context it is", default=None)
+T = TypeVar("T")
+
+
+@frozen
+class Calls:
+    """Jobs that are created and waited for one by one.
+
+    Attributes:
+        way: How they are waited for.
+        gap: Seconds between two creates.
+        timeout: Seconds of a wait.
+        hurry: Seconds of a create.
+    """
+
+    way: str
+    count: int
+    gap: float
+    timeout: float
+    hurry: float = 120.0
+    notifies: bool = False
+
+    def keys(self, _prefix: str) -> Iterator[str]:
+        """Return nothing: there are no rows."""
+        return iter(())
+
+
+@frozen
+class Batch:
+    """A batch, run until all of its items have ended."""
+
+    count: int
+    projects: int
+    max_active: int
+    max_sending: int
+    rate: tuple[int, float, Literal["project", "all"]] | None
+    timeout: float | None
+    unknown_for: float
+    retries: bool
+    changes: bool  # whether a restart has other limits
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Return the keys of its items."""
+        return (f"{prefix}/{number}" for number in range(self.count))
+
+
+@frozen
+class Durable:
+    """Durable jobs, each submitted twice, and followed until the end of each was told."""
+
+    count: int
+    gap: float
+    waits: bool
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Return the keys of its jobs."""
+        return (f"{prefix}:{number}" for number in range(self.count))
+
+
+@frozen
+class Program:
+    """One process.
+
+    Attributes:
+        interval: Seconds between polls; 0 for the default policy, below 0 to learn.
+        closes: How its first session is closed while its creates and waits are under way.
+    """
+
+    name: str
+    activities: tuple[Calls | Batch | Durable, ...]
+    interval: float
+    in_flight: int
+    per_second: float | None
+    closes: Literal["", "drain", "close"] = ""
+
+
+@define(eq=False)
+class Claim:
+    """A create, and what its caller was told."""
+
+    prompt: str
+    owner: str
+    sender: str
+    begun: float
+    timeout: float
+    outcome: CreateOutcome | None = None  # `None`: the process ended first
+    job_id: str | None = None
+    event: CreateOutcome | None = None
+    ended: float = inf
+    cancelled: bool = False
+
+
+@define(eq=False)
+class Wait:
+    """A wait, and what its caller was told."""
+
+    job_id: str
+    owner: str
+    sender: str
+    way: str
+    begun: float
+    timeout: float
+    job: AgentJob | None = None
+    error: BaseException | None = None
+    ended: float = inf
+
+
+@define(eq=False)
+class Ledger:
+    """What the programs of a world were told; it outlives them."""
+
+    claims: list[Claim] = field(factory=list)
+    waits: list[Wait] = field(factory=list)
+    told: dict[tuple[str, str], list[str]] = field(factory=dict)  # the ends of durable jobs, by program and key
+    rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
+    batches: dict[str, Batch] = field(factory=dict)  # by their sessions
+    settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
+    closed: set[str] = field(factory=set)  # senders that were closed early
+    singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other
+    own_readers: dict[str, str] = field(factory=dict)  # senders whose waits call `get_job`: `free` or `tracker`
+    poll_failures: int = 0
+    delays: list[float] = field(factory=list)  # s, from a cancellation to the end of what was cancelled
+
+
+class Run:
+    """One life of one process."""
+
+    def __init__(self, world: World, service: Service, ledger: Ledger, program: Program, folder: Path) -> None:
+        self.world, self.service, self.ledger, self.program = world, service, ledger, program
+        self._folder = folder
+        self._events: Counter[str] = Counter()
+        self.process: Process
+
+    async def main(self, process: Process) -> None:
+        """Do everything that the program says, and leave nothing behind."""
+        self.process = process
+        name, sessions = self.program.name, []
+        async with AsyncExitStack() as stack:
+            journals = {}
+            if any(isinstance(one, Batch | Durable) for one in self.program.activities):
+                journals["journal"] = await stack.enter_async_context(Journal.open(self._folder / f"{name}.db"))
+            works = []
+            for number, activity in enumerate(self.program.activities):
+                session = await stack.enter_async_context(self._session(f"{name}.{process.lives}.{number}"))
+                sessions.append(session)
+                do: Any = {Calls: self._calls, Batch: self._batch, Durable: self._durable}[type(activity)]
+                works.append(do(activity, session, f"{name}-{number}", **(journals if do != self._calls else {})))
+            if self.program.closes:
+                works.append(self._close(sessions[0], f"{name}.{process.lives}.0"))
+            await _together(works)
+            for session in sessions[bool(self.program.closes) :]:
+                self._check_stats(session)
+            for journal in journals.values():
+                self.ledger.rows[name] = await journal.rows(all_tries=True)
+        if self._events["started"] != self._events["ended"]:
+            self._violate(f"P20: {self._events} waits were told to hooks")
+
+    def _violate(self, words: str) -> None:
+        self.world.note(words)
+        self.world.violations.append(words)
+
+    def _check_stats(self, session: AgentJobsSession | JobTracker) -> None:
+        stats = session.stats()
+        if stats.jobs or stats.in_flight or stats.due:
+            self._violate(f"stats do not return to 0: {stats}")
+
+    def _policy(self) -> PollPolicy:
+        interval = self.program.interval
+        if interval < 0:
+            return PollPolicy(wait=wait_learned())
+        return PollPolicy(wait=wait_fixed(interval)) if interval else PollPolicy()
+
+    @asynccontextmanager
+    async def _session(self, sender: str) -> AsyncIterator[AgentJobsSession]:
+        program = self.program
+        session = AgentJobsSession(
+            "http://service.test",
+            KEY,
+            project_id="docs",
+            allow_insecure=True,
+            user_agent=sender,
+            policy=self._policy(),
+            budget=PollBudget(in_flight=program.in_flight, per_second=program.per_second),
+            timeouts=HttpTimeouts(connect=5.0, request=20.0),
+            hooks=[self._hook],
+        )
+        async with session:
+            yield session
+        await session.aclose()
+        with suppress(SessionClosedError):
+            await session.create_job("too late")
+            self._violate("P17: a closed session creates jobs")
+
+    def _hook(self, event: object) -> None:
+        if isinstance(event, WaitStarted):
+            self._events["started"] += 1
+        elif isinstance(event, WaitEnded):
+            self._events["ended"] += 1
+        elif isinstance(event, PollFailed):
+            cut = "until the wait ended" in str(event.error)
+            self.ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
+        elif isinstance(event, CreateFailed) and event.label is not None:
+            for claim in self.ledger.claims:
+                if claim.prompt == event.label:
+                    claim.event = event.outcome
+        self._trip()
+
+    def _trip(self) -> None:
+        """Raise, if a callback is to raise now."""
+        if any(fault.what == "raise" for fault in self.world.next("call")):
+            raise ValueError("a callback of the user's raises")
+
+    async def _trip_slowly(self) -> None:
+        for fault in self.world.next("call"):
+            if fault.what == "raise":
+                raise ValueError("a callback of the user's raises")
+            if fault.what == "hang":
+                await asyncio.sleep(fault.amount)
+            elif fault.what == "swallow":
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(fault.amount)
+                await asyncio.sleep(1.0)
+
+    def _check_error(self, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(error)) + repr((error.args, vars(error)))
+        if KEY in text:
+            self._violate(f"P10: the key is in {error!r}")
+
+    async def _close(self, session: AgentJobsSession, sender: str) -> None:
+        """Close a session early."""
+        await asyncio.sleep(random.Random(f"{self.world.seed} {sender}").choice((0.01, 0.06, 3.0, 60.0, 200.0)))
+        self.ledger.closed.add(sender)
+        begun, grace = self.world.now, 5.0 if self.program.closes == "drain" else 0.0
+        await (session.drain(grace) if grace else session.aclose())
+        if self.world.now > begun + grace + 0.25 and not self.world.stalled_since(begun):
+            self._violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
+
+    # --- creates and waits, one by one
+
+    async def _calls(self, calls: Calls, session: AgentJobsSession, prefix: str) -> None:
+        sender = f"{self.program.name}.{self.process.lives}.{prefix.rpartition('-')[2]}"
+        works = []
+        self.ledger.singles.add(sender)
+        if calls.way in {"free", "tracker"}:
+            self.ledger.own_readers[sender] = calls.way
+        async with AsyncExitStack() as stack:
+            tracker: Any = session
+            if calls.way == "tracker":
+                tracker = await stack.enter_async_context(JobTracker(self._get_job(session), policy=self._policy()))
+            for number in range(calls.count):
+                prompt = f"{prefix}.{self.process.lives}-{number}"
+                works.append(self._cancellable(self._call(calls, session, tracker, sender, prompt, number)))
+            await _together(works)
+            if tracker is not session:
+                self._check_stats(tracker)
+
+    def _get_job(self, session: AgentJobsSession) -> Callable[[JobRef], Awaitable[AgentJob]]:
+        async def get_job(ref: JobRef) -> AgentJob:
+            if _MARK.get() is not None:
+                self._violate("P19: a poll of a tracker runs in a caller's context")
+            return await session.get_job(ref)
+
+        return get_job
+
+    async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return what `work` returns, or `None` when a fault cancels it; note how long it takes to leave."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.process.cancellable[task] = None
+        try:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                return task.result()
+            self.ledger.delays.append(self.world.now - self.process.cancelled_at[task])
+            return None
+        finally:
+            self.process.cancellable.pop(task, None)
+            task.cancel()
+
+    async def _call(
+        self, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, prompt: str, number: int
+    ) -> None:
+        await asyncio.sleep(number * calls.gap)
+        _MARK.set(number)
+        if calls.way == "run":
+            await self._run_job(calls, session, sender, prompt)
+            return
+        job = await self._create(calls, session, sender, prompt)
+        if job is None:
+            return
+        ways = {"shared": ("wait", "watch", "updates")}.get(calls.way, (calls.way,))
+        works = [self._wait(way, calls, session, tracker, sender, job) for way in ways]
+        await _together([*works, self._notify(session, job)] if calls.notifies else works)
+
+    async def _notify(self, session: AgentJobsSession, job: AgentJob) -> None:
+        await asyncio.sleep(7.0)
+        with suppress(SessionClosedError):
+            session.notify(job)
+
+    async def _create(self, calls: Calls, session: AgentJobsSession, sender: str, prompt: str) -> AgentJob | None:
+        claim = Claim(prompt, self.process.loop.name, sender, self.world.now, calls.hurry)
+        self.ledger.claims.append(claim)
+        try:
+            job = await session.create_job(prompt, timeout=calls.hurry, label=prompt)
+        except AgentJobsError as error:
+            claim.outcome = error.outcome
+            self._check_error(error)
+            return None
+        except asyncio.CancelledError:
+            claim.cancelled = True
+            raise
+        else:
+            claim.outcome, claim.job_id = CreateOutcome.CREATED, job.id
+            return job
+        finally:
+            claim.ended = self.world.now
+
+    async def _run_job(self, calls: Calls, session: AgentJobsSession, sender: str, prompt: str) -> None:
+        wait = Wait("", self.process.loop.name, sender, "run", self.world.now, calls.timeout)
+        self.ledger.waits.append(wait)
+        try:
+            wait.job = await session.run_job(prompt, timeout=calls.timeout, on_update=self._on_update())
+        except AgentJobsError as error:
+            self._check_error(error)
+            wait.error = error
+        except asyncio.CancelledError as error:
+            wait.error = error
+            raise
+        finally:
+            wait.ended = self.world.now
+            wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
+
+    async def _wait(
+        self, way: str, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, job: AgentJob
+    ) -> None:
+        wait = Wait(job.id, self.process.loop.name, sender, way, self.world.now, calls.timeout)
+        self.ledger.waits.append(wait)
+        try:
+            wait.job = await self._waited(way, calls, session, tracker, job)
+        except (AgentJobsError, asyncio.CancelledError) as error:
+            wait.error = error
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            self._check_error(error)
+        finally:
+            wait.ended = self.world.now
+
+    async def _waited(
+        self, way: str, calls: Calls, session: AgentJobsSession, tracker: Any, job: AgentJob
+    ) -> AgentJob | None:
+        timeout = calls.timeout
+        if way == "watch":
+            return await session.watch(job, timeout=timeout)
+        if way == "updates":
+            last = job
+            async with session.updates(job, timeout=timeout) as changes:
+                async for state in changes:
+                    last = state
+                    with suppress(ValueError):
+                        await self._trip_slowly()
+            return last
+        if way == "completed":
+            async with session.as_completed([job], timeout=timeout) as finished:
+                async for result in finished:
+                    return result.result()
+        if way == "free":
+            policy = self._policy()
+            return await wait_for_job(job, get_job=session.get_job, policy=policy, timeout=timeout)
+        found: AgentJob = await tracker.wait_for_job(job.ref, timeout=timeout, on_update=self._on_update())
+        return found
+
+    def _on_update(self) -> Callable[[AgentJob], None]:
+        mark = _MARK.get()
+
+        def on_update(_job: AgentJob) -> None:
+            if _MARK.get() != mark:
+                self._violate("P19: on_update does not run in the context in which its wait began")
+            self._trip()
+
+        return on_update
+
+    # --- batches
+
+    async def _batch(self, batch: Batch, session: AgentJobsSession, prefix: str, *, journal: Journal) -> None:
+        sender = f"{self.program.name}.{self.process.lives}.{prefix.rpartition('-')[2]}"
+        self.ledger.batches[sender] = batch
+        for is_last in (False, True):
+            runs = 0
+            while not await self._cancellable(self._run_batch(batch, session, sender, prefix, journal)):
+                await asyncio.sleep(30.0)
+                runs += 1
+                rows = [row async for row in journal.rows(State.SENDING) if row.key.startswith(f"{prefix}/")]
+                if rows and runs % 5 == 0:  # the outcomes of cut creates could not be recorded
+                    raise JournalError("rows are sending: the journal is opened again", "io")
+            if not is_last:
+                await asyncio.sleep(300.0)  # until nothing that was sent can still arrive
+                await self._settle(batch, prefix, journal)
+
+    async def _run_batch(
+        self, batch: Batch, session: AgentJobsSession, sender: str, prefix: str, journal: Journal
+    ) -> bool:
+        """Run it once; return whether all items have ended."""
+        less = 1 + (batch.changes and self.process.lives % 2)
+        rate = None if batch.rate is None else Rate(batch.rate[0], batch.rate[1], scope=batch.rate[2])
+        try:
+            async with run_batch(
+                session,
+                self._items(batch, prefix),
+                journal=journal,
+                max_active=max(1, batch.max_active // less),
+                max_sending=max(1, batch.max_sending // less),
+                create_rate=rate,
+                timeout=batch.timeout,
+                unknown_for=batch.unknown_for,
+            ) as results:
+                async for result in results:
+                    if result.error is not None:
+                        self._check_error(result.error)
+        except AuthError as error:
+            self._check_error(error)
+            await self._check_refused(sender, journal)
+        except ValueError:  # of the source
+            return False
+        rows = [row async for row in journal.rows() if row.key.startswith(f"{prefix}/")]
+        return len(rows) == batch.count and all(row.state in _ENDS for row in rows)
+
+    async def _items(self, batch: Batch, prefix: str) -> AsyncIterator[BatchItem]:
+        projects = [None, "blog", "site"][: batch.projects]
+        for number, key in enumerate(batch.keys(prefix)):
+            await self._trip_slowly()
+            yield BatchItem(key, key, projects[number % len(projects)])
+
+    async def _check_refused(self, sender: str, journal: Journal) -> None:
+        """P14: a run ends with an `AuthError` only once nothing is left that another project could send."""
+        sent = [one for one in self.service.requests if one.kind == "create" and one.sender == sender]
+        refused = {one.project for one in sent if one.status in {401, 403}}
+        for row in await journal.rows(State.PLANNED):
+            if row.error is None and row.key.startswith(f"{sender}/") and (row.project_id or "docs") not in refused:
+                self._violate(f"P14: {row.key} of {row.project_id} is left; refused are {refused}")
+
+    async def _settle(self, batch: Batch, prefix: str, journal: Journal) -> None:
+        """Settle what is unknown by the truth, or give it up, and try again what has failed."""
+        for n, row in enumerate([row async for row in journal.unknown() if row.key.startswith(f"{prefix}/")]):
+            self.ledger.settled[row.prompt] = self.world.now
+            agents = self.service.agents.get(row.prompt, [])
+            if n % 3 == 2:
+                await journal.abandon(row.key)
+            elif agents:
+                await journal.resolve(row.key, job_id=agents[-1])
+            else:
+                await journal.resolve(row.key, send_again=True)
+        if batch.retries:
+            for row in await journal.rows(where=Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED))):
+                self.service.allowed[row.prompt] = 2
+                self.ledger.settled[row.prompt] = self.world.now
+            await journal.retry(where=Where(text=f"{prefix}/"), max_tries=2)
+
+    # --- durable jobs
+
+    async def _durable(self, durable: Durable, session: AgentJobsSession, prefix: str, *, journal: Journal) -> None:
+        wanted = {key: number for number, key in enumerate(durable.keys(prefix))}
+        while not await self._cancellable(self._run_durable(durable, session, wanted, journal)):  # noqa: ASYNC110 - it runs
+            await asyncio.sleep(30.0)
+
+    async def _run_durable(
+        self, durable: Durable, session: AgentJobsSession, wanted: dict[str, int], journal: Journal
+    ) -> bool:
+        """Submit everything twice, follow it to its end, and settle what is unknown; return that it is done."""
+        told = self.ledger.told
+
+        async def on_end(entry: Any, end: Any) -> None:
+            await self._trip_slowly()
+            said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
+            if isinstance(end, BaseException):
+                self._check_error(end)
+            told.setdefault((self.program.name, entry.key), []).append(said)
+
+        async def on_change(_entry: Any, _job: AgentJob) -> None:
+            await self._trip_slowly()
+
+        async with DurableJobs(session, journal, on_end=on_end, on_change=on_change) as jobs:
+            twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
+            await _together([self._cancellable(self._submit(jobs, durable, key, place)) for key, place in twice])
+            for key in wanted:  # the callers of both may have been cancelled
+                await self._submit(jobs, durable, key, 0)
+            while not all((self.program.name, key) in told for key in wanted):  # noqa: ASYNC110 - told by an earlier life, too
+                await asyncio.sleep(20.0)
+            for row in [row async for row in journal.unknown() if row.key in wanted]:
+                await asyncio.sleep(120.0)
+                for job_id in self.service.agents.get(row.key, []):
+                    self.ledger.settled[row.key] = self.world.now
+                    await journal.resolve(row.key, job_id=job_id)
+            while any(row.key in wanted and row.state not in _ENDS for row in await journal.rows()):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(20.0)  # the second end of what was settled
+        return True
+
+    async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, place: int) -> None:
+        await asyncio.sleep(place * durable.gap)
+        while True:
+            try:
+                await jobs.submit(key, key, wait_for_create=durable.waits)
+            except JournalError:
+                raise
+            except AgentJobsError as error:
+                self._check_error(error)
+                await asyncio.sleep(30.0)
+            else:
+                return
+
+
+_ENDS: Final = frozenset(State) - {State.PLANNED, State.SENDING, State.ACTIVE}
+
+
+async def _together(works: list[Any]) -> None:
+    """Run everything at once; the first error ends the others, and is raised itself."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as errors:
+        error: BaseException = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
+
+def may_restart(error: BaseException) -> bool:
+    """Return whether a process that ended with this error is started again: its journal may work then."""
+    return isinstance(error, JournalError)

@@ -1,0 +1,308 @@
+"""Whether all promises were kept: what programs were told, against what the service knows."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from math import ceil, inf
+from pathlib import Path
+from typing import Final
+
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    CreateOutcome,
+    NotFoundError,
+    ProtocolError,
+    RejectedError,
+    ServerError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch import JournalRow, State
+from tests.simulation.program import KEY, Calls, Ledger, Program, Wait
+from tests.simulation.service import DOCUMENTS, Job, Request, Service
+from tests.simulation.world import World
+
+_SLACK: Final = 0.02  # s, for what a network takes
+_LONGEST_WISH: Final = 60.0  # s, `max_retry_after`
+_ANSWER_GRACE: Final = 60.0  # s
+_TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
+
+
+def broken_promises(
+    world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...], folder: Path
+) -> Iterator[str]:
+    """Return what was broken, one sentence each."""
+    yield from world.violations
+    polls: dict[tuple[str, str], list[Request]] = defaultdict(list)
+    creates: dict[str, list[Request]] = defaultdict(list)
+    for request in service.requests:
+        if request.kind == "poll":
+            polls[request.sender, request.subject].append(request)
+        else:
+            creates[request.sender].append(request)
+    yield from _claims(service, ledger)
+    yield from _rows(service, ledger, programs)
+    yield from _told(service, ledger)
+    for (sender, job_id), found in polls.items():
+        yield from _one_at_a_time(sender, job_id, found, ledger)
+    yield from _paces(polls, ledger, programs)
+    yield from _wishes(service.requests, ledger)
+    yield from _limits(creates, service, ledger)
+    yield from _rates(world, creates, ledger)
+    for wait in ledger.waits:
+        yield from _wait(world, wait, polls[wait.sender, wait.job_id], ledger)
+    yield from _outages(world, ledger, programs)
+    failed = [one for one in ledger.claims if one.outcome != "created" and one.sender not in ledger.closed]
+    if not world.happened and (ledger.poll_failures or failed):
+        yield "P18: something failed in a world without faults"
+    kinds = {fault.what for fault in world.happened}
+    allowed = inf if kinds & {"stall", "slow"} else 10.5 if "swallow" in kinds else 0.1
+    for delay in ledger.delays:
+        if delay > allowed + _SLACK:
+            yield f"P8: leaving took {delay:g} s after a cancellation"
+    for file in folder.iterdir():
+        if KEY.encode() in file.read_bytes():
+            yield f"P10: the key is in {file.name}"
+
+
+def _claims(service: Service, ledger: Ledger) -> Iterator[str]:
+    """P1 and P2: one create starts at most one agent, and its caller is told the truth."""
+    sent = {(one.sender, one.subject) for one in service.requests if one.kind == "create" and one.status != 429}
+    for claim in ledger.claims:
+        agents = service.agents.get(claim.prompt, [])
+        if claim.outcome is CreateOutcome.CREATED and agents != [claim.job_id]:
+            yield f"P2: {claim.prompt} is told as created, {claim.job_id}; its agents are {agents}"
+        if claim.outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
+            yield f"P2: {claim.prompt} is told as {claim.outcome}, and has {agents}"
+        if claim.cancelled and claim.event is CreateOutcome.NOT_SENT and (claim.sender, claim.prompt) in sent:
+            yield f"P2: {claim.prompt} was cancelled, is told as not sent, and was"
+        if claim.ended == inf and claim.outcome is not None:
+            yield f"P7: the create of {claim.prompt} has no end"
+        for one in service.requests:
+            if one.subject == claim.prompt and one.left > claim.ended + 1e-6:
+                yield f"P8: {claim.prompt} was sent after its create had ended"
+
+
+def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """P3: no id is lost, and each row tells the truth, whatever was killed."""
+    for program in [one for one in programs if one.name in ledger.rows]:
+        rows = ledger.rows[program.name]
+        known: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            known[row.prompt].append(row.job_id or ("unknown" if row.state in _UNSURE else ""))
+            yield from _row(row, service.jobs.get(row.job_id))
+        for prompt, ids in known.items():
+            lost = set(service.agents.get(prompt, [])) - set(ids)
+            if len(lost) > ids.count("unknown"):
+                yield f"P3: the job of {prompt} is lost: {lost}; its rows have {ids}"
+        wanted = {key for number, one in enumerate(program.activities) for key in one.keys(f"{program.name}-{number}")}
+        if missing := wanted - {row.key for row in rows}:
+            yield f"P3: there are no rows of {sorted(missing)}"
+
+
+def _row(row: JournalRow, job: Job | None) -> Iterator[str]:
+    if row.state is State.UNKNOWN and row.job_id:
+        yield f"P3: {row.key} is unknown, and has the id {row.job_id}"
+    if row.job_id and (job is None or job.prompt != row.prompt):
+        yield f"P3: {row.key} has the job of another prompt: {row.job_id}"
+    elif job is not None and row.state in _JOB_ENDS and row.state != job.end and row.error is None:
+        yield f"P3: {row.key} is {row.state}, and its job {job.end}"
+
+
+_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+_UNSURE: Final = (State.UNKNOWN, State.ABANDONED)
+
+
+def _told(service: Service, ledger: Ledger) -> Iterator[str]:
+    """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
+    for (_, key), ends in ledger.told.items():
+        kinds = list(dict.fromkeys(ends))
+        if kinds[:1] == ["CreateOutcomeUnknownError"] and (key in ledger.settled or len(kinds) == 2):
+            kinds = kinds[1:]
+        if len(kinds) > 1:
+            yield f"on_end was told {kinds} for {key}"
+        for kind in kinds:
+            if kind.startswith("AgentJob "):
+                _, status, job_id = kind.split()
+                if service.jobs[job_id].end != status or job_id not in service.agents[key]:
+                    yield f"on_end was told {kind} for {key}"
+
+
+def _one_at_a_time(sender: str, job_id: str, polls: list[Request], ledger: Ledger) -> Iterator[str]:
+    """P13: one poll of a job at a time, and none after its end."""
+    polls.sort(key=lambda poll: poll.left)
+    for first, second in pairwise(polls):
+        if second.left < first.heard - 1e-6:
+            yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
+    ended = next((one.heard for one in polls if one.is_end and one.is_good and not one.is_cut), inf)
+    again = [wait.begun for wait in ledger.waits if wait.job_id == job_id]
+    if polls[-1].left > ended + 1e-6 and sender not in ledger.batches and not any(begun > ended for begun in again):
+        yield f"P13: {sender} polls {job_id} at {polls[-1].left:g}, which has ended at {ended:g}"
+
+
+def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """P6: after a fault no job is polled sooner than after an answer; but once, right before a deadline."""
+    exact = {}
+    for program in programs:
+        for place, activity in enumerate(program.activities):
+            if program.interval > 0 and isinstance(activity, Calls) and not activity.notifies:
+                exact[program.name, str(place)] = program.interval, activity.timeout
+    for (sender, job_id), found in polls.items():
+        name, _, number = sender.split(".")
+        interval, timeout = exact.get((name, number), (0.0, 0.0))
+        begun = [wait.begun for wait in ledger.waits if wait.job_id == job_id and wait.way != "run"]
+        for first, second in pairwise(sorted(found, key=lambda poll: poll.left) if begun else []):
+            is_last = any(second.left > start + timeout - 1.0 - _SLACK for start in begun)
+            if second.left - first.left < interval - _SLACK and not is_last:
+                yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
+
+
+def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
+    """P5: nothing is sent before a Retry-After is over."""
+    until: dict[tuple[str, str, str], tuple[float, float]] = {}
+    heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(one, ledger)]
+    sent = [(one.left, 1, number) for number, one in enumerate(requests)]
+    for moment, is_sent, number in sorted([*heard, *sent]):
+        one = requests[number]
+        of_job = (one.sender, one.kind, one.subject)
+        of_project = (one.sender, one.kind, f"project {one.project}")
+        if not is_sent:
+            alone = ledger.own_readers.get(one.sender) == "free" if one.kind == "poll" else one.sender in ledger.singles
+            for scope in [of_job] if one.status != 429 or alone else [of_job, of_project]:
+                until[scope] = max(until.get(scope, (0.0, 0.0)), (moment + min(one.wish or 0.0, _LONGEST_WISH), moment))
+            continue
+        for held in (of_job, of_project):
+            end, since = until.get(held, (0.0, 0.0))
+            # A create that is connecting when another one of its project is refused is under way.
+            begun = one.begun - _SLACK if held == of_project and one.kind == "create" else moment - 1e-6
+            if since < begun and moment < end - 1e-3:
+                yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
+
+
+def _is_binding(one: Request, ledger: Ledger) -> bool:
+    """Return whether the Retry-After of an answer holds for what its sender sends next."""
+    if one.wish is None or one.is_cut:
+        return False
+    if one.kind == "create":
+        return one.status == 429
+    if one.is_good:
+        return one.sender not in ledger.own_readers  # their `get_job` returns the job alone
+    return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
+
+
+def _most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    most = now = 0
+    for _, change in sorted([(begin, 1) for begin, end in spans if end > begin] + [(end, -1) for _, end in spans]):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _is_unknown(create: Request) -> bool:
+    """Return whether a create may have started an agent, as far as its sender can know."""
+    refused = 300 <= create.status < 500 and create.status not in {303, 408}
+    return create.is_cut or not (create.is_good or refused)
+
+
+def _limits(creates: dict[str, list[Request]], service: Service, ledger: Ledger) -> Iterator[str]:
+    """P3: `max_sending` and `max_active` are never exceeded."""
+    ended: dict[str, float] = {}
+    for one in service.requests:
+        given_up = one.kind == "poll" and not one.is_good and one.status not in _TRANSIENT  # its item is unfinished
+        if given_up or (one.is_end and one.is_good and not one.is_cut):
+            ended[one.job_id] = min(one.heard, ended.get(one.job_id, inf))
+    lives = Counter(sender.rpartition(".")[0] for sender in ledger.batches)
+    for sender, batch in ledger.batches.items():
+        sent = creates[sender]
+        if (most := _most_at_once([(one.left, one.heard) for one in sent])) > batch.max_sending:
+            yield f"P3: {sender} has {most} creates under way, of {batch.max_sending}"
+        if batch.timeout is not None or lives[sender.rpartition(".")[0]] > 1:
+            continue  # items that time out leave their places; two batches on a journal take over each other's items
+        spans = [(one.left, ended.get(one.job_id, inf)) for one in sent if one.is_good and not one.is_cut]
+        unknown = [one for one in sent if _is_unknown(one)]
+        if batch.projects == 1:
+            until = [min(one.heard + batch.unknown_for, ledger.settled.get(one.subject, inf)) for one in unknown]
+            spans += [(one.left, end) for one, end in zip(unknown, until, strict=True)]
+        more = ceil(batch.max_active / 2) if batch.projects > 1 and (unknown or ledger.settled) else 0
+        if (most := _most_at_once(spans)) > batch.max_active + more:
+            yield f"P3: {sender} has {most} active jobs, of {batch.max_active + more}"
+
+
+def _rates(world: World, creates: dict[str, list[Request]], ledger: Ledger) -> Iterator[str]:
+    """P3: `create_rate` is never exceeded, across restarts either."""
+    sent: dict[tuple[str, str, int, float], list[float]] = defaultdict(list)
+    for sender, batch in ledger.batches.items():
+        program, _, number = sender.split(".")
+        if batch.rate is None:
+            continue
+        count, per, scope = batch.rate
+        for one in creates[sender]:
+            if one.status not in {401, 403, 429}:  # those started nothing
+                sent[f"{program}.{number}", one.project if scope == "project" else scope, count, per].append(one.left)
+    skews = any(fault.what == "clock" for fault in world.happened)
+    for (name, which, count, per), moments in sent.items():
+        moments.sort()
+        for first, last in zip(moments, moments[count:], strict=False):
+            if last - first < per - 0.2 and not skews:
+                yield f"P3: {name} sends {count + 1} creates of {which} in {last - first:g} s, of {count} in {per:g} s"
+
+
+def _wait(world: World, wait: Wait, polls: list[Request], ledger: Ledger) -> Iterator[str]:
+    """P4, P7 and P14: a wait ends in time, with the job that was seen to end, and with an error only for a cause."""
+    if wait.ended == inf:
+        return  # its process was killed
+    late = wait.ended - wait.begun - wait.timeout if wait.way != "run" else 0.0  # its create has a time of its own
+    is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
+    if late > 0.25 and not is_slow and not world.stalled_since(wait.begun):
+        yield f"P7: {wait} ended {late:g} s late"
+    seen = [one for one in polls if one.is_good and not one.is_cut and wait.begun < one.heard <= wait.ended]
+    if isinstance(wait.error, WaitTimeoutError):
+        if any(one.is_end and one.heard < wait.begun + wait.timeout - 1e-3 for one in seen):
+            yield f"P7: {wait} timed out, with the end in hand"
+        if late < -1e-3:
+            yield f"P4: {wait} timed out {-late:g} s early"
+    elif wait.error is None and not (wait.job and wait.job.is_terminal):
+        yield f"P7: {wait} gave no job that has ended"
+    elif isinstance(wait.error, SessionClosedError):
+        if wait.sender not in ledger.closed:
+            yield f"P17: {wait} ended as closed, though nothing was closed"
+    elif isinstance(wait.error, AgentJobsError) and wait.error.outcome is None:  # else it is that of a create
+        yield from _error(wait, wait.error, seen, [one for one in polls if one.heard >= wait.begun])
+
+
+def _error(wait: Wait, error: AgentJobsError, seen: list[Request], polls: list[Request]) -> Iterator[str]:
+    if not any(_is_cause(one, error) for one in polls):
+        yield f"P4: {wait} ended with an error, without a cause"
+    elif seen and wait.ended - max(one.heard for one in seen) < _ANSWER_GRACE - _SLACK:
+        yield f"P4: {wait} ended with an error too soon after the job was seen"
+
+
+def _is_cause(poll: Request, error: AgentJobsError) -> bool:
+    """Return whether what a poll was answered may end a wait with this error."""
+    match error:
+        case AuthError():
+            return poll.status in {401, 403}
+        case NotFoundError():
+            return poll.status in {404, 410}
+        case RejectedError():
+            return 300 <= poll.status < 500 and poll.status not in _TRANSIENT
+        case ProtocolError():
+            return poll.fault in {*DOCUMENTS, "maintenance"}
+    return isinstance(error, ServerError) and poll.status in {501, 505}
+
+
+def _outages(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """P6: an outage makes nobody faster."""
+    for since, until, _ in world.outages:
+        for program in programs:
+            owners = {f"{program.name}.{life}" for life in range(1, 300)}
+            waits = [one for one in ledger.waits if one.owner in owners and one.ended > since and one.begun < until]
+            if all(isinstance(one, Calls) for one in program.activities) and program.interval > 0:
+                begun = [moment for moment, owner in world.network.connects if owner in owners]
+                tries = sum(since <= moment < until for moment in begun)
+                creates = [one for one in ledger.claims if one.owner in owners and one.ended > since]
+                polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
+                allowed = 1.1 * polled + 2 * len(waits) + sum(3 + one.timeout / 2 for one in creates)
+                if tries > allowed:
+                    yield f"P6: {program.name} connects {tries} times in the outage at {since:g}, of {allowed:.0f}"

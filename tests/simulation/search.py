@@ -1,0 +1,68 @@
+"""Search worlds of new seeds for a broken promise, or explain one that was found.
+
+.ci/run search --seconds 3600      # new seeds, in as many processes as there are cores
+.ci/run search --seed 17           # one again: shrunk, and with what happened
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.cases import case_of, explanation, run, shrunk
+
+
+def _search(first: int, step: int, until: float) -> tuple[Counter[str], list[int]]:
+    """Run the seeds `first`, `first + step` and so on, until a time by the clock of the process."""
+    totals: Counter[str] = Counter()
+    failed, seed = [], first
+    gc.collect()
+    gc.freeze()  # what is imported is never garbage: a collection after each world is cheap
+    while time.time() < until:
+        result = run(case_of(seed))
+        totals += Counter(
+            {"worlds": 1, "creates": result.creates, "kills": result.kills, "virtual seconds": int(result.seconds)}
+        )
+        if result.violations:
+            failed.append(seed)
+            print(f"seed {seed}: {result.violations[0]}", flush=True)  # noqa: T201 - a command
+        seed += step
+    return totals, failed
+
+
+def _explain(seed: int) -> bool:
+    """Print what became of a seed; return whether it kept all promises."""
+    case = case_of(seed)
+    result = run(case)
+    if result.violations:
+        case = shrunk(case)
+        result = run(case)
+    print(explanation(case, result))  # noqa: T201 - a command
+    return not result.violations
+
+
+def main() -> bool:
+    """Do what the command line says; return whether all promises were kept."""
+    parser = argparse.ArgumentParser(description="Search worlds for a broken promise.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to search (default 60)")
+    parser.add_argument("--first", type=int, default=time.time_ns() // 1_000_000, help="the first seed (default: new)")
+    parser.add_argument("--seed", type=int, help="explain what becomes of this one")
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        return _explain(arguments.seed)
+    cores, until = os.cpu_count() or 1, time.time() + arguments.seconds
+    with ProcessPoolExecutor(cores) as pool:
+        firsts = range(arguments.first, arguments.first + cores)
+        parts = list(pool.map(_search, firsts, [cores] * cores, [until] * cores))
+    totals: Counter[str] = sum((totals for totals, _ in parts), Counter())
+    failed = sorted(seed for _, seeds in parts for seed in seeds)
+    figures = ", ".join(f"{count:,} {name}" for name, count in totals.items())
+    print(f"{figures}; {len(failed)} broke a promise: {failed}")  # noqa: T201 - a command
+    return not failed
+
+
+if __name__ == "__main__":
+    sys.exit(not main())

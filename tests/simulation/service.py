@@ -1,0 +1,229 @@
+"""The service of a world, over aiohttp's own server: it alone knows which agents were started."""
+
+import asyncio
+import json
+import random
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiohttp import web
+from attrs import define
+
+from tests.simulation.network import Link, Network
+from tests.simulation.world import EPOCH, Fault, ViolationError, World
+
+_ENDS: Final = ("completed",) * 8 + ("failed", "archived")
+_HTML: Final = "<html><body><h1>We'll be back soon</h1></body></html>"
+
+
+@define(eq=False)
+class Request:
+    """A request that arrived whole.
+
+    Attributes:
+        kind: `create` or `poll`.
+        subject: The prompt of a create, the job's id of a poll.
+        sender: The User-Agent: which session it was.
+        begun: When its connection was asked for.
+        left: When its first byte was sent.
+        arrived: When its last byte had arrived.
+        job_id: The job that it asks for or starts.
+        status: What it was answered with; 0 if it was not.
+        wish: Seconds of the answer's Retry-After; `None` without one that counts.
+        is_good: Whether the answer showed the job.
+        is_end: Whether it showed the job's end.
+        heard: When the answer had arrived, or could not arrive any more.
+        is_cut: Whether the client left before the whole answer had come.
+    """
+
+    kind: str
+    project: str
+    subject: str
+    sender: str
+    begun: float
+    left: float
+    arrived: float
+    job_id: str = ""
+    status: int = 0
+    wish: float | None = None
+    is_good: bool = False
+    is_end: bool = False
+    fault: str = ""
+    heard: float = float("inf")
+    is_cut: bool = False
+
+
+@define(eq=False)
+class Job:
+    """An agent that was started."""
+
+    id: str
+    project: str
+    prompt: str
+    started: float
+    seconds: float
+    end: str
+    visible: float
+
+
+class Service:
+    """Answers creates and polls, and remembers everything.
+
+    Attributes:
+        requests: In the order in which they arrived.
+        jobs: By their ids.
+        agents: The ids of the agents for each prompt.
+    """
+
+    def __init__(self, world: World, key: str) -> None:
+        self._world = world
+        self._key = key
+        self._random = random.Random(f"{world.seed} service")
+        self.requests: list[Request] = []
+        self.jobs: dict[str, Job] = {}
+        self.agents: dict[str, list[str]] = {}
+        self.allowed: dict[str, int] = {}  # how many agents a prompt may have; 1 where it is not named
+        server = web.Server(self._answer, access_log=None, loop=world.loop)
+        world.network = Network(world, server)
+
+    async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
+        world, transport = self._world, http.transport
+        link: Link = transport.link  # type: ignore[union-attr]  # of this world
+        body = await http.read()
+        left = world.now if link.left_at is None else link.left_at
+        parts = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
+        sender = http.headers.get("User-Agent", "")
+        if http.headers.get("Authorization") != f"Bearer {self._key}":
+            raise ViolationError(f"a request without the key: {http.path}")
+        kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", parts[5])
+        request = Request(kind, parts[3], subject, sender, link.begun, left, world.now)
+        self.requests.append(request)
+        fault = next(iter(world.next(kind)), None) or self._outage()
+
+        def heard() -> None:
+            request.heard, request.is_cut = min(world.now, link.cut_at), link.is_cut
+
+        if link.is_cut:
+            heard()
+        else:
+            link.on_heard = heard
+        job = self._start(parts[3], subject, fault) if kind == "create" else self.jobs.get(subject)
+        request.job_id = "" if job is None else job.id
+        response = await self._respond(request, job, fault)
+        if response is None:
+            transport.abort()  # type: ignore[union-attr]  # as above
+            return web.Response(status=500)
+        request.status = response.status
+        world.note(f"{kind} {subject} {request.status} {request.fault} {request.wish}")
+        return response
+
+    def _outage(self) -> Fault | None:
+        kind = self._world.outage()
+        return Fault("outage", 0, kind, 0.0, "") if kind in {"503", "504", "429", "maintenance"} else None
+
+    def _start(self, project: str, prompt: str, fault: Fault | None) -> Job | None:
+        """Start an agent, unless the fault keeps the service from it."""
+        refuses = fault is not None and (fault.what == "hang up" or fault.what.isdigit())
+        if fault is not None and (fault.what == "maintenance" or (refuses and not fault.amount)):
+            return None
+        found = self.agents.setdefault(prompt, [])
+        job = Job(
+            id=f"job-{len(self.jobs) + 1}",
+            project=project,
+            prompt=prompt,
+            started=self._world.now,
+            seconds=self._random.choice((0.0, 20.0, 20.0, 90.0, 400.0)) * self._random.uniform(0.5, 1.5),
+            end=self._random.choice(_ENDS),
+            visible=self._world.now + self._random.choice((0.0, 0.0, 0.0, 8.0)),
+        )
+        self.jobs[job.id] = job
+        found.append(job.id)
+        self._world.note(f"agent {job.id} for {prompt}")
+        if len(found) > self.allowed.get(prompt, 1):
+            raise_later(self._world, f"P1: {len(found)} agents for {prompt}")
+        return job
+
+    async def _respond(self, request: Request, job: Job | None, fault: Fault | None) -> web.Response | None:
+        what = "" if fault is None else fault.what
+        request.fault = what
+        if fault is not None and what == "late":
+            await asyncio.sleep(fault.amount)
+        if what == "hang up":
+            return None
+        if what.isdigit():
+            return self._refusal(request, int(what), fault)
+        if what == "maintenance":
+            return web.Response(text=_HTML, content_type="text/html")
+        if job is None or (request.kind == "poll" and self._world.now < job.visible):
+            return web.json_response({"error": "no such job"}, status=404)
+        document = self.document(job)
+        if what in _DOCUMENTS:
+            made: web.Response = _DOCUMENTS[what](document)
+            return made
+        request.is_good = True
+        request.is_end = document["status"] != "active"
+        headers = {} if not what.startswith("wish") else self._wish(request, fault)
+        return web.json_response(document, headers=headers)
+
+    def document(self, job: Job) -> dict[str, Any]:
+        """Return the document of a job as it is now."""
+        ended = self._world.now >= job.started + job.seconds
+        return {
+            "id": job.id,
+            "status": job.end if ended else "active",
+            "source": {"repository": "acme/docs", "ref": "main"},
+            "model": "large",
+            "prLink": f"https://forge.test/pull/{job.id}" if ended and job.end == "completed" else None,
+            "createdAt": datetime.fromtimestamp(EPOCH + job.started, UTC).isoformat(),
+            "archivedAt": None,
+        }
+
+    def _refusal(self, request: Request, status: int, fault: Fault | None) -> web.Response:
+        echo = json.dumps({"error": "refused", "Authorization": f"Bearer {self._key}"})
+        headers = self._wish(request, fault)
+        if 300 <= status < 400:
+            headers["Location"] = "http://elsewhere.test/"
+        return web.Response(text=echo, status=status, headers=headers, content_type="application/json")
+
+    def _wish(self, request: Request, fault: Fault | None) -> dict[str, str]:
+        """Return a Retry-After of the form that the fault names."""
+        form, _, number = ("" if fault is None else fault.text).partition(" ")
+        if not number:
+            return {}
+        seconds = int(number)
+        request.wish = max(0.0, float(seconds))
+        if form in _SKEWS:  # by a clock of the service's own, which its Date header shows as well
+            there = EPOCH + self._world.now + _SKEWS[form]
+            return {"Retry-After": _http_date(there + seconds), "Date": _http_date(there)}
+        if form == "garbage":
+            request.wish = None
+            return {"Retry-After": "soon"}
+        return {"Retry-After": number}
+
+
+_SKEWS: Final = {"ahead": 86_400.0, "behind": -86_400.0}
+
+
+def _http_date(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+
+
+def raise_later(world: World, words: str) -> None:
+    """Record a broken promise: the world ends with it."""
+    world.note(words)
+    world.violations.append(words)
+
+
+_DOCUMENTS: Final[dict[str, Any]] = {
+    "html": lambda _: web.Response(text=_HTML, content_type="text/html"),
+    "empty": lambda _: web.Response(status=204),
+    "not json": lambda _: web.Response(text="{'id': ", content_type="application/json"),
+    "nan": lambda document: web.Response(text=json.dumps({**document, "model": float("nan")})),
+    "wrong id": lambda document: web.json_response({**document, "id": "job-0"}),
+    "no id": lambda document: web.json_response({**document, "id": None}),
+    "list": lambda document: web.json_response([document]),
+    "no status": lambda document: web.json_response({**document, "status": None}),
+    "twice": lambda document: web.Response(text=json.dumps(document)[:-1] + ', "id": "job-0"}'),
+    "large": lambda document: web.json_response({**document, "model": "x" * 1_100_000}),
+}
+DOCUMENTS: Final = tuple(_DOCUMENTS)

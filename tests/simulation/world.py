@@ -1,0 +1,519 @@
+"""Time, threads, disks and processes of a world in which the package alone is real; a seed decides all the rest.
+
+Each process has a loop of its own, as it has outside: what is kept for a loop dies with it. All loops share one clock,
+which moves only when none of them has anything to do.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import socket
+import sqlite3
+import sys
+import threading
+import time
+from asyncio import events
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context
+from heapq import heappop
+from math import inf
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+from attrs import frozen
+
+from agentjobs_async._http import name_lookup
+from agentjobs_async.batch._store import file_lock
+
+EPOCH: Final = 1_800_000_000.0  # the wall clock, in seconds, when a world begins
+_MOST_EVENTS: Final = 1_000_000  # of one world
+_LONGEST_SILENCE: Final = 5 * 3600.0  # s between two connections; an outage takes 2 h, a rate 1 h
+_REAL_CONNECT: Final = sqlite3.connect
+
+
+class ViolationError(Exception):
+    """A promise was broken."""
+
+
+@frozen
+class Fault:
+    """One thing that goes wrong.
+
+    Attributes:
+        where: What is counted: `connection`, `lookup`, `create`, `poll`, `commit`, `call`, `event`; or `time`, in s.
+        at: Which of them it befalls, from 1.
+        what: What happens.
+        amount: How much of it: seconds or bytes.
+        text: What else belongs to it.
+    """
+
+    where: str
+    at: int
+    what: str
+    amount: float = 0.0
+    text: str = ""
+
+
+class World:
+    """One clock, the processes that live by it, and the faults that befall them.
+
+    Attributes:
+        now: Seconds since it began.
+        trace: What happened, one line each.
+        happened: The faults that took effect.
+    """
+
+    def __init__(self, seed: int, faults: tuple[Fault, ...]) -> None:
+        self.now = 0.0
+        self.seed = seed
+        self.faults = faults
+        self.trace: list[str] = []
+        self.happened: set[Fault] = set()
+        self.events = 0
+        self.made = 0  # tasks and futures
+        self.kills = 0
+        self.slept = 0.0  # s, by the work in a thread that runs at present
+        self.name_fails = False
+        self.outages: list[tuple[float, float, str]] = []  # from when, until when, of which kind
+        self.random = random.Random(f"{seed} order")
+        self.violations: list[str] = []
+        self.network: Any = None  # makes the connections: `Network`
+        self.loops: list[Loop] = []
+        self.current: Loop | None = None
+        self.loop = self.add_loop("service")  # the service's and the world's own; it has no faults
+        self._counts: Counter[str] = Counter()
+        self._planned: dict[tuple[str, int], list[Fault]] = defaultdict(list)
+        for fault in faults:
+            self._planned[fault.where, fault.at].append(fault)
+            if fault.where == "time":
+                self.loop.call_at(fault.at, self._begin, fault)
+
+    def _begin(self, fault: Fault) -> None:
+        self.tell(fault)
+        if fault.what == "outage":
+            self.outages.append((self.now, self.now + fault.amount, fault.text))
+        for loop in self.loops[1:]:
+            if fault.what == "clock":
+                loop.skew += fault.amount
+            elif fault.what == "stall":
+                loop.blocked_until = self.now + fault.amount
+
+    def next(self, where: str) -> list[Fault]:
+        """Count one more of `where`, and return the faults that befall it."""
+        self._counts[where] += 1
+        found = self._planned.get((where, self._counts[where]), [])
+        for fault in found:
+            self.tell(fault)
+        return found
+
+    def tell(self, fault: Fault) -> None:
+        """Note that a fault takes effect."""
+        self.happened.add(fault)
+        self.note(f"! {fault.where} {fault.at}: {fault.what} {fault.amount:g} {fault.text}")
+
+    def note(self, line: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.now:.6f} {self.current.name if self.current else '-'}: {line}")
+
+    def outage(self) -> str | None:
+        """Return of which kind the outage is that lasts at present."""
+        return next((kind for since, until, kind in self.outages if since <= self.now < until), None)
+
+    def wall(self) -> float:
+        """Return the wall clock of the process whose turn it is."""
+        return EPOCH + self.now + self.slept + (self.current.skew if self.current else 0.0)
+
+    def add_loop(self, name: str) -> "Loop":
+        """Return the loop of a new process."""
+        loop = Loop(self, name)
+        self.loops.append(loop)
+        return loop
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Let everything happen, one callback of one loop at a time, until `is_over`."""
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            while not is_over():
+                self._turn(self._next_loop())
+        finally:
+            self.current = None
+            events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_for(self, seconds: float) -> None:
+        """Let everything happen for so many seconds."""
+        over: list[bool] = []
+        self.loop.call_later(seconds, over.append, True, context=Context())
+        self.run(lambda: bool(over))
+
+    def stalled_since(self, moment: float) -> bool:
+        """Return whether the programs stood still at any time since `moment`."""
+        return any(fault.what == "stall" and fault.at + fault.amount >= moment for fault in self.happened)
+
+    def _next_loop(self) -> "Loop":
+        ready = [loop for loop in self.loops if loop._ready and loop.blocked_until <= self.now]
+        if not ready:
+            when = min(max(loop.due(), loop.blocked_until) for loop in self.loops)
+            if when == inf:
+                raise ViolationError("everything waits for ever")
+            self.now = max(self.now, when)
+            for loop in self.loops:
+                loop.take_due()
+            return self._next_loop()
+        return ready[0] if len(ready) == 1 else self.random.choice(ready)
+
+    def _turn(self, loop: "Loop") -> None:
+        self.events += 1
+        if self.events > _MOST_EVENTS or self.now - self.network.last > _LONGEST_SILENCE:
+            raise ViolationError("P3: nothing is sent any more, and nothing ends")
+        if self.current is not loop:
+            self.current = loop
+            events._set_running_loop(loop)
+            sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
+        handle = loop._ready.popleft()
+        if not handle._cancelled:
+            handle._run()
+            if loop is not self.loop:
+                for fault in self.next("event"):
+                    loop.process.suffer(fault)
+
+
+class _Numbered:
+    """Sets of tasks and futures have the same order each time: by number, not by where in memory they are."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Future(_Numbered, asyncio.Future):  # type: ignore[type-arg]  # of anything
+    pass
+
+
+class _Task(_Numbered, asyncio.Task):  # type: ignore[type-arg]  # of anything
+    pass
+
+
+class Loop(asyncio.BaseEventLoop):
+    """The loop of one process: nothing of it is real but the order in which it calls.
+
+    Attributes:
+        skew: How many seconds its wall clock is ahead.
+        blocked_until: When its thread is free again.
+        transports: Its open connections.
+        databases: Its open connections to files.
+        locks: Its locks of files.
+    """
+
+    _ready: deque[Any]  # these are asyncio's own
+    _scheduled: list[Any]
+    _closed: bool
+    _asyncgen_firstiter_hook: Any
+    _asyncgen_finalizer_hook: Any
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__()
+        self._world = world
+        self._default = SimpleNamespace()  # its own thread
+        self._thread_id = threading.get_ident()
+        self.name = name
+        self.process: Process
+        self.skew = 0.0
+        self.blocked_until = 0.0
+        self.transports: dict[Any, None] = {}
+        self.databases: list[sqlite3.Connection] = []
+        self.locks: list[Any] = []
+        self.errors: list[dict[str, Any]] = []
+        self.set_exception_handler(lambda _loop, context: self.errors.append(context))
+
+    def time(self) -> float:
+        return self._world.now
+
+    def create_future(self) -> Any:
+        return self._numbered(_Future(loop=self))
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        return self._numbered(_Task(coro, loop=self, **options))
+
+    def _numbered(self, made: Any) -> Any:
+        self._world.made += 1
+        made.number = self._world.made
+        return made
+
+    def _write_to_self(self) -> None:
+        """Do nothing: no thread has to be woken."""
+
+    def due(self) -> float:
+        """Return when there is something to do, in loop time; infinite if there is nothing."""
+        while self._scheduled and self._scheduled[0]._cancelled:
+            heappop(self._scheduled)._scheduled = False
+        return 0.0 if self._ready else self._scheduled[0]._when if self._scheduled else inf
+
+    def take_due(self) -> None:
+        """Move the timers that are due to what is called next."""
+        while self._scheduled and self._scheduled[0]._when <= self._world.now:
+            handle = heappop(self._scheduled)
+            handle._scheduled = False
+            if not handle._cancelled:
+                self._ready.append(handle)
+
+    async def sock_connect(self, sock: socket.socket, _address: Any) -> None:
+        await self._world.network.connect(self, sock)
+
+    async def create_connection(self, protocol_factory: Any, *_place: Any, sock: Any = None, **_options: Any) -> Any:
+        return self._world.network.open(self, protocol_factory(), sock)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # of anything
+        future = self.create_future()
+        world, thread = self._world, executor or self._default
+        begins = max(world.now, getattr(thread, "free_at", 0.0)) + 0.0001
+        thread.free_at = begins + 0.0002
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            world.slept = 0.0
+            events._set_running_loop(None)
+            try:
+                result, error = func(*args), None
+            except Exception as raised:  # noqa: BLE001 - the future's
+                result, error = None, raised
+            finally:
+                events._set_running_loop(self)
+            thread.free_at = world.now + world.slept + 0.0002
+            self.call_later(0.0001 + world.slept, end, result, error, context=Context())
+            world.slept = 0.0
+
+        def end(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.call_at(begins, work, context=Context())
+        return future
+
+    def left_behind(self) -> list[str]:
+        """Return what a program that has ended left in its loop."""
+        tasks = [repr(task) for task in asyncio.all_tasks(self) if not task.done()]
+        timers = [repr(one) for one in self._scheduled if not one._cancelled and not _is_outside(one._callback)]
+        return [*tasks, *timers, *map(repr, self.transports), *map(repr, self.errors)]
+
+    def die(self) -> None:
+        """End as a killed process does: nothing more is called, what was not committed is gone, locks are free."""
+        self._world.loops.remove(self)
+        for transport in list(self.transports):
+            transport.vanish()
+        for database in self.databases:
+            with contextlib.suppress(sqlite3.Error):
+                database.close()
+        for lock in self.locks:
+            lock.release(force=True)
+
+
+def _is_outside(callback: Any) -> bool:
+    """Return whether a timer is the world's own: of a look-up or of what the network carries."""
+    return type(getattr(callback, "__self__", None)).__module__.startswith("tests.simulation")
+
+
+class Process:
+    """A program that is started again whenever it was killed, or ended with an error that a restart may cure.
+
+    Args:
+        main: Runs the program; called at each start.
+        can_restart: Whether a restart is due after an exception.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        main: Callable[["Process"], Coroutine[Any, Any, None]],
+        can_restart: Callable[[BaseException], bool],
+    ) -> None:
+        self._world = world
+        self.name = name
+        self._main = main
+        self._can_restart = can_restart
+        self.lives = 0
+        self.is_over = False
+        self.error: BaseException | None = None
+        self.loop: Loop
+        self.cancelled_at: dict[asyncio.Task[Any], float] = {}
+        self.cancellable: dict[asyncio.Task[Any], None] = {}  # tasks that a caller may cancel at any time
+        self._dead: list[Any] = []  # never resumed, and not collected before the end: their `finally` must not run
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new life."""
+        self.lives += 1
+        self._world.network.last = self._world.now
+        skew = self.loop.skew if self.lives > 1 else 0.0
+        self.loop = self._world.add_loop(f"{self.name}.{self.lives}")
+        self.loop.process, self.loop.skew = self, skew
+        self.cancellable = {}
+        task = self.loop.create_task(self._main(self), context=Context())
+        task.add_done_callback(self._ended)
+        self._task = task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        loop = self.loop
+        if task.cancelled():
+            error: BaseException | None = asyncio.CancelledError()
+        else:
+            error = task.exception()
+        if error is None:
+            self._world.note("ended")
+            self.is_over = True
+            return
+        self._world.note(f"ended with {type(error).__name__}: {error}")
+        if not self._can_restart(error) or self.lives > 200:
+            self.error, self.is_over = error, True
+            return
+        self._bury(loop, 60.0)
+
+    def suffer(self, fault: Fault) -> None:
+        """Be killed, or have a task cancelled."""
+        if self.is_over or self._task.done():
+            return
+        if fault.what == "kill":
+            self._world.kills += 1
+            self._bury(self.loop, fault.amount)
+        elif self.cancellable:
+            tasks = list(self.cancellable)
+            task = tasks[int(fault.amount) % len(tasks)]
+            task = tasks[int(fault.amount) % len(tasks)]
+            self._world.note(f"cancels one of {len(tasks)} tasks")
+            self.cancelled_at.setdefault(task, self._world.now)
+            task.cancel()
+
+    def forget(self) -> list[Loop]:
+        """Let go of all lives, when the world is over, and return their loops."""
+        loops = [self.loop, *(loop for loop, *_ in self._dead)]
+        self._dead.clear()
+        return loops
+
+    def _bury(self, loop: Loop, rest: float) -> None:
+        self._dead.append((loop, list(loop._ready), list(loop._scheduled), asyncio.all_tasks(loop)))
+        loop.die()
+        self._world.loop.call_later(rest, self.start, context=Context())
+
+
+class _Thread:
+    """Looks a name up, as a thread would: after a while."""
+
+    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
+        del name, daemon
+        self._target = target
+
+    def start(self) -> None:
+        world, loop = _worlds[-1], asyncio.get_running_loop()
+        faults = world.next("lookup")
+        delay = sum((fault.amount for fault in faults if fault.what == "slow"), 0.002)
+        loop.call_later(delay, self._run, world, any(fault.what == "fail" for fault in faults), context=Context())
+
+    def _run(self, world: World, name_fails: bool) -> None:  # noqa: FBT001 - a callback's
+        world.name_fails = name_fails or world.outage() == "names"
+        self._target()
+        world.name_fails = False
+
+
+class _Database(sqlite3.Connection):
+    """A connection to a file whose commits fail when the seed says so."""
+
+    def commit(self) -> None:
+        world = _worlds[-1]
+        faults = world.next("commit")
+        for fault in faults:
+            if fault.what == "slow":
+                world.slept += fault.amount
+            elif fault.what in {"fail", "full"}:
+                if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
+                    super().rollback()
+                raise _disk_error(sqlite3.SQLITE_FULL if fault.what == "full" else sqlite3.SQLITE_IOERR)
+        super().commit()
+        world.note("committed")
+        if any(fault.what == "lost" for fault in faults):
+            raise _disk_error(sqlite3.SQLITE_IOERR)
+
+
+def _disk_error(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database or disk is full" if code == sqlite3.SQLITE_FULL else "disk I/O error")
+    error.sqlite_errorcode = code
+    return error
+
+
+_worlds: Final[list[World]] = []
+"""The world that is run at present: what is replaced for all modules asks it."""
+
+
+def _connect(*args: Any, **options: Any) -> sqlite3.Connection:
+    connection: sqlite3.Connection = _REAL_CONNECT(*args, **{"factory": _Database, **options})
+    if (loop := _worlds[-1].current) is not None:
+        loop.databases.append(connection)
+    return connection
+
+
+def _sleep(seconds: float) -> None:
+    _worlds[-1].slept += seconds
+
+
+def _clock() -> float:
+    return _worlds[-1].now + _worlds[-1].slept
+
+
+def _wall() -> float:
+    return _worlds[-1].wall()
+
+
+def _addresses(*_arguments: Any, **_options: Any) -> list[Any]:
+    if _worlds[-1].name_fails:
+        raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+
+
+@contextlib.contextmanager
+def replaced(world: World) -> Iterator[None]:
+    """Replace clocks, threads, names and randomness, of the whole program, until the block is left."""
+    real_time, real_lock = time.time, file_lock._lock_of
+    bits = random.Random(f"{world.seed} identities")
+
+    def lock_of(beside: Any) -> Any:
+        lock = real_lock(beside)
+        if world.current is not None:
+            world.current.locks.append(lock)
+        return lock
+
+    with contextlib.ExitStack() as stack:
+
+        def put(owner: Any, name: str, value: object) -> None:
+            stack.enter_context(patch.object(owner, name, value))
+
+        for module in [module for name, module in sys.modules.items() if name.startswith("agentjobs_async")]:
+            if vars(module).get("time") is real_time:
+                put(module, "time", _wall)
+        put(time, "time", _wall)
+        for name in ("monotonic", "perf_counter"):
+            put(time, name, _clock)
+        put(time, "sleep", _sleep)
+        put(os, "urandom", bits.randbytes)
+        put(socket, "getaddrinfo", _addresses)
+        put(name_lookup, "threading", SimpleNamespace(Thread=_Thread))
+        put(file_lock, "_lock_of", lock_of)
+        put(sqlite3, "connect", _connect)
+        put(sqlite3.dbapi2, "connect", _connect)
+        random.seed(world.seed)
+        gc.disable()
+        _worlds.append(world)
+        try:
+            yield
+        finally:
+            _worlds.pop()
+            gc.enable()
