@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from tests.simulation.program import KEY, WAYS, Batch, Calls, Durable, Ledger, Program, Run, may_restart
+from tests.simulation.ledger import KEY, WAYS, Batch, Calls, Durable, Ledger, Program
+from tests.simulation.program import Run, may_restart
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
@@ -139,7 +140,7 @@ def _program(draw: random.Random, name: str, most: int) -> Program:
 def _calls(draw: random.Random) -> Calls:
     return Calls(
         draw.choice(WAYS),
-        draw.choice((1, 4, 12)),
+        draw.choice((1, 1, 4, 12, 12, 60)),
         draw.choice((0.0, 0.01, 3.0)),
         draw.choice((0.5, 10.0, 120.0, 1800.0, 1800.0)),
         draw.choice((3.0, 120.0)),
@@ -149,7 +150,7 @@ def _calls(draw: random.Random) -> Calls:
 
 def _batch(draw: random.Random) -> Batch:
     return Batch(
-        draw.choice((2, 10, 40, 120, 400)),
+        draw.choice((2, 10, 10, 40, 40, 40, 120, 400 if draw.random() < 0.3 else 4)),
         draw.choice((1, 2, 3)),
         draw.choice((1, 3, 20)),
         draw.choice((1, 2, 10)),
@@ -172,20 +173,47 @@ _CONNECTION: Final = (
     *((what, "both") for what in ("pieces", "slow", "refuse", "unreachable", "descriptors", "hang")),
 )
 _WISHES: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
-_REFUSALS: Final = ("429", "429", "429", "503", "503", "500", "502", "504", "408", "401", "403", "404", "410", "400")
+_REFUSALS: Final = (
+    "429",
+    "429",
+    "429",
+    "503",
+    "503",
+    "500",
+    "502",
+    "504",
+    "408",
+    "401",
+    "403",
+    "404",
+    "410",
+    "400",
+    "307",
+)
 _MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
     *(("outage", (20.0, 300.0, 7200.0)),) * 2,
     ("clock", (-7200.0, -30.0, 60.0, 86_400.0)),
     ("stall", (1.0, 35.0)),
 )
 _ELSEWHERE: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
-    "commit": (6, ("slow", "fail", "full", "lost"), (0.5, 5.0, 60.0)),
+    "commit": (6, ("slow", "slow", "fail", "full", "lost", "kill", "cancel"), (0.5, 5.0, 60.0)),
     "call": (5, ("raise", "hang", "swallow"), (12.0,)),
     "event": (300, ("cancel",), tuple(range(20))),
     "lookup": (1, ("fail", "slow"), (2.0, 30.0)),
 }
 """How many there are of it for each create, what befalls it, and how much."""
-_OUTAGES: Final = ("refuse", "unreachable", "silent", "names", "503", "504", "429", "maintenance")
+_OUTAGES: Final = (
+    "refuse",
+    "unreachable",
+    "silent",
+    "names",
+    "503",
+    "504",
+    "429",
+    "429 blog",
+    "429 blog",
+    "maintenance",
+)
 
 
 def _faults(draw: random.Random, creates: int) -> list[Fault]:
@@ -217,7 +245,7 @@ def _answer(draw: random.Random, where: str, creates: int) -> Fault:
     amount = draw.choice((1.0, 15.0, 40.0, 200.0)) if what == "late" else float(draw.random() < 0.5)
     if what == "document":
         what = draw.choice([one for one in DOCUMENTS if where == "poll" or one != "wrong id"])
-    if where == "create" and what.startswith("4") and what != "408":
+    if where == "create" and what[0] in "34" and what != "408":
         amount = 0.0  # a service that refuses starts no agent
     return Fault(where, at, what, amount, draw.choice(_WISHES))
 

@@ -4,14 +4,12 @@ import asyncio
 import random
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
-from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from attrs import define, field, frozen
 from tenacity import wait_fixed
 
 from agentjobs_async import (
@@ -25,6 +23,7 @@ from agentjobs_async import (
     JobTracker,
     JournalError,
     NotFoundError,
+    NotSentError,
     PollBudget,
     PollPolicy,
     SessionClosedError,
@@ -34,133 +33,12 @@ from agentjobs_async import (
 from agentjobs_async.batch import BatchItem, Journal, Rate, State, Where, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.telemetry import CreateFailed, PollFailed, WaitEnded, WaitStarted
+from tests.simulation.ledger import KEY, Batch, Calls, Claim, Durable, Ledger, Program, Wait
 from tests.simulation.service import Service
 from tests.simulation.world import Process, World
 
-KEY: Final = "sk-simulated-4d7c1f0e9b"
-WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
 _MARK: ContextVar[int | None] = ContextVar("whose context it is", default=None)
 T = TypeVar("T")
-
-
-@frozen
-class Calls:
-    """Jobs that are created and waited for one by one.
-
-    Attributes:
-        way: How they are waited for.
-        gap: Seconds between two creates.
-        timeout: Seconds of a wait.
-        hurry: Seconds of a create.
-    """
-
-    way: str
-    count: int
-    gap: float
-    timeout: float
-    hurry: float = 120.0
-    notifies: bool = False
-
-    def keys(self, _prefix: str) -> Iterator[str]:
-        """Return nothing: there are no rows."""
-        return iter(())
-
-
-@frozen
-class Batch:
-    """A batch, run until all of its items have ended."""
-
-    count: int
-    projects: int
-    max_active: int
-    max_sending: int
-    rate: tuple[int, float, Literal["project", "all"]] | None
-    timeout: float | None
-    unknown_for: float
-    retries: bool
-    changes: bool  # whether a restart has other limits
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Return the keys of its items."""
-        return (f"{prefix}/{number}" for number in range(self.count))
-
-
-@frozen
-class Durable:
-    """Durable jobs, each submitted twice, and followed until the end of each was told."""
-
-    count: int
-    gap: float
-    waits: bool
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Return the keys of its jobs."""
-        return (f"{prefix}:{number}" for number in range(self.count))
-
-
-@frozen
-class Program:
-    """One process.
-
-    Attributes:
-        interval: Seconds between polls; 0 for the default policy, below 0 to learn.
-        closes: How its first session is closed while its creates and waits are under way.
-    """
-
-    name: str
-    activities: tuple[Calls | Batch | Durable, ...]
-    interval: float
-    in_flight: int
-    per_second: float | None
-    closes: Literal["", "drain", "close"] = ""
-
-
-@define(eq=False)
-class Claim:
-    """A create, and what its caller was told."""
-
-    prompt: str
-    owner: str
-    sender: str
-    begun: float
-    timeout: float
-    outcome: CreateOutcome | None = None  # `None`: the process ended first
-    job_id: str | None = None
-    event: CreateOutcome | None = None
-    ended: float = inf
-    cancelled: bool = False
-
-
-@define(eq=False)
-class Wait:
-    """A wait, and what its caller was told."""
-
-    job_id: str
-    owner: str
-    sender: str
-    way: str
-    begun: float
-    timeout: float
-    job: AgentJob | None = None
-    error: BaseException | None = None
-    ended: float = inf
-
-
-@define(eq=False)
-class Ledger:
-    """What the programs of a world were told; it outlives them."""
-
-    claims: list[Claim] = field(factory=list)
-    waits: list[Wait] = field(factory=list)
-    told: dict[tuple[str, str], list[str]] = field(factory=dict)  # the ends of durable jobs, by program and key
-    rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
-    batches: dict[str, Batch] = field(factory=dict)  # by their sessions
-    settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
-    closed: set[str] = field(factory=set)  # senders that were closed early
-    singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other
-    own_readers: dict[str, str] = field(factory=dict)  # senders whose waits call `get_job`: `free` or `tracker`
-    poll_failures: int = 0
-    delays: list[float] = field(factory=list)  # s, from a cancellation to the end of what was cancelled
 
 
 class Run:
@@ -179,7 +57,9 @@ class Run:
         async with AsyncExitStack() as stack:
             journals = {}
             if any(isinstance(one, Batch | Durable) for one in self.program.activities):
-                journals["journal"] = await stack.enter_async_context(Journal.open(self._folder / f"{name}.db"))
+                place = self._folder / f"{name}.db"
+                journals["journal"] = await stack.enter_async_context(Journal.open(place))
+                await self._check_owned(place)
             works = []
             for number, activity in enumerate(self.program.activities):
                 session = await stack.enter_async_context(self._session(f"{name}.{process.lives}.{number}"))
@@ -195,6 +75,11 @@ class Run:
                 self.ledger.rows[name] = await journal.rows(all_tries=True)
         if self._events["started"] != self._events["ended"]:
             self._violate(f"P20: {self._events} waits were told to hooks")
+
+    async def _check_owned(self, place: Path) -> None:
+        with suppress(JournalError):
+            async with Journal.open(place):
+                self._violate("P3: a journal has two owners")
 
     def _violate(self, words: str) -> None:
         self.world.note(words)
@@ -240,6 +125,7 @@ class Run:
         elif isinstance(event, PollFailed):
             cut = "until the wait ended" in str(event.error)
             self.ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
+            self.ledger.not_sent += isinstance(event.error, NotSentError)
         elif isinstance(event, CreateFailed) and event.label is not None:
             for claim in self.ledger.claims:
                 if claim.prompt == event.label:
@@ -283,7 +169,7 @@ class Run:
         works = []
         self.ledger.singles.add(sender)
         if calls.way in {"free", "tracker"}:
-            self.ledger.own_readers[sender] = calls.way
+            self.ledger.own_readers.add(sender)
         async with AsyncExitStack() as stack:
             tracker: Any = session
             if calls.way == "tracker":
@@ -458,7 +344,7 @@ class Run:
                         self._check_error(result.error)
         except AuthError as error:
             self._check_error(error)
-            await self._check_refused(sender, journal)
+            await self._check_refused(sender, prefix, journal)
         except ValueError:  # of the source
             return False
         rows = [row async for row in journal.rows() if row.key.startswith(f"{prefix}/")]
@@ -470,12 +356,12 @@ class Run:
             await self._trip_slowly()
             yield BatchItem(key, key, projects[number % len(projects)])
 
-    async def _check_refused(self, sender: str, journal: Journal) -> None:
+    async def _check_refused(self, sender: str, prefix: str, journal: Journal) -> None:
         """P14: a run ends with an `AuthError` only once nothing is left that another project could send."""
         sent = [one for one in self.service.requests if one.kind == "create" and one.sender == sender]
         refused = {one.project for one in sent if one.status in {401, 403}}
         for row in await journal.rows(State.PLANNED):
-            if row.error is None and row.key.startswith(f"{sender}/") and (row.project_id or "docs") not in refused:
+            if row.error is None and row.key.startswith(f"{prefix}/") and (row.project_id or "docs") not in refused:
                 self._violate(f"P14: {row.key} of {row.project_id} is left; refused are {refused}")
 
     async def _settle(self, batch: Batch, prefix: str, journal: Journal) -> None:
@@ -509,11 +395,12 @@ class Run:
         told = self.ledger.told
 
         async def on_end(entry: Any, end: Any) -> None:
-            await self._trip_slowly()
             said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
+            self.ledger.called.setdefault(entry.key, []).append(said)
             if isinstance(end, BaseException):
                 self._check_error(end)
-            told.setdefault((self.program.name, entry.key), []).append(said)
+            await self._trip_slowly()
+            told.add(entry.key)
 
         async def on_change(_entry: Any, _job: AgentJob) -> None:
             await self._trip_slowly()
@@ -523,7 +410,7 @@ class Run:
             await _together([self._cancellable(self._submit(jobs, durable, key, place)) for key, place in twice])
             for key in wanted:  # the callers of both may have been cancelled
                 await self._submit(jobs, durable, key, 0)
-            while not all((self.program.name, key) in told for key in wanted):  # noqa: ASYNC110 - told by an earlier life, too
+            while not wanted.keys() <= told:  # noqa: ASYNC110 - told by an earlier life, too
                 await asyncio.sleep(20.0)
             for row in [row async for row in journal.unknown() if row.key in wanted]:
                 await asyncio.sleep(120.0)

@@ -19,7 +19,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.program import KEY, Calls, Ledger, Program, Wait
+from tests.simulation.ledger import KEY, Calls, Ledger, Program, Wait
 from tests.simulation.service import DOCUMENTS, Job, Request, Service
 from tests.simulation.world import World
 
@@ -44,26 +44,32 @@ def broken_promises(
     yield from _claims(service, ledger)
     yield from _rows(service, ledger, programs)
     yield from _told(service, ledger)
-    for (sender, job_id), found in polls.items():
-        yield from _one_at_a_time(sender, job_id, found, ledger)
+    yield from _one_at_a_time(polls, ledger)
     yield from _paces(polls, ledger, programs)
     yield from _wishes(service.requests, ledger)
     yield from _limits(creates, service, ledger)
     yield from _rates(world, creates, ledger)
     for wait in ledger.waits:
         yield from _wait(world, wait, polls[wait.sender, wait.job_id], ledger)
-    yield from _outages(world, ledger, programs)
+    yield from _outages(world, service.requests, ledger, programs)
+    yield from _causes(world, ledger)
+    yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())
+
+
+def _causes(world: World, ledger: Ledger) -> Iterator[str]:
+    """P8 and P18: nothing fails, and nothing takes long, without a cause."""
     failed = [one for one in ledger.claims if one.outcome != "created" and one.sender not in ledger.closed]
     if not world.happened and (ledger.poll_failures or failed):
         yield "P18: something failed in a world without faults"
-    kinds = {fault.what for fault in world.happened}
+    places, kinds = ({getattr(fault, name) for fault in world.happened} for name in ("where", "what"))
+    if not places & {"connection", "lookup", "time"} and any(one.outcome == "not_sent" for one in failed):
+        yield "P18: something was not sent, though the server could always be reached"
+    if not places & {"connection", "lookup", "time"} and ledger.not_sent:
+        yield "P18: a poll was not sent, though the server could always be reached"
     allowed = inf if kinds & {"stall", "slow"} else 10.5 if "swallow" in kinds else 0.1
     for delay in ledger.delays:
         if delay > allowed + _SLACK:
             yield f"P8: leaving took {delay:g} s after a cancellation"
-    for file in folder.iterdir():
-        if KEY.encode() in file.read_bytes():
-            yield f"P10: the key is in {file.name}"
 
 
 def _claims(service: Service, ledger: Ledger) -> Iterator[str]:
@@ -116,7 +122,7 @@ _UNSURE: Final = (State.UNKNOWN, State.ABANDONED)
 
 def _told(service: Service, ledger: Ledger) -> Iterator[str]:
     """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
-    for (_, key), ends in ledger.told.items():
+    for key, ends in ledger.called.items():
         kinds = list(dict.fromkeys(ends))
         if kinds[:1] == ["CreateOutcomeUnknownError"] and (key in ledger.settled or len(kinds) == 2):
             kinds = kinds[1:]
@@ -129,16 +135,17 @@ def _told(service: Service, ledger: Ledger) -> Iterator[str]:
                     yield f"on_end was told {kind} for {key}"
 
 
-def _one_at_a_time(sender: str, job_id: str, polls: list[Request], ledger: Ledger) -> Iterator[str]:
+def _one_at_a_time(polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
     """P13: one poll of a job at a time, and none after its end."""
-    polls.sort(key=lambda poll: poll.left)
-    for first, second in pairwise(polls):
-        if second.left < first.heard - 1e-6:
-            yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
-    ended = next((one.heard for one in polls if one.is_end and one.is_good and not one.is_cut), inf)
-    again = [wait.begun for wait in ledger.waits if wait.job_id == job_id]
-    if polls[-1].left > ended + 1e-6 and sender not in ledger.batches and not any(begun > ended for begun in again):
-        yield f"P13: {sender} polls {job_id} at {polls[-1].left:g}, which has ended at {ended:g}"
+    for (sender, job_id), found in polls.items():
+        found.sort(key=lambda poll: poll.left)
+        for first, second in pairwise(found):
+            if second.left < first.heard - 1e-6:
+                yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
+        ended = next((one.heard for one in found if one.is_end and one.is_good and not one.is_cut), inf)
+        waits = [wait for wait in ledger.waits if wait.job_id == job_id]
+        if waits and found[-1].left > ended + 1e-6 and all(wait.begun < ended for wait in waits):
+            yield f"P13: {sender} polls {job_id} at {found[-1].left:g}, which has ended at {ended:g}"
 
 
 def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
@@ -168,15 +175,16 @@ def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
         of_job = (one.sender, one.kind, one.subject)
         of_project = (one.sender, one.kind, f"project {one.project}")
         if not is_sent:
-            alone = ledger.own_readers.get(one.sender) == "free" if one.kind == "poll" else one.sender in ledger.singles
+            alone = one.sender in ledger.own_readers if one.kind == "poll" else one.sender in ledger.singles
             for scope in [of_job] if one.status != 429 or alone else [of_job, of_project]:
                 until[scope] = max(until.get(scope, (0.0, 0.0)), (moment + min(one.wish or 0.0, _LONGEST_WISH), moment))
             continue
         for held in (of_job, of_project):
             end, since = until.get(held, (0.0, 0.0))
-            # A create that is connecting when another one of its project is refused is under way.
-            begun = one.begun - _SLACK if held == of_project and one.kind == "create" else moment - 1e-6
-            if since < begun and moment < end - 1e-3:
+            # What is connecting when another request of its project is refused is under way.
+            slack = 1e-6 if held == of_job else _SLACK
+            begun = (one.begun if one.kind == "create" else moment) - slack
+            if since < begun and moment < end - 0.1:  # the head of an answer may come before the rest
                 yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
 
 
@@ -262,8 +270,8 @@ def _wait(world: World, wait: Wait, polls: list[Request], ledger: Ledger) -> Ite
             yield f"P7: {wait} timed out, with the end in hand"
         if late < -1e-3:
             yield f"P4: {wait} timed out {-late:g} s early"
-    elif wait.error is None and not (wait.job and wait.job.is_terminal):
-        yield f"P7: {wait} gave no job that has ended"
+    elif wait.error is None and not (wait.job and wait.job.is_terminal and wait.job.id == wait.job_id):
+        yield f"P7, P12: {wait} gave no job of its own that has ended"
     elif isinstance(wait.error, SessionClosedError):
         if wait.sender not in ledger.closed:
             yield f"P17: {wait} ended as closed, though nothing was closed"
@@ -292,17 +300,49 @@ def _is_cause(poll: Request, error: AgentJobsError) -> bool:
     return isinstance(error, ServerError) and poll.status in {501, 505}
 
 
-def _outages(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
-    """P6: an outage makes nobody faster."""
-    for since, until, _ in world.outages:
+def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """P6: an outage makes nobody faster. P14: a limit of one project holds back no other one."""
+    for since, until, kind in world.outages:
         for program in programs:
-            owners = {f"{program.name}.{life}" for life in range(1, 300)}
-            waits = [one for one in ledger.waits if one.owner in owners and one.ended > since and one.begun < until]
-            if all(isinstance(one, Calls) for one in program.activities) and program.interval > 0:
-                begun = [moment for moment, owner in world.network.connects if owner in owners]
-                tries = sum(since <= moment < until for moment in begun)
-                creates = [one for one in ledger.claims if one.owner in owners and one.ended > since]
-                polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
-                allowed = 1.1 * polled + 2 * len(waits) + sum(3 + one.timeout / 2 for one in creates)
-                if tries > allowed:
-                    yield f"P6: {program.name} connects {tries} times in the outage at {since:g}, of {allowed:.0f}"
+            if program.interval > 0 and all(isinstance(one, Calls) for one in program.activities):
+                yield from _connects(world, ledger, program, since, until)
+        for sender, batch in ledger.batches.items():
+            sent = [
+                one for one in requests if one.sender == sender and one.kind == "create" and since <= one.begun < until
+            ]
+            for project in {one.project for one in sent} if kind in {"503", "504", "maintenance"} else ():
+                tries = sum(one.project == project for one in sent)
+                runs = 1 + sum(fault.what == "cancel" for fault in world.happened)  # each finds it out anew
+                if tries > runs * (batch.max_sending + 10) + (until - since) / 55.0:
+                    yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
+            if kind == "429 blog" and until - since > 250.0 and batch.rate is None:
+                mine = [one for one in requests if one.sender == sender]
+                yield from _others([one for one in mine if one.kind == "create"], since, until)
+                yield from _others([one for one in mine if one.kind == "poll"], since, until)
+
+
+def _connects(world: World, ledger: Ledger, program: Program, since: float, until: float) -> Iterator[str]:
+    owners = {f"{program.name}.{life}" for life in range(1, 300)}
+    waits = [one for one in ledger.waits if one.owner in owners and one.ended > since and one.begun < until]
+    creates = [one for one in ledger.claims if one.owner in owners and one.ended > since]
+    tries = sum(since <= moment < until and owner in owners for moment, owner in world.network.connects)
+    polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
+    allowed = 1.1 * polled + 2 * len(waits) + sum(12 + one.timeout / 5 for one in creates)
+    if tries > allowed:
+        yield f"P6: {program.name} connects {tries} times in the outage at {since:g}, of {allowed:.0f}"
+
+
+def _others(requests: list[Request], since: float, until: float) -> Iterator[str]:
+    """P14: while one project is refused, what a sender has to do for the others is done."""
+    if not requests or requests[0].left > since or requests[-1].left < until:
+        return
+    blocked = [one.left for one in requests if one.status == 429 and since <= one.left < until]
+    if not blocked or blocked[0] > since + 100.0 or blocked[-1] < until - 100.0:
+        return
+    others = [one for one in requests if one.project != "blog"]
+    if any(since + 100.0 < one.left < until for one in others):
+        return
+    before = {one.subject for one in others if one.left < since}
+    for one in others:
+        if one.left >= until and (one.kind == "create" or one.subject in before):
+            yield f"P14: {one.sender} sends a {one.kind} of {one.project} only after the limit of another project"

@@ -10,7 +10,7 @@ from aiohttp import web
 from attrs import define
 
 from tests.simulation.network import Link, Network
-from tests.simulation.world import EPOCH, Fault, ViolationError, World
+from tests.simulation.world import EPOCH, Fault, World
 
 _ENDS: Final = ("completed",) * 8 + ("failed", "archived")
 _HTML: Final = "<html><body><h1>We'll be back soon</h1></body></html>"
@@ -91,14 +91,15 @@ class Service:
         link: Link = transport.link  # type: ignore[union-attr]  # of this world
         body = await http.read()
         left = world.now if link.left_at is None else link.left_at
-        parts = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
         sender = http.headers.get("User-Agent", "")
-        if http.headers.get("Authorization") != f"Bearer {self._key}":
-            raise ViolationError(f"a request without the key: {http.path}")
+        if not http.path.startswith("/v2/agent/") or http.headers.get("Authorization") != f"Bearer {self._key}":
+            raise_later(world, f"P9, P15: a request for {http.path}, {http.headers}")
+            return web.Response(status=500)
+        parts = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
         kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", parts[5])
         request = Request(kind, parts[3], subject, sender, link.begun, left, world.now)
         self.requests.append(request)
-        fault = next(iter(world.next(kind)), None) or self._outage()
+        fault = next(iter(world.next(kind)), None) or self._outage(parts[3])
 
         def heard() -> None:
             request.heard, request.is_cut = min(world.now, link.cut_at), link.is_cut
@@ -117,8 +118,10 @@ class Service:
         world.note(f"{kind} {subject} {request.status} {request.fault} {request.wish}")
         return response
 
-    def _outage(self) -> Fault | None:
+    def _outage(self, project: str) -> Fault | None:
         kind = self._world.outage()
+        if kind == f"429 {project}":  # a limit of this project alone
+            return Fault("outage", 0, "429", 0.0, "seconds 60")
         return Fault("outage", 0, kind, 0.0, "") if kind in {"503", "504", "429", "maintenance"} else None
 
     def _start(self, project: str, prompt: str, fault: Fault | None) -> Job | None:

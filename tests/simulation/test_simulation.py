@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulation.cases import Case, case_of, explanation, run
 from tests.simulation.found import FOUND
-from tests.simulation.program import Calls, Program
+from tests.simulation.ledger import Calls, Program
 from tests.simulation.world import Fault
 
 # Fifty whose worlds are short.
 _SEEDS: Final = (
-    *(0, 1, 3, 4, 9, 10, 11, 13, 14, 15, 17, 18, 22, 23, 24, 25, 28, 32, 33, 34, 36, 37, 43, 44, 46, 47, 50, 54, 56),
-    *(57, 61, 64, 65, 73, 75, 77, 79, 81, 85, 86, 88, 91, 93, 94, 98, 99, 100, 102, 105, 108),
+    *(0, 1, 3, 4, 6, 7, 8, 10, 13, 15, 16, 17, 18, 19, 23, 24, 25, 28, 32, 33, 34, 39, 42, 43, 44, 46, 47, 48, 50),
+    *(52, 54, 56, 59, 61, 64, 65, 67, 69, 73, 74, 75, 76, 77, 79, 81, 82, 85, 86, 89, 91),
 )
 
 

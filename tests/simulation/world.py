@@ -434,6 +434,8 @@ class _Database(sqlite3.Connection):
         for fault in faults:
             if fault.what == "slow":
                 world.slept += fault.amount
+            elif fault.what in {"kill", "cancel"} and world.current is not None:  # before its answer is known
+                world.current.call_soon(world.current.process.suffer, fault, context=Context())
             elif fault.what in {"fail", "full"}:
                 if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
                     super().rollback()
@@ -507,6 +509,7 @@ def replaced(world: World) -> Iterator[None]:
         put(socket, "getaddrinfo", _addresses)
         put(name_lookup, "threading", SimpleNamespace(Thread=_Thread))
         put(file_lock, "_lock_of", lock_of)
+        put(file_lock, "_ACQUIRE_SECONDS", 0.0)  # filelock waits in real time
         put(sqlite3, "connect", _connect)
         put(sqlite3.dbapi2, "connect", _connect)
         random.seed(world.seed)

@@ -1,0 +1,134 @@
+"""The programs of a world, and what their callers are told: the referee compares that with what the service knows."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any, Final, Literal
+
+from attrs import define, field, frozen
+
+from agentjobs_async import AgentJob, CreateOutcome
+
+KEY: Final = "sk-simulated-4d7c1f0e9b"
+WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
+
+
+@frozen
+class Calls:
+    """Jobs that are created and waited for one by one.
+
+    Attributes:
+        way: How they are waited for.
+        gap: Seconds between two creates.
+        timeout: Seconds of a wait.
+        hurry: Seconds of a create.
+    """
+
+    way: str
+    count: int
+    gap: float
+    timeout: float
+    hurry: float = 120.0
+    notifies: bool = False
+
+    def keys(self, _prefix: str) -> Iterator[str]:
+        """Return nothing: there are no rows."""
+        return iter(())
+
+
+@frozen
+class Batch:
+    """A batch, run until all of its items have ended."""
+
+    count: int
+    projects: int
+    max_active: int
+    max_sending: int
+    rate: tuple[int, float, Literal["project", "all"]] | None
+    timeout: float | None
+    unknown_for: float
+    retries: bool
+    changes: bool  # whether a restart has other limits
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Return the keys of its items."""
+        return (f"{prefix}/{number}" for number in range(self.count))
+
+
+@frozen
+class Durable:
+    """Durable jobs, each submitted twice, and followed until the end of each was told."""
+
+    count: int
+    gap: float
+    waits: bool
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Return the keys of its jobs."""
+        return (f"{prefix}:{number}" for number in range(self.count))
+
+
+@frozen
+class Program:
+    """One process.
+
+    Attributes:
+        interval: Seconds between polls; 0 for the default policy, below 0 to learn.
+        closes: How its first session is closed while its creates and waits are under way.
+    """
+
+    name: str
+    activities: tuple[Calls | Batch | Durable, ...]
+    interval: float
+    in_flight: int
+    per_second: float | None
+    closes: Literal["", "drain", "close"] = ""
+
+
+@define(eq=False)
+class Claim:
+    """A create, and what its caller was told."""
+
+    prompt: str
+    owner: str
+    sender: str
+    begun: float
+    timeout: float
+    outcome: CreateOutcome | None = None  # `None`: the process ended first
+    job_id: str | None = None
+    event: CreateOutcome | None = None
+    ended: float = inf
+    cancelled: bool = False
+
+
+@define(eq=False)
+class Wait:
+    """A wait, and what its caller was told."""
+
+    job_id: str
+    owner: str
+    sender: str
+    way: str
+    begun: float
+    timeout: float
+    job: AgentJob | None = None
+    error: BaseException | None = None
+    ended: float = inf
+
+
+@define(eq=False)
+class Ledger:
+    """What the programs of a world were told; it outlives them."""
+
+    claims: list[Claim] = field(factory=list)
+    waits: list[Wait] = field(factory=list)
+    called: dict[str, list[str]] = field(factory=dict)  # the ends that `on_end` was called with, by key
+    told: set[str] = field(factory=set)  # the keys for which it has returned
+    rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
+    batches: dict[str, Batch] = field(factory=dict)  # by their sessions
+    settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
+    closed: set[str] = field(factory=set)  # senders that were closed early
+    singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other
+    own_readers: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
+    poll_failures: int = 0
+    not_sent: int = 0  # polls
+    delays: list[float] = field(factory=list)  # s, from a cancellation to the end of what was cancelled
