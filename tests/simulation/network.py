@@ -189,13 +189,11 @@ class Link:
     def __init__(self, world: World, number: int, faults: list[Fault], sock: socket.socket, client: Loop) -> None:
         self.world = world
         self.random = random.Random(f"{world.seed} connection {number}")
-        self.number = number
         self.begun = world.now  # when it was asked for
         self.left_at: float | None = None
         self.is_cut = False  # whether the client has left
         self.cut_at = inf
         self.on_heard: Callable[[], None] | None = None
-        self.owner = client.name
         self.client = Transport(self, client, {"socket": sock, "peername": ("192.0.2.1", 80)})
         self.server = Transport(self, world.loop, {"peername": ("192.0.2.7", number)})
         there = [fault for fault in faults if fault.text in {"request", "both", ""}]

@@ -74,21 +74,17 @@ class Run:
             for journal in journals.values():
                 self.ledger.rows[name] = await journal.rows(all_tries=True)
         if self._events["started"] != self._events["ended"]:
-            self._violate(f"P20: {self._events} waits were told to hooks")
+            self.world.violate(f"P20: {self._events} waits were told to hooks")
 
     async def _check_owned(self, place: Path) -> None:
         with suppress(JournalError):
             async with Journal.open(place):
-                self._violate("P3: a journal has two owners")
-
-    def _violate(self, words: str) -> None:
-        self.world.note(words)
-        self.world.violations.append(words)
+                self.world.violate("P3: a journal has two owners")
 
     def _check_stats(self, session: AgentJobsSession | JobTracker) -> None:
         stats = session.stats()
         if stats.jobs or stats.in_flight or stats.due:
-            self._violate(f"stats do not return to 0: {stats}")
+            self.world.violate(f"P20: stats do not return to 0: {stats}")
 
     def _policy(self) -> PollPolicy:
         interval = self.program.interval
@@ -115,7 +111,7 @@ class Run:
         await session.aclose()
         with suppress(SessionClosedError):
             await session.create_job("too late")
-            self._violate("P17: a closed session creates jobs")
+            self.world.violate("P17: a closed session creates jobs")
 
     def _hook(self, event: object) -> None:
         if isinstance(event, WaitStarted):
@@ -151,7 +147,7 @@ class Run:
     def _check_error(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error)) + repr((error.args, vars(error)))
         if KEY in text:
-            self._violate(f"P10: the key is in {error!r}")
+            self.world.violate(f"P10: the key is in {error!r}")
 
     async def _close(self, session: AgentJobsSession, sender: str) -> None:
         """Close a session early."""
@@ -160,7 +156,7 @@ class Run:
         begun, grace = self.world.now, 5.0 if self.program.closes == "drain" else 0.0
         await (session.drain(grace) if grace else session.aclose())
         if self.world.now > begun + grace + 0.25 and not self.world.stalled_since(begun):
-            self._violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
+            self.world.violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
 
     # --- creates and waits, one by one
 
@@ -184,7 +180,7 @@ class Run:
     def _get_job(self, session: AgentJobsSession) -> Callable[[JobRef], Awaitable[AgentJob]]:
         async def get_job(ref: JobRef) -> AgentJob:
             if _MARK.get() is not None:
-                self._violate("P19: a poll of a tracker runs in a caller's context")
+                self.world.violate("P19: a poll of a tracker runs in a caller's context")
             return await session.get_job(ref)
 
         return get_job
@@ -300,7 +296,7 @@ class Run:
 
         def on_update(_job: AgentJob) -> None:
             if _MARK.get() != mark:
-                self._violate("P19: on_update does not run in the context in which its wait began")
+                self.world.violate("P19: on_update does not run in the context in which its wait began")
             self._trip()
 
         return on_update
@@ -362,7 +358,7 @@ class Run:
         refused = {one.project for one in sent if one.status in {401, 403}}
         for row in await journal.rows(State.PLANNED):
             if row.error is None and row.key.startswith(f"{prefix}/") and (row.project_id or "docs") not in refused:
-                self._violate(f"P14: {row.key} of {row.project_id} is left; refused are {refused}")
+                self.world.violate(f"P14: {row.key} of {row.project_id} is left; refused are {refused}")
 
     async def _settle(self, batch: Batch, prefix: str, journal: Journal) -> None:
         """Settle what is unknown by the truth, or give it up, and try again what has failed."""
@@ -385,7 +381,7 @@ class Run:
 
     async def _durable(self, durable: Durable, session: AgentJobsSession, prefix: str, *, journal: Journal) -> None:
         wanted = {key: number for number, key in enumerate(durable.keys(prefix))}
-        while not await self._cancellable(self._run_durable(durable, session, wanted, journal)):  # noqa: ASYNC110 - it runs
+        while not await self._cancellable(self._run_durable(durable, session, wanted, journal)):  # noqa: ASYNC110 - the condition is the work
             await asyncio.sleep(30.0)
 
     async def _run_durable(

@@ -83,8 +83,6 @@ def _claims(service: Service, ledger: Ledger) -> Iterator[str]:
             yield f"P2: {claim.prompt} is told as {claim.outcome}, and has {agents}"
         if claim.cancelled and claim.event is CreateOutcome.NOT_SENT and (claim.sender, claim.prompt) in sent:
             yield f"P2: {claim.prompt} was cancelled, is told as not sent, and was"
-        if claim.ended == inf and claim.outcome is not None:
-            yield f"P7: the create of {claim.prompt} has no end"
         for one in service.requests:
             if one.subject == claim.prompt and one.left > claim.ended + 1e-6:
                 yield f"P8: {claim.prompt} was sent after its create had ended"

@@ -26,7 +26,6 @@ class Request:
         sender: The User-Agent: which session it was.
         begun: When its connection was asked for.
         left: When its first byte was sent.
-        arrived: When its last byte had arrived.
         job_id: The job that it asks for or starts.
         status: What it was answered with; 0 if it was not.
         wish: Seconds of the answer's Retry-After; `None` without one that counts.
@@ -42,7 +41,6 @@ class Request:
     sender: str
     begun: float
     left: float
-    arrived: float
     job_id: str = ""
     status: int = 0
     wish: float | None = None
@@ -93,11 +91,11 @@ class Service:
         left = world.now if link.left_at is None else link.left_at
         sender = http.headers.get("User-Agent", "")
         if not http.path.startswith("/v2/agent/") or http.headers.get("Authorization") != f"Bearer {self._key}":
-            raise_later(world, f"P9, P15: a request for {http.path}, {http.headers}")
+            world.violate(f"P9, P15: a request for {http.path}, {http.headers}")
             return web.Response(status=500)
         parts = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
         kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", parts[5])
-        request = Request(kind, parts[3], subject, sender, link.begun, left, world.now)
+        request = Request(kind, parts[3], subject, sender, link.begun, left)
         self.requests.append(request)
         fault = next(iter(world.next(kind)), None) or self._outage(parts[3])
 
@@ -143,7 +141,7 @@ class Service:
         found.append(job.id)
         self._world.note(f"agent {job.id} for {prompt}")
         if len(found) > self.allowed.get(prompt, 1):
-            raise_later(self._world, f"P1: {len(found)} agents for {prompt}")
+            self._world.violate(f"P1: {len(found)} agents for {prompt}")
         return job
 
     async def _respond(self, request: Request, job: Job | None, fault: Fault | None) -> web.Response | None:
@@ -209,12 +207,6 @@ _SKEWS: Final = {"ahead": 86_400.0, "behind": -86_400.0}
 
 def _http_date(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
-
-
-def raise_later(world: World, words: str) -> None:
-    """Record a broken promise: the world ends with it."""
-    world.note(words)
-    world.violations.append(words)
 
 
 _DOCUMENTS: Final[dict[str, Any]] = {

@@ -70,7 +70,6 @@ class World:
     def __init__(self, seed: int, faults: tuple[Fault, ...]) -> None:
         self.now = 0.0
         self.seed = seed
-        self.faults = faults
         self.trace: list[str] = []
         self.happened: set[Fault] = set()
         self.events = 0
@@ -118,6 +117,11 @@ class World:
     def note(self, line: str) -> None:
         """Add a line to the trace."""
         self.trace.append(f"{self.now:.6f} {self.current.name if self.current else '-'}: {line}")
+
+    def violate(self, words: str) -> None:
+        """Record a broken promise: the world ends with it."""
+        self.note(words)
+        self.violations.append(words)
 
     def outage(self) -> str | None:
         """Return of which kind the outage is that lasts at present."""
@@ -388,7 +392,6 @@ class Process:
             self._bury(self.loop, fault.amount)
         elif self.cancellable:
             tasks = list(self.cancellable)
-            task = tasks[int(fault.amount) % len(tasks)]
             task = tasks[int(fault.amount) % len(tasks)]
             self._world.note(f"cancels one of {len(tasks)} tasks")
             self.cancelled_at.setdefault(task, self._world.now)
