@@ -187,6 +187,8 @@ class _AsyncIterator:
         try:
             await self._wanted.wait()
             async for item in items:
+                if self._task.cancelling():
+                    return  # the source has swallowed its cancellation, and goes on
                 self._found.append(item)
                 self._arrived.set()
                 while len(self._found) >= self._most:
