@@ -24,7 +24,6 @@ OnChange = Callable[[DurableEntry, AgentJob], Awaitable[object] | object]
 OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | object]
 """What `on_end` is: a plain or an async function."""
 
-_CANCELLED_SECONDS: Final = 0.5  # for what is under way where a cancellation leaves the block
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
 
@@ -32,8 +31,9 @@ class DurableJobs:
     """Jobs that come one by one, each created at most once and followed to its end, whatever ends the process.
 
     Use it as `async with`: entering follows every job of the journal again that is under way, and sends what was
-    planned. Leaving stops following; it cancels no job, and the next start continues. On PostgreSQL any number of
-    processes may share one journal: one of them follows each job, and another takes over when it dies.
+    planned. Leaving stops following; it cancels no job, and the next start continues. It waits up to 10 s for creates
+    and callbacks under way, after a cancellation not at all. On PostgreSQL any number of processes may share one
+    journal: one of them follows each job, and another takes over when it dies.
 
     Of the journal's `FleetLimits`, a file applies those of creates in flight, their rate, and polls per second;
     PostgreSQL applies `max_active` as well. A job that `Journal.retry` plans again is followed under the key of its new
@@ -102,7 +102,7 @@ class DurableJobs:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        fault = await self._leave(_CANCELLED_SECONDS if cancelled else GRACE_SECONDS)
+        fault = await self._leave(0.0 if cancelled else GRACE_SECONDS)
         if fault is not None and error is None:
             raise fault
         if fault is not None and error is not None:
