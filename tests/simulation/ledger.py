@@ -56,10 +56,17 @@ class Batch:
 
 @frozen
 class Durable:
-    """Durable jobs, each submitted twice, and followed until the end of each was told."""
+    """Durable jobs, each submitted twice, and followed until the end of each was told.
+
+    Attributes:
+        gap: Seconds between two submissions.
+        telling: Seconds that `on_end` takes.
+        waits: Whether a submission waits for its create.
+    """
 
     count: int
     gap: float
+    telling: float
     waits: bool
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -125,6 +132,7 @@ class Ledger:
     told: set[str] = field(factory=set)  # the keys for which it has returned
     rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
+    runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     closed: set[str] = field(factory=set)  # senders that were closed early
     singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other

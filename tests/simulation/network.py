@@ -16,6 +16,7 @@ from tests.simulation.world import Fault, Loop, World
 _END: Final = b""  # the other side closed its connection
 _RESET: Final = None  # the connection broke
 _RECEIVED: Final = 65_536  # bytes at a time
+_MOST_PIECES: Final = 2_000  # of what is sent at once
 
 
 class Transport(asyncio.Transport):
@@ -150,7 +151,8 @@ class Pipe:
     def send(self, data: bytes | None) -> None:
         """Take what is sent, or the end."""
         self._link.sends(self, data)
-        pieces = [data] if not data else [data[at : at + self._piece] for at in range(0, len(data), self._piece)]
+        size = max(self._piece, len(data or b"") // _MOST_PIECES)
+        pieces = [data[at : at + size] for at in range(0, len(data), size)] if data else [data]
         world, delay = self._link.world, self._slow
         for piece in pieces:
             self._last = max(self._last + 1e-6, world.now + delay + self._link.random.uniform(0.0005, 0.05))

@@ -119,7 +119,7 @@ class Run:
         elif isinstance(event, WaitEnded):
             self._events["ended"] += 1
         elif isinstance(event, PollFailed):
-            cut = "until the wait ended" in str(event.error)
+            cut = isinstance(event.error, asyncio.CancelledError) or "until the wait ended" in str(event.error)
             self.ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
             self.ledger.not_sent += isinstance(event.error, NotSentError)
         elif isinstance(event, CreateFailed) and event.label is not None:
@@ -148,6 +148,8 @@ class Run:
         text = "".join(traceback.format_exception(error)) + repr((error.args, vars(error)))
         if KEY in text:
             self.world.violate(f"P10: the key is in {error!r}")
+        if not str(error).isprintable():
+            self.world.violate(f"P16: there are control characters in {error!r}")
 
     async def _close(self, session: AgentJobsSession, sender: str) -> None:
         """Close a session early."""
@@ -322,6 +324,7 @@ class Run:
         self, batch: Batch, session: AgentJobsSession, sender: str, prefix: str, journal: Journal
     ) -> bool:
         """Run it once; return whether all items have ended."""
+        self.ledger.runs.setdefault(sender, []).append(self.world.now)
         less = 1 + (batch.changes and self.process.lives % 2)
         rate = None if batch.rate is None else Rate(batch.rate[0], batch.rate[1], scope=batch.rate[2])
         try:
@@ -395,6 +398,7 @@ class Run:
             self.ledger.called.setdefault(entry.key, []).append(said)
             if isinstance(end, BaseException):
                 self._check_error(end)
+            await asyncio.sleep(durable.telling)
             await self._trip_slowly()
             told.add(entry.key)
 

@@ -19,7 +19,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.ledger import KEY, Calls, Ledger, Program, Wait
+from tests.simulation.ledger import KEY, Batch, Calls, Durable, Ledger, Program, Wait
 from tests.simulation.service import DOCUMENTS, Job, Request, Service
 from tests.simulation.world import World
 
@@ -41,12 +41,13 @@ def broken_promises(
             polls[request.sender, request.subject].append(request)
         else:
             creates[request.sender].append(request)
-    yield from _claims(service, ledger)
+    yield from _claims(world, service, ledger)
     yield from _rows(service, ledger, programs)
     yield from _told(service, ledger)
     yield from _one_at_a_time(polls, ledger)
     yield from _paces(polls, ledger, programs)
     yield from _wishes(service.requests, ledger)
+    yield from _unseen(world, service, polls, ledger, programs)
     yield from _limits(creates, service, ledger)
     yield from _rates(world, creates, ledger)
     for wait in ledger.waits:
@@ -72,8 +73,8 @@ def _causes(world: World, ledger: Ledger) -> Iterator[str]:
             yield f"P8: leaving took {delay:g} s after a cancellation"
 
 
-def _claims(service: Service, ledger: Ledger) -> Iterator[str]:
-    """P1 and P2: one create starts at most one agent, and its caller is told the truth."""
+def _claims(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
+    """P1 and P2: one create starts at most one agent, and its caller is told the truth, in time."""
     sent = {(one.sender, one.subject) for one in service.requests if one.kind == "create" and one.status != 429}
     for claim in ledger.claims:
         agents = service.agents.get(claim.prompt, [])
@@ -83,6 +84,9 @@ def _claims(service: Service, ledger: Ledger) -> Iterator[str]:
             yield f"P2: {claim.prompt} is told as {claim.outcome}, and has {agents}"
         if claim.cancelled and claim.event is CreateOutcome.NOT_SENT and (claim.sender, claim.prompt) in sent:
             yield f"P2: {claim.prompt} was cancelled, is told as not sent, and was"
+        late = claim.ended - claim.begun - claim.timeout
+        if 0.25 < late < inf and not world.stalled_since(claim.begun):
+            yield f"P7: {claim.prompt} ended {late:g} s after its own timeout"
         for one in service.requests:
             if one.subject == claim.prompt and one.left > claim.ended + 1e-6:
                 yield f"P8: {claim.prompt} was sent after its create had ended"
@@ -92,10 +96,11 @@ def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> It
     """P3: no id is lost, and each row tells the truth, whatever was killed."""
     for program in [one for one in programs if one.name in ledger.rows]:
         rows = ledger.rows[program.name]
+        ended = {one.job_id for one in service.requests if one.is_end}
         known: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             known[row.prompt].append(row.job_id or ("unknown" if row.state in _UNSURE else ""))
-            yield from _row(row, service.jobs.get(row.job_id))
+            yield from _row(row, service.jobs.get(row.job_id), ended)
         for prompt, ids in known.items():
             lost = set(service.agents.get(prompt, [])) - set(ids)
             if len(lost) > ids.count("unknown"):
@@ -105,13 +110,18 @@ def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> It
             yield f"P3: there are no rows of {sorted(missing)}"
 
 
-def _row(row: JournalRow, job: Job | None) -> Iterator[str]:
+def _row(row: JournalRow, job: Job | None, ended: set[str]) -> Iterator[str]:
     if row.state is State.UNKNOWN and row.job_id:
         yield f"P3: {row.key} is unknown, and has the id {row.job_id}"
     if row.job_id and (job is None or job.prompt != row.prompt):
         yield f"P3: {row.key} has the job of another prompt: {row.job_id}"
-    elif job is not None and row.state in _JOB_ENDS and row.state != job.end and row.error is None:
-        yield f"P3: {row.key} is {row.state}, and its job {job.end}"
+    elif (
+        job is not None
+        and row.state in _JOB_ENDS
+        and row.error is None
+        and (row.state, True) != (job.end, job.id in ended)
+    ):
+        yield f"P3, P12: {row.key} is {row.state}; its job, seen to end: {job.id in ended}, is {job.end}"
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
@@ -182,6 +192,8 @@ def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
             # What is connecting when another request of its project is refused is under way.
             slack = 1e-6 if held == of_job else _SLACK
             begun = (one.begun if one.kind == "create" else moment) - slack
+            if one.kind == "create" and any(since <= run <= moment for run in ledger.runs.get(one.sender, [])):
+                continue  # a run knows nothing of what an earlier one was asked
             if since < begun and moment < end - 0.1:  # the head of an answer may come before the rest
                 yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
 
@@ -195,6 +207,79 @@ def _is_binding(one: Request, ledger: Ledger) -> bool:
     if one.is_good:
         return one.sender not in ledger.own_readers  # their `get_job` returns the job alone
     return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
+
+
+def _unseen(
+    world: World,
+    service: Service,
+    polls: dict[tuple[str, str], list[Request]],
+    ledger: Ledger,
+    programs: tuple[Program, ...],
+) -> Iterator[str]:
+    """P5, P14 and P21: no job stays unseen for longer than its delay and two fair turns, unless it is held back."""
+    disturbed = [*_disturbed(world)]
+    wishes: dict[str, list[Request]] = defaultdict(list)
+    moments: dict[tuple[str, str], list[tuple[float, bool]]] = defaultdict(list)
+    for (sender, job_id), found in polls.items():
+        wishes[sender] += [one for one in found if one.wish]
+        # An answer of another kind may end a wait; its caller begins the next one when it likes.
+        moments[sender, job_id] += [(one.left, one.is_good or one.status in _TRANSIENT) for one in found]
+    for wait in ledger.waits:
+        if isinstance(wait.error, WaitTimeoutError) and wait.way != "run":
+            moments[wait.sender, wait.job_id] += [(wait.begun, True), (wait.ended, False)]
+    for (sender, job_id), times in moments.items():
+        allowed = _longest_gap(sender, programs)
+        for (first, goes_on), (second, _) in pairwise(sorted(times)):
+            is_late = goes_on and second - first > allowed
+            if is_late and not any(begin < second and first < end for begin, end in disturbed):
+                near = [one for one in wishes[sender] if first - _LONGEST_WISH < one.heard < second]
+                both = len({one.project for one in near}) > 1  # two projects that are refused hold all others
+                held = [
+                    (one.heard, one.heard + min(one.wish or 0.0, _LONGEST_WISH))
+                    for one in near
+                    if both or one.project == service.jobs[job_id].project
+                ]
+                if (free := second - first - _covered(held, first, second)) > allowed:
+                    yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {allowed:g}"
+
+
+def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
+    """Return how many seconds may lie between two polls of a job; infinite where nothing is promised."""
+    name, _, place = sender.split(".")
+    program = next(one for one in programs if one.name == name)
+    activity = program.activities[int(place)]
+    if isinstance(activity, Durable) or program.interval < 0 or getattr(activity, "way", "") == "free":
+        return inf
+    between = 1.0
+    if isinstance(activity, Batch):
+        between = 5.0 if activity.timeout is None else inf
+    many = activity.count * (3 if getattr(activity, "way", "") == "shared" else 1)
+    turn = max(many / (program.per_second or inf), 0.3 * many / program.in_flight)
+    return (program.interval or _LONGEST_DELAY) + 2 * turn + between
+
+
+def _disturbed(world: World) -> Iterator[tuple[float, float]]:
+    """Yield the times in which polls may be late for another cause."""
+    for fault, moment in world.happened.items():
+        if fault.where == "lookup" or fault.what in {"silent", "hang", "slow", "late", "stall"}:
+            yield moment - 100.0, moment + (1300.0 if fault.where == "job" else 300.0)  # all polls of that job
+        elif fault.what == "cancel" or fault.where == "call":  # the next run of a batch begins after 30 s
+            yield moment, moment + 40.0
+    for since, until, kind in world.outages:
+        if kind != "429 blog":
+            yield since - 100.0, until + 300.0
+
+
+def _covered(spans: list[tuple[float, float]], first: float, last: float) -> float:
+    """Return how much of the time from `first` to `last` the spans cover."""
+    total = 0.0
+    for begin, end in sorted(spans):
+        total += max(0.0, min(end, last) - max(begin, first))
+        first = max(first, min(end, last))
+    return total
+
+
+_LONGEST_DELAY: Final = 9.9  # s, of the default policy
 
 
 def _most_at_once(spans: Iterable[tuple[float, float]]) -> int:
@@ -315,7 +400,8 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
                     yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
             if kind == "429 blog" and until - since > 250.0 and batch.rate is None:
                 mine = [one for one in requests if one.sender == sender]
-                yield from _others([one for one in mine if one.kind == "create"], since, until)
+                creates = [one for one in mine if one.kind == "create" and one.subject not in ledger.settled]
+                yield from _others(creates, since, until)
                 yield from _others([one for one in mine if one.kind == "poll"], since, until)
 
 

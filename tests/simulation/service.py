@@ -13,6 +13,7 @@ from tests.simulation.network import Link, Network
 from tests.simulation.world import EPOCH, Fault, World
 
 _ENDS: Final = ("completed",) * 8 + ("failed", "archived")
+_POISON_SECONDS: Final = 900.0
 _HTML: Final = "<html><body><h1>We'll be back soon</h1></body></html>"
 
 
@@ -80,6 +81,7 @@ class Service:
         self.requests: list[Request] = []
         self.jobs: dict[str, Job] = {}
         self.agents: dict[str, list[str]] = {}
+        self._poisoned: dict[str, Fault] = {}  # what all polls of a job are answered
         self.allowed: dict[str, int] = {}  # how many agents a prompt may have; 1 where it is not named
         server = web.Server(self._answer, access_log=None, loop=world.loop)
         world.network = Network(world, server)
@@ -97,7 +99,7 @@ class Service:
         kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", parts[5])
         request = Request(kind, parts[3], subject, sender, link.begun, left)
         self.requests.append(request)
-        fault = next(iter(world.next(kind)), None) or self._outage(parts[3])
+        fault = next(iter(world.next(kind)), None) or self._poison(subject) or self._outage(parts[3])
 
         def heard() -> None:
             request.heard, request.is_cut = min(world.now, link.cut_at), link.is_cut
@@ -115,6 +117,11 @@ class Service:
         request.status = response.status
         world.note(f"{kind} {subject} {request.status} {request.fault} {request.wish}")
         return response
+
+    def _poison(self, job_id: str) -> Fault | None:
+        job = self.jobs.get(job_id)
+        is_over = job is None or self._world.now > job.started + _POISON_SECONDS
+        return None if is_over else self._poisoned.get(job_id)
 
     def _outage(self, project: str) -> Fault | None:
         kind = self._world.outage()
@@ -139,6 +146,7 @@ class Service:
         )
         self.jobs[job.id] = job
         found.append(job.id)
+        self._poisoned.update((job.id, fault) for fault in self._world.next("job"))
         self._world.note(f"agent {job.id} for {prompt}")
         if len(found) > self.allowed.get(prompt, 1):
             self._world.violate(f"P1: {len(found)} agents for {prompt}")
@@ -157,7 +165,7 @@ class Service:
             return web.Response(text=_HTML, content_type="text/html")
         if job is None or (request.kind == "poll" and self._world.now < job.visible):
             return web.json_response({"error": "no such job"}, status=404)
-        document = self.document(job)
+        document = self._document(job)
         if what in _DOCUMENTS:
             made: web.Response = _DOCUMENTS[what](document)
             return made
@@ -166,7 +174,7 @@ class Service:
         headers = {} if not what.startswith("wish") else self._wish(request, fault)
         return web.json_response(document, headers=headers)
 
-    def document(self, job: Job) -> dict[str, Any]:
+    def _document(self, job: Job) -> dict[str, Any]:
         """Return the document of a job as it is now."""
         ended = self._world.now >= job.started + job.seconds
         return {
@@ -180,7 +188,7 @@ class Service:
         }
 
     def _refusal(self, request: Request, status: int, fault: Fault | None) -> web.Response:
-        echo = json.dumps({"error": "refused", "Authorization": f"Bearer {self._key}"})
+        echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {self._key}"})
         headers = self._wish(request, fault)
         if 300 <= status < 400:
             headers["Location"] = "http://elsewhere.test/"
@@ -214,7 +222,7 @@ _DOCUMENTS: Final[dict[str, Any]] = {
     "empty": lambda _: web.Response(status=204),
     "not json": lambda _: web.Response(text="{'id': ", content_type="application/json"),
     "nan": lambda document: web.Response(text=json.dumps({**document, "model": float("nan")})),
-    "wrong id": lambda document: web.json_response({**document, "id": "job-0"}),
+    "wrong id": lambda document: web.json_response({**document, "id": "job-0", "status": "completed"}),
     "no id": lambda document: web.json_response({**document, "id": None}),
     "list": lambda document: web.json_response([document]),
     "no status": lambda document: web.json_response({**document, "status": None}),

@@ -44,7 +44,8 @@ class Fault:
     """One thing that goes wrong.
 
     Attributes:
-        where: What is counted: `connection`, `lookup`, `create`, `poll`, `commit`, `call`, `event`; or `time`, in s.
+        where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `commit`, `call` or `event`; or
+            `time`, in s.
         at: Which of them it befalls, from 1.
         what: What happens.
         amount: How much of it: seconds or bytes.
@@ -64,17 +65,18 @@ class World:
     Attributes:
         now: Seconds since it began.
         trace: What happened, one line each.
-        happened: The faults that took effect.
+        happened: When each of the faults that took effect did so, the last time.
     """
 
     def __init__(self, seed: int, faults: tuple[Fault, ...]) -> None:
         self.now = 0.0
         self.seed = seed
         self.trace: list[str] = []
-        self.happened: set[Fault] = set()
+        self.happened: dict[Fault, float] = {}
         self.events = 0
         self.made = 0  # tasks and futures
         self.kills = 0
+        self.rests_until = 0.0  # when the last program that is down is started again
         self.slept = 0.0  # s, by the work in a thread that runs at present
         self.name_fails = False
         self.outages: list[tuple[float, float, str]] = []  # from when, until when, of which kind
@@ -111,7 +113,7 @@ class World:
 
     def tell(self, fault: Fault) -> None:
         """Note that a fault takes effect."""
-        self.happened.add(fault)
+        self.happened[fault] = self.now
         self.note(f"! {fault.where} {fault.at}: {fault.what} {fault.amount:g} {fault.text}")
 
     def note(self, line: str) -> None:
@@ -172,7 +174,7 @@ class World:
 
     def _turn(self, loop: "Loop") -> None:
         self.events += 1
-        if self.events > _MOST_EVENTS or self.now - self.network.last > _LONGEST_SILENCE:
+        if self.events > _MOST_EVENTS or self.now - max(self.network.last, self.rests_until) > _LONGEST_SILENCE:
             raise ViolationError("P3: nothing is sent any more, and nothing ends")
         if self.current is not loop:
             self.current = loop
@@ -358,7 +360,6 @@ class Process:
     def start(self) -> None:
         """Begin a new life."""
         self.lives += 1
-        self._world.network.last = self._world.now
         skew = self.loop.skew if self.lives > 1 else 0.0
         self.loop = self._world.add_loop(f"{self.name}.{self.lives}")
         self.loop.process, self.loop.skew = self, skew
@@ -385,7 +386,7 @@ class Process:
 
     def suffer(self, fault: Fault) -> None:
         """Be killed, or have a task cancelled."""
-        if self.is_over or self._task.done():
+        if self.is_over or self._task.done() or self.loop not in self._world.loops:
             return
         if fault.what == "kill":
             self._world.kills += 1
@@ -406,6 +407,7 @@ class Process:
     def _bury(self, loop: Loop, rest: float) -> None:
         self._dead.append((loop, list(loop._ready), list(loop._scheduled), asyncio.all_tasks(loop)))
         loop.die()
+        self._world.rests_until = max(self._world.rests_until, self._world.now + rest)
         self._world.loop.call_later(rest, self.start, context=Context())
 
 
