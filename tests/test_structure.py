@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1961,
-    "_polling": 4214,
+    "_polling": 4231,
     "tracing": 271,
     "batch": 7794,
     "durable": 1057,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.simulation.cases import Case
-from tests.simulation.ledger import Batch, Durable, Program
+from tests.simulation.ledger import Batch, Calls, Durable, Program
 from tests.simulation.world import Fault
 
 FOUND: Final = {
@@ -26,5 +26,10 @@ FOUND: Final = {
         seed=1,
         programs=(Program("p0", (Batch(4, 2, 3, 2, None, 60.0, 0.0, retries=False, changes=False),), 20.0, 5, None),),
         faults=(Fault("event", 307, "cancel", 12.0), Fault("call", 3, "swallow", 12.0)),
+    ),
+    "a pause of all polls prolonged the Retry-After that one job had been asked for before": Case(
+        seed=1,
+        programs=(Program("p0", (Calls("wait", 4, 0.0, 1800.0),), 5.0, 5, None),),
+        faults=(Fault("poll", 5, "503", 0.0, "seconds 20"), Fault("poll", 6, "503", 0.0, "seconds 20")),
     ),
 }
