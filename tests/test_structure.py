@@ -100,7 +100,7 @@ LINES = {
     "_http": 1961,
     "_polling": 4231,
     "tracing": 271,
-    "batch": 7794,
+    "batch": 7800,
     "durable": 1057,
     "engines": 480,
     "report": 2220,

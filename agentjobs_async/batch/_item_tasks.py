@@ -11,6 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError
+from agentjobs_async._loop.until_done import until_done
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._learning import time_left
 from agentjobs_async.batch._seen import record_seen
@@ -197,8 +198,13 @@ class ItemTasks:
         sending = [item for item in self._runs.values() if item.state is State.SENDING]  # before it is cancelled
         left = [*self._runs, *self._helpers]
         self.advance(Phase.CUT)
-        if left:
-            await asyncio.wait(left, timeout=grace or _CANCELLED_SECONDS)
+        try:
+            if left:
+                await asyncio.wait(left, timeout=grace or _CANCELLED_SECONDS)
+        finally:  # cancelled once more: the outcomes are recorded all the same
+            await until_done({asyncio.ensure_future(self._record_cut(sending, grace))})
+
+    async def _record_cut(self, sending: list[ItemRun], grace: float) -> None:
         error = AgentJobsError("the run was left before the answer came")
         entries = self.context.entries
         unknown = (

@@ -27,6 +27,11 @@ FOUND: Final = {
         programs=(Program("p0", (Batch(4, 2, 3, 2, None, 60.0, 0.0, retries=False, changes=False),), 20.0, 5, None),),
         faults=(Fault("event", 307, "cancel", 12.0), Fault("call", 3, "swallow", 12.0)),
     ),
+    "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": Case(
+        seed=1,
+        programs=(Program("p0", (Durable(1, 0.0, 0.0, waits=True),), 20.0, 5, None),),
+        faults=(Fault("event", 162, "cancel"), Fault("event", 187, "cancel")),
+    ),
     "a pause of all polls prolonged the Retry-After that one job had been asked for before": Case(
         seed=1,
         programs=(Program("p0", (Calls("wait", 4, 0.0, 1800.0),), 5.0, 5, None),),
