@@ -8,7 +8,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator
-from itertools import islice
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -172,29 +172,11 @@ def _durable(draw: random.Random) -> Durable:
 
 
 _CONNECTION: Final = (
-    *(("silent", side) for side in ("request", "response")),
-    *(("reset", side) for side in ("request", "response")),
-    *(("close", side) for side in ("request", "response")),
-    *((what, "both") for what in ("pieces", "slow", "refuse", "unreachable", "descriptors", "hang")),
+    *product(("silent", "reset", "close"), ("request", "response")),
+    *product(("pieces", "slow", "refuse", "unreachable", "descriptors", "hang"), ("both",)),
 )
 _WISHES: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
-_REFUSALS: Final = (
-    "429",
-    "429",
-    "429",
-    "503",
-    "503",
-    "500",
-    "502",
-    "504",
-    "408",
-    "401",
-    "403",
-    "404",
-    "410",
-    "400",
-    "307",
-)
+_REFUSALS: Final = (*("429",) * 3, *("503",) * 2, "500", "502", "504", "408", "401", "403", "404", "410", "400", "307")
 _MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
     *(("outage", (20.0, 300.0, 2400.0, 7200.0)),) * 3,
     ("clock", (-7200.0, -30.0, 60.0, 86_400.0)),
@@ -207,24 +189,14 @@ _ELSEWHERE: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
     "lookup": (1, ("fail", "slow"), (2.0, 30.0)),
 }
 """How many there are of it for each create, what befalls it, and how much."""
-_OUTAGES: Final = (
-    "refuse",
-    "unreachable",
-    "silent",
-    "names",
-    "503",
-    "504",
-    "429",
-    *("429 blog",) * 4,
-    "maintenance",
-)
+_OUTAGES: Final = ("refuse", "unreachable", "silent", "names", "503", "504", "429", *("429 blog",) * 4, "maintenance")
 
 
 def _faults(draw: random.Random, creates: int) -> list[Fault]:
     """Return a fault, alone or several times in a row."""
     first = _fault(draw, creates)
-    again = draw.choice((0, 0, 0, 1, 5)) if first.where in {"create", "poll", "connection", "commit"} else 0
-    return [evolve(first, at=first.at + number) for number in range(1 + again)]
+    times = draw.choice((1, 1, 1, 2, 6)) if first.where in {"create", "poll", "connection", "commit"} else 1
+    return [evolve(first, at=first.at + number) for number in range(times)]
 
 
 def _fault(draw: random.Random, creates: int) -> Fault:
@@ -260,10 +232,13 @@ def _answer(draw: random.Random, where: str, creates: int) -> Fault:
 def shrunk(case: Case) -> Case:
     """Return the least that still breaks the same promise: faults are left out first, then all else by turns."""
     promise = _promise(case)
-    for smaller in _without_faults(case, promise):
+    for size in (8, 4, 2, 1):
+        for at in reversed(range(0, len(case.faults), size)):
+            fewer = evolve(case, faults=case.faults[:at] + case.faults[at + size :])
+            if _promise(fewer) == promise:
+                case = fewer
+    while smaller := next((one for one in _smaller(case) if _promise(one) == promise), None):
         case = smaller
-    while found := [*islice((one for one in _smaller(case) if _promise(one) == promise), 1)]:
-        case = found[0]
     return case
 
 
@@ -271,19 +246,6 @@ def _promise(case: Case) -> str | None:
     """Return which promise a case breaks first, by its first word."""
     found = run(case).violations
     return found[0].split()[0] if found else None
-
-
-def _without_faults(case: Case, promise: str | None) -> Iterator[Case]:
-    """Yield the case with fewer and fewer faults, as long as it breaks the promise."""
-    for size in (8, 4, 2, 1):
-        at = 0
-        while at < len(case.faults):
-            smaller = evolve(case, faults=case.faults[:at] + case.faults[at + size :])
-            if _promise(smaller) == promise:
-                case = smaller
-                yield case
-            else:
-                at += size
 
 
 def _smaller(case: Case) -> Iterator[Case]:
