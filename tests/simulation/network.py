@@ -193,8 +193,7 @@ class Link:
         self.random = random.Random(f"{world.seed} connection {number}")
         self.begun = world.now  # when it was asked for
         self.left_at: float | None = None
-        self.is_cut = False  # whether the client has left
-        self.cut_at = inf
+        self.cut_at = inf  # when the client left
         self.on_heard: Callable[[], None] | None = None
         self.client = Transport(self, client, {"socket": sock, "peername": ("192.0.2.1", 80)})
         self.server = Transport(self, world.loop, {"peername": ("192.0.2.7", number)})
@@ -222,7 +221,7 @@ class Link:
     def left(self, transport: Transport) -> None:
         """Notice that the client has gone: it hears nothing more."""
         if transport is self.client:
-            self.is_cut, self.cut_at = True, self.world.now
+            self.cut_at = self.world.now
             self._heard()
 
     def breaks(self, what: str, receiver: Transport) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 from aiohttp import web
@@ -15,6 +17,7 @@ from tests.simulation.world import EPOCH, Fault, World
 _ENDS: Final = ("completed",) * 8 + ("failed", "archived")
 _POISON_SECONDS: Final = 900.0
 _HTML: Final = "<html><body><h1>We'll be back soon</h1></body></html>"
+_NO_FAULT: Final = Fault("", 0, "")
 
 
 @define(eq=False)
@@ -48,7 +51,7 @@ class Request:
     is_good: bool = False
     is_end: bool = False
     fault: str = ""
-    heard: float = float("inf")
+    heard: float = inf
     is_cut: bool = False
 
 
@@ -63,6 +66,7 @@ class Job:
     seconds: float
     end: str
     visible: float
+    poison: Fault | None  # what its polls are answered for a while
 
 
 class Service:
@@ -81,7 +85,6 @@ class Service:
         self.requests: list[Request] = []
         self.jobs: dict[str, Job] = {}
         self.agents: dict[str, list[str]] = {}
-        self._poisoned: dict[str, Fault] = {}  # what all polls of a job are answered
         self.allowed: dict[str, int] = {}  # how many agents a prompt may have; 1 where it is not named
         server = web.Server(self._answer, access_log=None, loop=world.loop)
         world.network = Network(world, server)
@@ -95,20 +98,22 @@ class Service:
         if not http.path.startswith("/v2/agent/") or http.headers.get("Authorization") != f"Bearer {self._key}":
             world.violate(f"P9, P15: a request for {http.path}, {http.headers}")
             return web.Response(status=500)
-        parts = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
-        kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", parts[5])
-        request = Request(kind, parts[3], subject, sender, link.begun, left)
+        _, _, _, project, _, *ids = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
+        kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", ids[0])
+        request = Request(kind, project, subject, sender, link.begun, left)
         self.requests.append(request)
-        fault = next(iter(world.next(kind)), None) or self._poison(subject) or self._outage(parts[3])
+        job = self.jobs.get(subject)
+        fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project)
 
         def heard() -> None:
-            request.heard, request.is_cut = min(world.now, link.cut_at), link.is_cut
+            request.heard, request.is_cut = min(world.now, link.cut_at), link.cut_at < inf
 
-        if link.is_cut:
+        if link.cut_at < inf:
             heard()
         else:
             link.on_heard = heard
-        job = self._start(parts[3], subject, fault) if kind == "create" else self.jobs.get(subject)
+        if kind == "create":
+            job = self._start(project, subject, fault)
         request.job_id = "" if job is None else job.id
         response = await self._respond(request, job, fault)
         if response is None:
@@ -118,21 +123,19 @@ class Service:
         world.note(f"{kind} {subject} {request.status} {request.fault} {request.wish}")
         return response
 
-    def _poison(self, job_id: str) -> Fault | None:
-        job = self.jobs.get(job_id)
-        is_over = job is None or self._world.now > job.started + _POISON_SECONDS
-        return None if is_over else self._poisoned.get(job_id)
+    def _poison(self, job: Job | None) -> Fault | None:
+        return job.poison if job is not None and self._world.now <= job.started + _POISON_SECONDS else None
 
-    def _outage(self, project: str) -> Fault | None:
+    def _outage(self, project: str) -> Fault:
         kind = self._world.outage()
         if kind == f"429 {project}":  # a limit of this project alone
-            return Fault("outage", 0, "429", 0.0, "seconds 60")
-        return Fault("outage", 0, kind, 0.0, "") if kind in {"503", "504", "429", "maintenance"} else None
+            return Fault("outage", 0, "429", text="seconds 60")
+        return Fault("outage", 0, kind) if kind in {"503", "504", "429", "maintenance"} else _NO_FAULT
 
-    def _start(self, project: str, prompt: str, fault: Fault | None) -> Job | None:
+    def _start(self, project: str, prompt: str, fault: Fault) -> Job | None:
         """Start an agent, unless the fault keeps the service from it."""
-        refuses = fault is not None and (fault.what == "hang up" or fault.what.isdigit())
-        if fault is not None and (fault.what == "maintenance" or (refuses and not fault.amount)):
+        refuses = fault.what == "hang up" or fault.what.isdigit()
+        if fault.what == "maintenance" or (refuses and not fault.amount):
             return None
         found = self.agents.setdefault(prompt, [])
         job = Job(
@@ -143,36 +146,33 @@ class Service:
             seconds=self._random.choice((0.0, 20.0, 20.0, 90.0, 400.0)) * self._random.uniform(0.5, 1.5),
             end=self._random.choice(_ENDS),
             visible=self._world.now + self._random.choice((0.0, 0.0, 0.0, 8.0)),
+            poison=next(iter(self._world.next("job")), None),
         )
         self.jobs[job.id] = job
         found.append(job.id)
-        self._poisoned.update((job.id, fault) for fault in self._world.next("job"))
         self._world.note(f"agent {job.id} for {prompt}")
         if len(found) > self.allowed.get(prompt, 1):
             self._world.violate(f"P1: {len(found)} agents for {prompt}")
         return job
 
-    async def _respond(self, request: Request, job: Job | None, fault: Fault | None) -> web.Response | None:
-        what = "" if fault is None else fault.what
-        request.fault = what
-        if fault is not None and what == "late":
+    async def _respond(self, request: Request, job: Job | None, fault: Fault) -> web.Response | None:
+        what = request.fault = fault.what
+        if what == "late":
             await asyncio.sleep(fault.amount)
         if what == "hang up":
             return None
         if what.isdigit():
-            return self._refusal(request, int(what), fault)
+            return self._refusal(request, fault)
         if what == "maintenance":
             return web.Response(text=_HTML, content_type="text/html")
         if job is None or (request.kind == "poll" and self._world.now < job.visible):
             return web.json_response({"error": "no such job"}, status=404)
         document = self._document(job)
         if what in _DOCUMENTS:
-            made: web.Response = _DOCUMENTS[what](document)
-            return made
+            return _DOCUMENTS[what](document)
         request.is_good = True
         request.is_end = document["status"] != "active"
-        headers = {} if not what.startswith("wish") else self._wish(request, fault)
-        return web.json_response(document, headers=headers)
+        return web.json_response(document, headers=self._wish(request, fault) if what == "wish" else {})
 
     def _document(self, job: Job) -> dict[str, Any]:
         """Return the document of a job as it is now."""
@@ -187,27 +187,25 @@ class Service:
             "archivedAt": None,
         }
 
-    def _refusal(self, request: Request, status: int, fault: Fault | None) -> web.Response:
+    def _refusal(self, request: Request, fault: Fault) -> web.Response:
         echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {self._key}"})
         headers = self._wish(request, fault)
-        if 300 <= status < 400:
+        if fault.what.startswith("3"):
             headers["Location"] = "http://elsewhere.test/"
-        return web.Response(text=echo, status=status, headers=headers, content_type="application/json")
+        return web.Response(text=echo, status=int(fault.what), headers=headers, content_type="application/json")
 
-    def _wish(self, request: Request, fault: Fault | None) -> dict[str, str]:
+    def _wish(self, request: Request, fault: Fault) -> dict[str, str]:
         """Return a Retry-After of the form that the fault names."""
-        form, _, number = ("" if fault is None else fault.text).partition(" ")
-        if not number:
+        form, _, seconds = fault.text.partition(" ")
+        if not seconds:
             return {}
-        seconds = int(number)
-        request.wish = max(0.0, float(seconds))
-        if form in _SKEWS:  # by a clock of the service's own, which its Date header shows as well
-            there = EPOCH + self._world.now + _SKEWS[form]
-            return {"Retry-After": _http_date(there + seconds), "Date": _http_date(there)}
         if form == "garbage":
-            request.wish = None
             return {"Retry-After": "soon"}
-        return {"Retry-After": number}
+        request.wish = max(0.0, float(seconds))
+        if form == "seconds":
+            return {"Retry-After": seconds}
+        there = EPOCH + self._world.now + _SKEWS[form]  # by a clock of its own, which its Date shows as well
+        return {"Retry-After": _http_date(there + int(seconds)), "Date": _http_date(there)}
 
 
 _SKEWS: Final = {"ahead": 86_400.0, "behind": -86_400.0}
@@ -217,7 +215,7 @@ def _http_date(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
 
 
-_DOCUMENTS: Final[dict[str, Any]] = {
+_DOCUMENTS: Final[dict[str, Callable[[dict[str, Any]], web.Response]]] = {
     "html": lambda _: web.Response(text=_HTML, content_type="text/html"),
     "empty": lambda _: web.Response(status=204),
     "not json": lambda _: web.Response(text="{'id': ", content_type="application/json"),
