@@ -34,11 +34,8 @@ class Transport(asyncio.Transport):
         self.out: Pipe
         self.into: Pipe
         self._closing = False
-        self._paused = False
+        self.is_paused = False  # its program does not want to read at present
         loop.transports[self] = None
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.protocol = protocol
 
     def get_protocol(self) -> Any:
         return self.protocol
@@ -46,15 +43,12 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
-    def is_reading(self) -> bool:
-        return not (self._paused or self._closing)
-
     def pause_reading(self) -> None:
-        self._paused = True
+        self.is_paused = True
 
     def resume_reading(self) -> None:
-        if self._paused:
-            self._paused = False
+        if self.is_paused:
+            self.is_paused = False
             self.loop.call_soon(self.into.deliver, context=Context())
 
     def write(self, data: Any) -> None:
@@ -62,25 +56,16 @@ class Transport(asyncio.Transport):
             self.out.send(bytes(data))
 
     def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Do nothing: the network takes everything at once."""
-
-    def can_write_eof(self) -> bool:
-        return False
+        return 0  # the network takes everything at once
 
     def close(self) -> None:
-        self._leave(_END, None)
+        self.leave(_END)
 
     def abort(self) -> None:
-        self._leave(_RESET if self.link.random.random() < 0.5 else _END, None)
+        self.leave(_RESET if self.link.random.random() < 0.5 else _END)
 
-    def lose(self, error: Exception | None) -> None:
-        """End, because the other side has."""
-        self._leave(_END, error)
-
-    def _leave(self, last: bytes | None, error: Exception | None) -> None:
+    def leave(self, last: bytes | None, error: Exception | None = None) -> None:
+        """End, for its own program with `error`, and for the other side as `last` says."""
         if not self._closing:
             self._closing = True
             self.out.send(last)
@@ -94,29 +79,16 @@ class Transport(asyncio.Transport):
     def vanish(self) -> None:
         """Free what the system keeps; when a process is killed, the system resets its connections."""
         if self.loop.transports.pop(self, self) is None:
-            if not self._closing:
-                self._closing = True
-                self.out.send(_RESET)
-                self.link.left(self)
+            self.leave(_RESET)
             if (sock := self.get_extra_info("socket")) is not None:
                 sock.close()
 
-    @property
-    def is_deaf(self) -> bool:
-        """Whether its program has closed it: what arrives is dropped."""
-        return self._closing or self.protocol is None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether its program does not want to read at present."""
-        return self._paused
-
     def receive(self, data: bytes | None) -> None:
         """Pass what arrived to the protocol."""
-        if self.is_deaf:
+        if self._closing:
             return
         if data is _RESET:
-            self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            self.leave(_END, _error(errno.ECONNRESET))
         elif data == _END:
             if not self.protocol.eof_received():
                 self.close()
@@ -128,6 +100,10 @@ class Transport(asyncio.Transport):
                 self.protocol.buffer_updated(len(part))
         else:
             self.protocol.data_received(data)
+
+
+def _error(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
 
 
 class Pipe:
@@ -172,10 +148,10 @@ class Pipe:
             if head:
                 self._receiver.receive(head)
             self._link.breaks(cut.what, self._receiver)
-        elif data is _RESET or not self._receiver.is_held:
+        elif data is _RESET or not self._receiver.is_paused:
             self._queue.popleft()
             self._passed += len(data or b"")
-            if not self._receiver.is_deaf:
+            if not self._receiver.is_closing():
                 self._link.arrives(self, is_last=not any(self._queue))  # first: the program may close it at once
             self._receiver.receive(data)
 
@@ -188,10 +164,12 @@ class Link:
         on_heard: Called, once, when all that was answered has arrived, or can't arrive any more.
     """
 
-    def __init__(self, world: World, number: int, faults: list[Fault], sock: socket.socket, client: Loop) -> None:
+    def __init__(
+        self, world: World, number: int, faults: list[Fault], begun: float, sock: socket.socket, client: Loop
+    ) -> None:
         self.world = world
         self.random = random.Random(f"{world.seed} connection {number}")
-        self.begun = world.now  # when it was asked for
+        self.begun = begun  # when it was asked for
         self.left_at: float | None = None
         self.cut_at = inf  # when the client left
         self.on_heard: Callable[[], None] | None = None
@@ -229,9 +207,8 @@ class Link:
         if what == "close":
             receiver.receive(_END)
         elif what == "reset":
-            error = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
             for end in (self.client, self.server):
-                end.loop.call_soon(end.lose, error, context=Context())
+                end.loop.call_soon(end.leave, _END, _error(errno.ECONNRESET), context=Context())
 
 
 class Network:
@@ -257,22 +234,21 @@ class Network:
         begun = self.last = self._world.now
         self.connects.append((begun, loop.name))
         if "descriptors" in kinds:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            raise _error(errno.EMFILE)
         await asyncio.sleep(0.001)
         outage = self._world.outage()
         if "hang" in kinds or outage == "silent":
             await loop.create_future()
         for name, code in (("refuse", errno.ECONNREFUSED), ("unreachable", errno.EHOSTUNREACH)):
             if name in kinds or outage == name:
-                raise OSError(code, os.strerror(code))
+                raise _error(code)
         self._connected[sock] = faults, begun
 
     def open(self, loop: Loop, protocol: Any, sock: socket.socket) -> tuple[Transport, Any]:
         """Return the client's transport and its protocol."""
         self._links += 1
         faults, begun = self._connected.pop(sock)
-        link = Link(self._world, self._links, faults, sock, loop)
-        link.begun = begun
+        link = Link(self._world, self._links, faults, begun, sock, loop)
         link.client.protocol, link.server.protocol = protocol, self._serve()
         self._world.loop.call_soon(link.server.protocol.connection_made, link.server, context=Context())
         protocol.connection_made(link.client)
