@@ -7,10 +7,11 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from attrs import evolve, frozen
 
@@ -49,41 +50,39 @@ class Result:
 def run(case: Case) -> Result:
     """Run one world to its end, and judge it."""
     shared = Path("/dev/shm")  # noqa: S108 - where there is one: a disk in memory
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # what was killed complains when it is collected
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            warnings.catch_warnings(),
-            tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
-        ):
-            warnings.simplefilter("ignore")
+    with (
+        patch.object(sys, "unraisablehook", lambda _: None),  # what was killed complains when it is collected
+        warnings.catch_warnings(action="ignore"),
+        tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
+    ):
+        logging.disable(logging.CRITICAL)
+        try:
             result = _judged(case, Path(folder))
             if result.kills or result.violations:
                 gc.collect()
-            return result
-    finally:
-        logging.disable(logging.NOTSET)
-        sys.unraisablehook = hook
+        finally:
+            logging.disable(logging.NOTSET)
+        return result
 
 
 def _judged(case: Case, folder: Path) -> Result:
     world = World(case.seed, case.faults)
     service, ledger = Service(world, KEY), Ledger()
+
+    def started(program: Program) -> Process:
+        def main(process: Process) -> Coroutine[Any, Any, None]:
+            return Run(world, service, ledger, program, folder).main(process)
+
+        return Process(world, program.name, main, may_restart)
+
     with replaced(world):
-        processes = [
-            Process(world, one.name, _starter(world, service, ledger, one, folder), may_restart)
-            for one in case.programs
-        ]
+        processes = [started(one) for one in case.programs]
         found = [*_run(world, processes), *broken_promises(world, service, ledger, case.programs, folder)]
-    for loop in [world.loop, *(loop for process in processes for loop in process.forget())]:
+    for loop in (*world.loops, *world.dead):
         loop._closed = True
     creates = sum(one.kind == "create" for one in service.requests)
     trace = (*world.trace, f"{world.events} events")
     return Result(tuple(dict.fromkeys(found)), trace, frozenset(world.happened), creates, world.kills, world.now)
-
-
-def _starter(world: World, service: Service, ledger: Ledger, program: Program, folder: Path) -> Any:
-    return lambda process: Run(world, service, ledger, program, folder).main(process)
 
 
 def _run(world: World, processes: list[Process]) -> list[str]:

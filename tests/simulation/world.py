@@ -18,6 +18,7 @@ from asyncio import events
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context
+from functools import partial
 from heapq import heappop
 from math import inf
 from types import SimpleNamespace
@@ -32,7 +33,6 @@ from agentjobs_async.batch._store import file_lock
 EPOCH: Final = 1_800_000_000.0  # the wall clock, in seconds, when a world begins
 _MOST_EVENTS: Final = 1_000_000  # of one world
 _LONGEST_SILENCE: Final = 5 * 3600.0  # s between two connections; an outage takes 2 h, a rate 1 h
-_REAL_CONNECT: Final = sqlite3.connect
 
 
 class ViolationError(Exception):
@@ -84,7 +84,8 @@ class World:
         self.violations: list[str] = []
         self.network: Any = None  # makes the connections: `Network`
         self.loops: list[Loop] = []
-        self.current: Loop | None = None
+        self.dead: list[Loop] = []  # never resumed, and not collected before the end: their `finally` must not run
+        self.current: Any = None  # the loop whose turn it is
         self.loop = self.add_loop("service")  # the service's and the world's own; it has no faults
         self._counts: Counter[str] = Counter()
         self._planned: dict[tuple[str, int], list[Fault]] = defaultdict(list)
@@ -133,6 +134,14 @@ class World:
         """Return the wall clock of the process whose turn it is."""
         return EPOCH + self.now + self.slept + (self.current.skew if self.current else 0.0)
 
+    def clock(self) -> float:
+        """Return what a monotonic clock shows."""
+        return self.now + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        """Let the work in a thread that runs at present take longer."""
+        self.slept += seconds
+
     def add_loop(self, name: str) -> "Loop":
         """Return the loop of a new process."""
         loop = Loop(self, name)
@@ -179,7 +188,7 @@ class World:
         if self.current is not loop:
             self.current = loop
             events._set_running_loop(loop)
-            sys.set_asyncgen_hooks(firstiter=loop._asyncgen_firstiter_hook, finalizer=loop._asyncgen_finalizer_hook)
+            sys.set_asyncgen_hooks(finalizer=loop._asyncgen_finalizer_hook)
         handle = loop._ready.popleft()
         if not handle._cancelled:
             handle._run()
@@ -191,10 +200,13 @@ class World:
 class _Numbered:
     """Sets of tasks and futures have the same order each time: by number, not by where in memory they are."""
 
-    number = 0
+    def __init__(self, *args: Any, loop: "Loop", **options: Any) -> None:
+        loop.world.made += 1
+        self._number = loop.world.made
+        super().__init__(*args, loop=loop, **options)  # type: ignore[call-arg]  # of a task or a future
 
     def __hash__(self) -> int:
-        return self.number
+        return self._number
 
 
 class _Future(_Numbered, asyncio.Future):  # type: ignore[type-arg]  # of anything
@@ -212,19 +224,17 @@ class Loop(asyncio.BaseEventLoop):
         skew: How many seconds its wall clock is ahead.
         blocked_until: When its thread is free again.
         transports: Its open connections.
-        databases: Its open connections to files.
-        locks: Its locks of files.
+        owned: What the system frees when its process ends: open files and their locks.
     """
 
     _ready: deque[Any]  # these are asyncio's own
     _scheduled: list[Any]
     _closed: bool
-    _asyncgen_firstiter_hook: Any
     _asyncgen_finalizer_hook: Any
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__()
-        self._world = world
+        self.world = world
         self._default = SimpleNamespace()  # its own thread
         self._thread_id = threading.get_ident()
         self.name = name
@@ -232,24 +242,18 @@ class Loop(asyncio.BaseEventLoop):
         self.skew = 0.0
         self.blocked_until = 0.0
         self.transports: dict[Any, None] = {}
-        self.databases: list[sqlite3.Connection] = []
-        self.locks: list[Any] = []
+        self.owned = contextlib.ExitStack()
         self.errors: list[dict[str, Any]] = []
         self.set_exception_handler(lambda _loop, context: self.errors.append(context))
 
     def time(self) -> float:
-        return self._world.now
+        return self.world.now
 
     def create_future(self) -> Any:
-        return self._numbered(_Future(loop=self))
+        return _Future(loop=self)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
-        return self._numbered(_Task(coro, loop=self, **options))
-
-    def _numbered(self, made: Any) -> Any:
-        self._world.made += 1
-        made.number = self._world.made
-        return made
+        return _Task(coro, loop=self, **options)
 
     def _write_to_self(self) -> None:
         """Do nothing: no thread has to be woken."""
@@ -262,21 +266,21 @@ class Loop(asyncio.BaseEventLoop):
 
     def take_due(self) -> None:
         """Move the timers that are due to what is called next."""
-        while self._scheduled and self._scheduled[0]._when <= self._world.now:
+        while self._scheduled and self._scheduled[0]._when <= self.world.now:
             handle = heappop(self._scheduled)
             handle._scheduled = False
             if not handle._cancelled:
                 self._ready.append(handle)
 
     async def sock_connect(self, sock: socket.socket, _address: Any) -> None:
-        await self._world.network.connect(self, sock)
+        await self.world.network.connect(self, sock)
 
     async def create_connection(self, protocol_factory: Any, *_place: Any, sock: Any = None, **_options: Any) -> Any:
-        return self._world.network.open(self, protocol_factory(), sock)
+        return self.world.network.open(self, protocol_factory(), sock)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # of anything
         future = self.create_future()
-        world, thread = self._world, executor or self._default
+        world, thread = self.world, executor or self._default
         begins = max(world.now, getattr(thread, "free_at", 0.0)) + 0.0001
         thread.free_at = begins + 0.0002
 
@@ -286,22 +290,18 @@ class Loop(asyncio.BaseEventLoop):
             world.slept = 0.0
             events._set_running_loop(None)
             try:
-                result, error = func(*args), None
-            except Exception as raised:  # noqa: BLE001 - the future's
-                result, error = None, raised
+                settle = partial(future.set_result, func(*args))
+            except Exception as error:  # noqa: BLE001 - the future's
+                settle = partial(future.set_exception, error)
             finally:
                 events._set_running_loop(self)
             thread.free_at = world.now + world.slept + 0.0002
-            self.call_later(0.0001 + world.slept, end, result, error, context=Context())
+            self.call_later(0.0001 + world.slept, end, settle, context=Context())
             world.slept = 0.0
 
-        def end(result: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+        def end(settle: Callable[[], None]) -> None:
+            if not future.done():
+                settle()
 
         self.call_at(begins, work, context=Context())
         return future
@@ -314,14 +314,13 @@ class Loop(asyncio.BaseEventLoop):
 
     def die(self) -> None:
         """End as a killed process does: nothing more is called, what was not committed is gone, locks are free."""
-        self._world.loops.remove(self)
+        self.world.loops.remove(self)
+        self.world.dead.append(self)
+        self._unfinished = asyncio.all_tasks(self)
         for transport in list(self.transports):
             transport.vanish()
-        for database in self.databases:
-            with contextlib.suppress(sqlite3.Error):
-                database.close()
-        for lock in self.locks:
-            lock.release(force=True)
+        with contextlib.suppress(sqlite3.Error):
+            self.owned.close()
 
 
 def _is_outside(callback: Any) -> bool:
@@ -354,7 +353,6 @@ class Process:
         self.loop: Loop
         self.cancelled_at: dict[asyncio.Task[Any], float] = {}
         self.cancellable: dict[asyncio.Task[Any], None] = {}  # tasks that a caller may cancel at any time
-        self._dead: list[Any] = []  # never resumed, and not collected before the end: their `finally` must not run
         self.start()
 
     def start(self) -> None:
@@ -369,20 +367,12 @@ class Process:
         self._task = task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        loop = self.loop
-        if task.cancelled():
-            error: BaseException | None = asyncio.CancelledError()
-        else:
-            error = task.exception()
-        if error is None:
-            self._world.note("ended")
-            self.is_over = True
-            return
-        self._world.note(f"ended with {type(error).__name__}: {error}")
-        if not self._can_restart(error) or self.lives > 200:
+        error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._world.note("ended" if error is None else f"ended with {type(error).__name__}: {error}")
+        if error is None or not self._can_restart(error) or self.lives > 200:
             self.error, self.is_over = error, True
-            return
-        self._bury(loop, 60.0)
+        else:
+            self._bury(60.0)
 
     def suffer(self, fault: Fault) -> None:
         """Be killed, or have a task cancelled."""
@@ -390,7 +380,7 @@ class Process:
             return
         if fault.what == "kill":
             self._world.kills += 1
-            self._bury(self.loop, fault.amount)
+            self._bury(fault.amount)
         elif self.cancellable:
             tasks = list(self.cancellable)
             task = tasks[int(fault.amount) % len(tasks)]
@@ -398,48 +388,44 @@ class Process:
             self.cancelled_at.setdefault(task, self._world.now)
             task.cancel()
 
-    def forget(self) -> list[Loop]:
-        """Let go of all lives, when the world is over, and return their loops."""
-        loops = [self.loop, *(loop for loop, *_ in self._dead)]
-        self._dead.clear()
-        return loops
-
-    def _bury(self, loop: Loop, rest: float) -> None:
-        self._dead.append((loop, list(loop._ready), list(loop._scheduled), asyncio.all_tasks(loop)))
-        loop.die()
+    def _bury(self, rest: float) -> None:
+        self.loop.die()
         self._world.rests_until = max(self._world.rests_until, self._world.now + rest)
         self._world.loop.call_later(rest, self.start, context=Context())
 
 
+@frozen
 class _Thread:
     """Looks a name up, as a thread would: after a while."""
 
-    def __init__(self, *, target: Callable[[], None], name: str, daemon: bool) -> None:
-        del name, daemon
-        self._target = target
+    world: World
+    target: Callable[[], None]
+    name: str
+    daemon: bool
 
     def start(self) -> None:
-        world, loop = _worlds[-1], asyncio.get_running_loop()
-        faults = world.next("lookup")
+        faults = self.world.next("lookup")
         delay = sum((fault.amount for fault in faults if fault.what == "slow"), 0.002)
-        loop.call_later(delay, self._run, world, any(fault.what == "fail" for fault in faults), context=Context())
+        asyncio.get_running_loop().call_later(delay, self._run, faults, context=Context())
 
-    def _run(self, world: World, name_fails: bool) -> None:  # noqa: FBT001 - a callback's
-        world.name_fails = name_fails or world.outage() == "names"
-        self._target()
-        world.name_fails = False
+    def _run(self, faults: list[Fault]) -> None:
+        self.world.name_fails = self.world.outage() == "names" or any(fault.what == "fail" for fault in faults)
+        self.target()
+        self.world.name_fails = False
 
 
 class _Database(sqlite3.Connection):
     """A connection to a file whose commits fail when the seed says so."""
 
+    world: Any = None  # the one that is run at present; SQLAlchemy keeps connections that were not closed
+
     def commit(self) -> None:
-        world = _worlds[-1]
+        world = self.world
         faults = world.next("commit")
         for fault in faults:
             if fault.what == "slow":
                 world.slept += fault.amount
-            elif fault.what in {"kill", "cancel"} and world.current is not None:  # before its answer is known
+            elif fault.what in {"kill", "cancel"}:  # before its answer is known
                 world.current.call_soon(world.current.process.suffer, fault, context=Context())
             elif fault.what in {"fail", "full"}:
                 if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
@@ -457,71 +443,46 @@ def _disk_error(code: int) -> sqlite3.OperationalError:
     return error
 
 
-_worlds: Final[list[World]] = []
-"""The world that is run at present: what is replaced for all modules asks it."""
-
-
-def _connect(*args: Any, **options: Any) -> sqlite3.Connection:
-    connection: sqlite3.Connection = _REAL_CONNECT(*args, **{"factory": _Database, **options})
-    if (loop := _worlds[-1].current) is not None:
-        loop.databases.append(connection)
-    return connection
-
-
-def _sleep(seconds: float) -> None:
-    _worlds[-1].slept += seconds
-
-
-def _clock() -> float:
-    return _worlds[-1].now + _worlds[-1].slept
-
-
-def _wall() -> float:
-    return _worlds[-1].wall()
-
-
-def _addresses(*_arguments: Any, **_options: Any) -> list[Any]:
-    if _worlds[-1].name_fails:
-        raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
-    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
-
-
 @contextlib.contextmanager
 def replaced(world: World) -> Iterator[None]:
     """Replace clocks, threads, names and randomness, of the whole program, until the block is left."""
-    real_time, real_lock = time.time, file_lock._lock_of
-    bits = random.Random(f"{world.seed} identities")
+    real_connect, real_lock = sqlite3.connect, file_lock._lock_of
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = real_connect(*args, factory=_Database, **options)
+        world.current.owned.callback(connection.close)
+        return connection
 
     def lock_of(beside: Any) -> Any:
         lock = real_lock(beside)
-        if world.current is not None:
-            world.current.locks.append(lock)
+        world.current.owned.callback(lock.release, force=True)
         return lock
 
+    def addresses(*_arguments: Any, **_options: Any) -> list[Any]:
+        if world.name_fails:
+            raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("agentjobs_async")]
+    replacements: list[tuple[Any, str, Any]] = [
+        *((module, "time", world.wall) for module in modules if vars(module).get("time") is time.time),
+        (time, "time", world.wall),
+        (time, "monotonic", world.clock),
+        (time, "perf_counter", world.clock),
+        (time, "sleep", world.sleep),
+        (os, "urandom", random.Random(f"{world.seed} identities").randbytes),
+        (socket, "getaddrinfo", addresses),
+        (name_lookup, "threading", SimpleNamespace(Thread=partial(_Thread, world))),
+        (file_lock, "_lock_of", lock_of),
+        (file_lock, "_ACQUIRE_SECONDS", 0.0),  # filelock waits in real time
+        (_Database, "world", world),
+        (sqlite3, "connect", connect),
+        (sqlite3.dbapi2, "connect", connect),
+    ]
     with contextlib.ExitStack() as stack:
-
-        def put(owner: Any, name: str, value: object) -> None:
+        for owner, name, value in replacements:
             stack.enter_context(patch.object(owner, name, value))
-
-        for module in [module for name, module in sys.modules.items() if name.startswith("agentjobs_async")]:
-            if vars(module).get("time") is real_time:
-                put(module, "time", _wall)
-        put(time, "time", _wall)
-        for name in ("monotonic", "perf_counter"):
-            put(time, name, _clock)
-        put(time, "sleep", _sleep)
-        put(os, "urandom", bits.randbytes)
-        put(socket, "getaddrinfo", _addresses)
-        put(name_lookup, "threading", SimpleNamespace(Thread=_Thread))
-        put(file_lock, "_lock_of", lock_of)
-        put(file_lock, "_ACQUIRE_SECONDS", 0.0)  # filelock waits in real time
-        put(sqlite3, "connect", _connect)
-        put(sqlite3.dbapi2, "connect", _connect)
         random.seed(world.seed)
         gc.disable()
-        _worlds.append(world)
-        try:
-            yield
-        finally:
-            _worlds.pop()
-            gc.enable()
+        stack.callback(gc.enable)
+        yield
