@@ -6,26 +6,25 @@ from tests.simulation.cases import Case
 from tests.simulation.ledger import Batch, Calls, Durable, Program
 from tests.simulation.world import Fault
 
+
+def _case(activity: Batch | Durable, *faults: Fault) -> Case:
+    return Case(1, (Program("p0", (activity,), 20.0, 5, None),), faults)
+
+
 FOUND: Final = {
-    "an id that was recorded by a commit whose answer was lost was not followed": Case(
-        seed=1,
-        programs=(Program("p0", (Durable(1, 0.0, 0.0, waits=False),), 20.0, 5, None),),
-        faults=(Fault("commit", 8, "lost", 1.0),),
+    "an id that was recorded by a commit whose answer was lost was not followed": _case(
+        Durable(1, 0.0, 0.0, waits=False), Fault("commit", 8, "lost", 1.0)
     ),
-    "a claim that was cancelled while the disk was slow left a row that nothing sent": Case(
-        seed=1,
-        programs=(Program("p0", (Durable(1, 0.0, 0.0, waits=True),), 20.0, 5, None),),
-        faults=(Fault("commit", 5, "slow", 60.0), Fault("commit", 5, "cancel")),
+    "a claim that was cancelled while the disk was slow left a row that nothing sent": _case(
+        Durable(1, 0.0, 0.0, waits=True), Fault("commit", 5, "slow", 60.0), Fault("commit", 5, "cancel")
     ),
-    "a cancelled block waited for its callbacks": Case(
-        seed=1,
-        programs=(Program("p0", (Durable(1, 0.0, 30.0, waits=True),), 20.0, 5, None),),
-        faults=(Fault("event", 226, "cancel"),),
+    "a cancelled block waited for its callbacks": _case(
+        Durable(1, 0.0, 30.0, waits=True), Fault("event", 226, "cancel")
     ),
-    "a source that swallowed its cancellation and went on was waited for by a task for ever": Case(
-        seed=1,
-        programs=(Program("p0", (Batch(4, 2, 3, 2, None, 60.0, 0.0, retries=False, changes=False),), 20.0, 5, None),),
-        faults=(Fault("event", 307, "cancel", 12.0), Fault("call", 3, "swallow", 12.0)),
+    "a source that swallowed its cancellation and went on was waited for by a task for ever": _case(
+        Batch(4, 2, 3, 2, None, 60.0, 0.0, retries=False, changes=False),
+        Fault("event", 307, "cancel", 12.0),
+        Fault("call", 3, "swallow", 12.0),
     ),
     "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": Case(
         seed=1,

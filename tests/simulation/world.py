@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentjobs_async._http import name_lookup
 from agentjobs_async.batch._store import file_lock
@@ -328,31 +328,30 @@ def _is_outside(callback: Any) -> bool:
     return type(getattr(callback, "__self__", None)).__module__.startswith("tests.simulation")
 
 
+@define(eq=False)
 class Process:
     """A program that is started again whenever it was killed, or ended with an error that a restart may cure.
 
-    Args:
+    Attributes:
         main: Runs the program; called at each start.
         can_restart: Whether a restart is due after an exception.
+        cancelled_at: When each task was cancelled, of those that a fault has cancelled.
+        cancellable: The tasks that a caller may cancel at any time.
     """
 
-    def __init__(
-        self,
-        world: World,
-        name: str,
-        main: Callable[["Process"], Coroutine[Any, Any, None]],
-        can_restart: Callable[[BaseException], bool],
-    ) -> None:
-        self._world = world
-        self.name = name
-        self._main = main
-        self._can_restart = can_restart
-        self.lives = 0
-        self.is_over = False
-        self.error: BaseException | None = None
-        self.loop: Loop
-        self.cancelled_at: dict[asyncio.Task[Any], float] = {}
-        self.cancellable: dict[asyncio.Task[Any], None] = {}  # tasks that a caller may cancel at any time
+    _world: World
+    name: str
+    _main: Callable[["Process"], Coroutine[Any, Any, None]]
+    _can_restart: Callable[[BaseException], bool]
+    lives: int = 0
+    is_over: bool = False
+    error: BaseException | None = None
+    cancelled_at: dict[asyncio.Task[Any], float] = field(factory=dict)
+    cancellable: dict[asyncio.Task[Any], None] = field(factory=dict)
+    loop: Loop = field(init=False)
+    _task: asyncio.Task[None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
         self.start()
 
     def start(self) -> None:
@@ -362,9 +361,8 @@ class Process:
         self.loop = self._world.add_loop(f"{self.name}.{self.lives}")
         self.loop.process, self.loop.skew = self, skew
         self.cancellable = {}
-        task = self.loop.create_task(self._main(self), context=Context())
-        task.add_done_callback(self._ended)
-        self._task = task
+        self._task = self.loop.create_task(self._main(self), context=Context())
+        self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
