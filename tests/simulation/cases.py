@@ -16,7 +16,7 @@ from unittest.mock import patch
 from attrs import evolve, frozen
 
 from tests.simulation.ledger import KEY, WAYS, Batch, Calls, Durable, Ledger, Program
-from tests.simulation.program import Run, may_restart
+from tests.simulation.program import Run
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
@@ -73,7 +73,7 @@ def _judged(case: Case, folder: Path) -> Result:
         def main(process: Process) -> Coroutine[Any, Any, None]:
             return Run(world, service, ledger, program, folder).main(process)
 
-        return Process(world, program.name, main, may_restart)
+        return Process(world, program.name, main)
 
     with replaced(world):
         processes = [started(one) for one in case.programs]
@@ -147,6 +147,7 @@ def _calls(draw: random.Random) -> Calls:
         draw.choice((0.5, 10.0, 120.0, 1800.0, 1800.0)),
         draw.choice((3.0, 120.0)),
         notifies=draw.random() < 0.2,
+        projects=draw.choice((1, 1, 2, 3)),
     )
 
 
@@ -166,7 +167,11 @@ def _batch(draw: random.Random) -> Batch:
 
 def _durable(draw: random.Random) -> Durable:
     return Durable(
-        draw.choice((1, 4, 15)), draw.choice((0.0, 0.5, 30.0)), draw.choice((0.0, 30.0)), draw.random() < 0.7
+        draw.choice((1, 4, 15)),
+        draw.choice((0.0, 0.5, 30.0)),
+        draw.choice((0.0, 30.0)),
+        draw.random() < 0.7,
+        projects=draw.choice((1, 1, 2)),
     )
 
 
@@ -183,7 +188,7 @@ _MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
 )
 _ELSEWHERE: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
     "commit": (6, ("slow", "slow", "fail", "full", "lost", "kill", "cancel"), (0.5, 5.0, 60.0)),
-    "call": (5, ("raise", "hang", "swallow"), (12.0,)),
+    "call": (5, ("raise", "hang", "swallow", "kill"), (12.0,)),
     "event": (300, ("cancel",), tuple(range(20))),
     "lookup": (1, ("fail", "slow"), (2.0, 30.0)),
 }

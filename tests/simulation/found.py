@@ -7,7 +7,7 @@ from tests.simulation.ledger import Batch, Calls, Durable, Program
 from tests.simulation.world import Fault
 
 
-def _case(activity: Batch | Durable, *faults: Fault) -> Case:
+def _case(activity: Batch | Calls | Durable, *faults: Fault) -> Case:
     return Case(1, (Program("p0", (activity,), 20.0, 5, None),), faults)
 
 
@@ -26,14 +26,12 @@ FOUND: Final = {
         Fault("event", 307, "cancel", 12.0),
         Fault("call", 3, "swallow", 12.0),
     ),
-    "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": Case(
-        seed=1,
-        programs=(Program("p0", (Durable(1, 0.0, 0.0, waits=True),), 20.0, 5, None),),
-        faults=(Fault("event", 162, "cancel"), Fault("event", 187, "cancel")),
+    "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": _case(
+        Durable(1, 0.0, 0.0, waits=True), Fault("event", 162, "cancel"), Fault("event", 187, "cancel")
     ),
-    "a pause of all polls prolonged the Retry-After that one job had been asked for before": Case(
-        seed=1,
-        programs=(Program("p0", (Calls("wait", 4, 0.0, 1800.0),), 5.0, 5, None),),
-        faults=(Fault("poll", 5, "503", 0.0, "seconds 20"), Fault("poll", 6, "503", 0.0, "seconds 20")),
+    "a pause of all polls prolonged the Retry-After that one job had been asked for before": _case(
+        Calls("wait", 4, 0.0, 1800.0),
+        Fault("poll", 5, "503", 0.0, "seconds 300"),
+        Fault("poll", 6, "503", 0.0, "seconds 300"),
     ),
 }

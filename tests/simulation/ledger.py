@@ -6,14 +6,30 @@ from typing import Any, Final, Literal
 
 from attrs import define, field, frozen
 
-from agentjobs_async import AgentJob, CreateOutcome
+from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome
 
 KEY: Final = "sk-simulated-4d7c1f0e9b"
 WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
+PROJECTS: Final = (None, "blog", "site")  # that of the session, and two others
+
+
+class Activity:
+    """What a process does, beside others: it creates `count` jobs."""
+
+    count: int
+
+    @property
+    def waits(self) -> float:
+        """Return how many waits share the polls of its session."""
+        return self.count
+
+    def keys(self, _prefix: str) -> Iterator[str]:
+        """Return the keys of its rows."""
+        return iter(())
 
 
 @frozen
-class Calls:
+class Calls(Activity):
     """Jobs that are created and waited for one by one.
 
     Attributes:
@@ -21,6 +37,7 @@ class Calls:
         gap: Seconds between two creates.
         timeout: Seconds of a wait.
         hurry: Seconds of a create.
+        projects: How many projects they belong to, by turns.
     """
 
     way: str
@@ -29,14 +46,16 @@ class Calls:
     timeout: float
     hurry: float = 120.0
     notifies: bool = False
+    projects: int = 1
 
-    def keys(self, _prefix: str) -> Iterator[str]:
-        """Return nothing: there are no rows."""
-        return iter(())
+    @property
+    def waits(self) -> float:
+        """Return how many waits share the polls; as many as there may be, where each polls for itself."""
+        return {"free": inf, "shared": 3 * self.count}.get(self.way, self.count)
 
 
 @frozen
-class Batch:
+class Batch(Activity):
     """A batch, run until all of its items have ended."""
 
     count: int
@@ -50,27 +69,27 @@ class Batch:
     changes: bool  # whether a restart has other limits
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Return the keys of its items."""
         return (f"{prefix}/{number}" for number in range(self.count))
 
 
 @frozen
-class Durable:
+class Durable(Activity):
     """Durable jobs, each submitted twice, and followed until the end of each was told.
 
     Attributes:
         gap: Seconds between two submissions.
         telling: Seconds that `on_end` takes.
         waits: Whether a submission waits for its create.
+        projects: How many projects they belong to, by turns.
     """
 
     count: int
     gap: float
     telling: float
     waits: bool
+    projects: int = 1
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Return the keys of its jobs."""
         return (f"{prefix}:{number}" for number in range(self.count))
 
 
@@ -92,41 +111,46 @@ class Program:
 
 
 @define(eq=False)
-class Claim:
-    """A create, and what its caller was told."""
+class Call:
+    """What a caller asked for, and what became of it."""
 
-    prompt: str
     owner: str
     sender: str
-    begun: float
-    timeout: float
-    outcome: CreateOutcome | None = None  # `None`: the process ended first
-    job_id: str | None = None
-    event: CreateOutcome | None = None
-    ended: float = inf
-    cancelled: bool = False
-
-
-@define(eq=False)
-class Wait:
-    """A wait, and what its caller was told."""
-
-    job_id: str
-    owner: str
-    sender: str
-    way: str
     begun: float
     timeout: float
     job: AgentJob | None = None
     error: BaseException | None = None
-    ended: float = inf
+    ended: float = inf  # while it is under way, and when its process was killed
+
+
+@define(eq=False)
+class Create(Call):
+    """A create: `told` is the outcome that its `CreateFailed` event names."""
+
+    prompt: str = ""
+    told: CreateOutcome | None = None
+
+    @property
+    def outcome(self) -> CreateOutcome | None:
+        """Return what its caller knows; `None` when it was cancelled, or its process was killed."""
+        if isinstance(self.error, AgentJobsError):
+            return self.error.outcome
+        return None if self.job is None else CreateOutcome.CREATED
+
+
+@define(eq=False)
+class Wait(Call):
+    """A wait, and for `run` the create before it."""
+
+    job_id: str = ""
+    way: str = ""
 
 
 @define(eq=False)
 class Ledger:
     """What the programs of a world were told; it outlives them."""
 
-    claims: list[Claim] = field(factory=list)
+    creates: list[Create] = field(factory=list)
     waits: list[Wait] = field(factory=list)
     called: dict[str, list[str]] = field(factory=dict)  # the ends that `on_end` was called with, by key
     told: set[str] = field(factory=set)  # the keys for which it has returned
@@ -134,7 +158,7 @@ class Ledger:
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
-    closed: set[str] = field(factory=set)  # senders that were closed early
+    closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other
     own_readers: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
     poll_failures: int = 0

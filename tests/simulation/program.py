@@ -4,8 +4,8 @@ import asyncio
 import random
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,7 +17,6 @@ from agentjobs_async import (
     AgentJobsError,
     AgentJobsSession,
     AuthError,
-    CreateOutcome,
     HttpTimeouts,
     JobRef,
     JobTracker,
@@ -27,13 +26,14 @@ from agentjobs_async import (
     PollBudget,
     PollPolicy,
     SessionClosedError,
+    WaitTimeoutError,
     wait_for_job,
     wait_learned,
 )
 from agentjobs_async.batch import BatchItem, Journal, Rate, State, Where, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.telemetry import CreateFailed, PollFailed, WaitEnded, WaitStarted
-from tests.simulation.ledger import KEY, Batch, Calls, Claim, Durable, Ledger, Program, Wait
+from tests.simulation.ledger import KEY, PROJECTS, Batch, Call, Calls, Create, Durable, Ledger, Program, Wait
 from tests.simulation.service import Service
 from tests.simulation.world import Process, World
 
@@ -62,10 +62,13 @@ class Run:
                 await self._check_owned(place)
             works = []
             for number, activity in enumerate(self.program.activities):
-                session = await stack.enter_async_context(self._session(f"{name}.{process.lives}.{number}"))
+                sender = f"{name}.{process.lives}.{number}"
+                session = await stack.enter_async_context(self._session(sender))
                 sessions.append(session)
                 do: Any = {Calls: self._calls, Batch: self._batch, Durable: self._durable}[type(activity)]
-                works.append(do(activity, session, f"{name}-{number}", **(journals if do != self._calls else {})))
+                works.append(
+                    do(activity, session, sender, f"{name}-{number}", **(journals if do != self._calls else {}))
+                )
             if self.program.closes:
                 works.append(self._close(sessions[0], f"{name}.{process.lives}.0"))
             await _together(works)
@@ -123,9 +126,9 @@ class Run:
             self.ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
             self.ledger.not_sent += isinstance(event.error, NotSentError)
         elif isinstance(event, CreateFailed) and event.label is not None:
-            for claim in self.ledger.claims:
-                if claim.prompt == event.label:
-                    claim.event = event.outcome
+            for create in self.ledger.creates:
+                if create.prompt == event.label:
+                    create.told = event.outcome
         self._trip()
 
     def _trip(self) -> None:
@@ -154,17 +157,15 @@ class Run:
     async def _close(self, session: AgentJobsSession, sender: str) -> None:
         """Close a session early."""
         await asyncio.sleep(random.Random(f"{self.world.seed} {sender}").choice((0.01, 0.06, 3.0, 60.0, 200.0)))
-        self.ledger.closed.add(sender)
         begun, grace = self.world.now, 5.0 if self.program.closes == "drain" else 0.0
+        self.ledger.closed[sender] = begun, begun + grace
         await (session.drain(grace) if grace else session.aclose())
         if self.world.now > begun + grace + 0.25 and not self.world.stalled_since(begun):
             self.world.violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
 
     # --- creates and waits, one by one
 
-    async def _calls(self, calls: Calls, session: AgentJobsSession, prefix: str) -> None:
-        sender = f"{self.program.name}.{self.process.lives}.{prefix.rpartition('-')[2]}"
-        works = []
+    async def _calls(self, calls: Calls, session: AgentJobsSession, sender: str, prefix: str) -> None:
         self.ledger.singles.add(sender)
         if calls.way in {"free", "tracker"}:
             self.ledger.own_readers.add(sender)
@@ -172,9 +173,10 @@ class Run:
             tracker: Any = session
             if calls.way == "tracker":
                 tracker = await stack.enter_async_context(JobTracker(self._get_job(session), policy=self._policy()))
-            for number in range(calls.count):
-                prompt = f"{prefix}.{self.process.lives}-{number}"
-                works.append(self._cancellable(self._call(calls, session, tracker, sender, prompt, number)))
+            works = [
+                self._cancellable(self._call(calls, session, tracker, sender, f"{prefix}.{self.process.lives}", number))
+                for number in range(calls.count)
+            ]
             await _together(works)
             if tracker is not session:
                 self._check_stats(tracker)
@@ -201,73 +203,62 @@ class Run:
             self.process.cancellable.pop(task, None)
             task.cancel()
 
+    @contextmanager
+    def _noted(self, call: Call) -> Iterator[None]:
+        """Note with which error a call ends, and when."""
+        try:
+            yield
+        except AgentJobsError as error:
+            call.error = error
+            self._check_error(error)
+        except asyncio.CancelledError as error:
+            call.error = error
+            raise
+        finally:
+            call.ended = self.world.now
+
     async def _call(
-        self, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, prompt: str, number: int
+        self, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, prefix: str, number: int
     ) -> None:
         await asyncio.sleep(number * calls.gap)
         _MARK.set(number)
+        prompt, project = f"{prefix}-{number}", PROJECTS[number % calls.projects]
+        place = self.process.loop.name, sender, self.world.now
         if calls.way == "run":
-            await self._run_job(calls, session, sender, prompt)
+            wait = Wait(*place, calls.timeout, way="run")
+            self.ledger.waits.append(wait)
+            with self._noted(wait):
+                wait.job = await session.run_job(
+                    prompt, project_id=project, timeout=calls.timeout, on_update=self._on_update()
+                )
+            wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
             return
-        job = await self._create(calls, session, sender, prompt)
-        if job is None:
+        create = Create(*place, calls.hurry, prompt=prompt)
+        self.ledger.creates.append(create)
+        with self._noted(create):
+            create.job = await session.create_job(prompt, project_id=project, timeout=calls.hurry, label=prompt)
+        if create.job is None:
             return
-        ways = {"shared": ("wait", "watch", "updates")}.get(calls.way, (calls.way,))
-        works = [self._wait(way, calls, session, tracker, sender, job) for way in ways]
-        await _together([*works, self._notify(session, job)] if calls.notifies else works)
+        ways = ("wait", "watch", "updates") if calls.way == "shared" else (calls.way,)
+        works = [self._wait(way, calls, session, tracker, sender, create.job) for way in ways]
+        await _together([*works, self._notify(session, create.job)] if calls.notifies else works)
 
     async def _notify(self, session: AgentJobsSession, job: AgentJob) -> None:
         await asyncio.sleep(7.0)
         with suppress(SessionClosedError):
             session.notify(job)
 
-    async def _create(self, calls: Calls, session: AgentJobsSession, sender: str, prompt: str) -> AgentJob | None:
-        claim = Claim(prompt, self.process.loop.name, sender, self.world.now, calls.hurry)
-        self.ledger.claims.append(claim)
-        try:
-            job = await session.create_job(prompt, timeout=calls.hurry, label=prompt)
-        except AgentJobsError as error:
-            claim.outcome = error.outcome
-            self._check_error(error)
-            return None
-        except asyncio.CancelledError:
-            claim.cancelled = True
-            raise
-        else:
-            claim.outcome, claim.job_id = CreateOutcome.CREATED, job.id
-            return job
-        finally:
-            claim.ended = self.world.now
-
-    async def _run_job(self, calls: Calls, session: AgentJobsSession, sender: str, prompt: str) -> None:
-        wait = Wait("", self.process.loop.name, sender, "run", self.world.now, calls.timeout)
-        self.ledger.waits.append(wait)
-        try:
-            wait.job = await session.run_job(prompt, timeout=calls.timeout, on_update=self._on_update())
-        except AgentJobsError as error:
-            self._check_error(error)
-            wait.error = error
-        except asyncio.CancelledError as error:
-            wait.error = error
-            raise
-        finally:
-            wait.ended = self.world.now
-            wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
-
     async def _wait(
         self, way: str, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, job: AgentJob
     ) -> None:
-        wait = Wait(job.id, self.process.loop.name, sender, way, self.world.now, calls.timeout)
-        self.ledger.waits.append(wait)
-        try:
-            wait.job = await self._waited(way, calls, session, tracker, job)
-        except (AgentJobsError, asyncio.CancelledError) as error:
-            wait.error = error
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            self._check_error(error)
-        finally:
-            wait.ended = self.world.now
+        """Wait for a job, and once more after a timeout."""
+        for _ in range(2):
+            wait = Wait(self.process.loop.name, sender, self.world.now, calls.timeout, job_id=job.id, way=way)
+            self.ledger.waits.append(wait)
+            with self._noted(wait):
+                wait.job = await self._waited(way, calls, session, tracker, job)
+            if not isinstance(wait.error, WaitTimeoutError):
+                return
 
     async def _waited(
         self, way: str, calls: Calls, session: AgentJobsSession, tracker: Any, job: AgentJob
@@ -288,8 +279,7 @@ class Run:
                 async for result in finished:
                     return result.result()
         if way == "free":
-            policy = self._policy()
-            return await wait_for_job(job, get_job=session.get_job, policy=policy, timeout=timeout)
+            return await wait_for_job(job, get_job=session.get_job, policy=self._policy(), timeout=timeout)
         found: AgentJob = await tracker.wait_for_job(job.ref, timeout=timeout, on_update=self._on_update())
         return found
 
@@ -305,8 +295,9 @@ class Run:
 
     # --- batches
 
-    async def _batch(self, batch: Batch, session: AgentJobsSession, prefix: str, *, journal: Journal) -> None:
-        sender = f"{self.program.name}.{self.process.lives}.{prefix.rpartition('-')[2]}"
+    async def _batch(
+        self, batch: Batch, session: AgentJobsSession, sender: str, prefix: str, *, journal: Journal
+    ) -> None:
         self.ledger.batches[sender] = batch
         for is_last in (False, True):
             runs = 0
@@ -350,10 +341,9 @@ class Run:
         return len(rows) == batch.count and all(row.state in _ENDS for row in rows)
 
     async def _items(self, batch: Batch, prefix: str) -> AsyncIterator[BatchItem]:
-        projects = [None, "blog", "site"][: batch.projects]
         for number, key in enumerate(batch.keys(prefix)):
             await self._trip_slowly()
-            yield BatchItem(key, key, projects[number % len(projects)])
+            yield BatchItem(key, key, PROJECTS[number % batch.projects])
 
     async def _check_refused(self, sender: str, prefix: str, journal: Journal) -> None:
         """P14: a run ends with an `AuthError` only once nothing is left that another project could send."""
@@ -382,15 +372,18 @@ class Run:
 
     # --- durable jobs
 
-    async def _durable(self, durable: Durable, session: AgentJobsSession, prefix: str, *, journal: Journal) -> None:
+    async def _durable(
+        self, durable: Durable, session: AgentJobsSession, sender: str, prefix: str, *, journal: Journal
+    ) -> None:
         wanted = {key: number for number, key in enumerate(durable.keys(prefix))}
-        while not await self._cancellable(self._run_durable(durable, session, wanted, journal)):  # noqa: ASYNC110 - the condition is the work
+        while not await self._cancellable(self._run_durable(durable, session, sender, wanted, journal)):  # noqa: ASYNC110 - the condition is the work
             await asyncio.sleep(30.0)
 
     async def _run_durable(
-        self, durable: Durable, session: AgentJobsSession, wanted: dict[str, int], journal: Journal
+        self, durable: Durable, session: AgentJobsSession, sender: str, wanted: dict[str, int], journal: Journal
     ) -> bool:
         """Submit everything twice, follow it to its end, and settle what is unknown; return that it is done."""
+        self.ledger.runs.setdefault(sender, []).append(self.world.now)
         told = self.ledger.told
 
         async def on_end(entry: Any, end: Any) -> None:
@@ -407,9 +400,11 @@ class Run:
 
         async with DurableJobs(session, journal, on_end=on_end, on_change=on_change) as jobs:
             twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
-            await _together([self._cancellable(self._submit(jobs, durable, key, place)) for key, place in twice])
+            projects = {key: PROJECTS[number % durable.projects] for key, number in wanted.items()}
+            submits = [self._submit(jobs, durable, key, projects[key], place) for key, place in twice]
+            await _together([self._cancellable(submit) for submit in submits])
             for key in wanted:  # the callers of both may have been cancelled
-                await self._submit(jobs, durable, key, 0)
+                await self._submit(jobs, durable, key, projects[key], 0)
             while not wanted.keys() <= told:  # noqa: ASYNC110 - told by an earlier life, too
                 await asyncio.sleep(20.0)
             for row in [row async for row in journal.unknown() if row.key in wanted]:
@@ -421,11 +416,11 @@ class Run:
                 await asyncio.sleep(20.0)  # the second end of what was settled
         return True
 
-    async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, place: int) -> None:
+    async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, project: str | None, place: int) -> None:
         await asyncio.sleep(place * durable.gap)
         while True:
             try:
-                await jobs.submit(key, key, wait_for_create=durable.waits)
+                await jobs.submit(key, key, project_id=project, wait_for_create=durable.waits)
             except JournalError:
                 raise
             except AgentJobsError as error:
@@ -449,8 +444,3 @@ async def _together(works: list[Any]) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
-
-
-def may_restart(error: BaseException) -> bool:
-    """Return whether a process that ended with this error is started again: its journal may work then."""
-    return isinstance(error, JournalError)

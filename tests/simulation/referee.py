@@ -19,12 +19,13 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.ledger import KEY, Batch, Calls, Durable, Ledger, Program, Wait
+from tests.simulation.ledger import KEY, Batch, Calls, Ledger, Program, Wait
 from tests.simulation.service import DOCUMENTS, Job, Request, Service
 from tests.simulation.world import World
 
 _SLACK: Final = 0.02  # s, for what a network takes
 _LONGEST_WISH: Final = 60.0  # s, `max_retry_after`
+_LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
 _ANSWER_GRACE: Final = 60.0  # s
 _TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
 
@@ -41,10 +42,10 @@ def broken_promises(
             polls[request.sender, request.subject].append(request)
         else:
             creates[request.sender].append(request)
-    yield from _claims(world, service, ledger)
+    yield from _creates(world, service, ledger)
     yield from _rows(service, ledger, programs)
     yield from _told(service, ledger)
-    yield from _one_at_a_time(polls, ledger)
+    yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(polls, ledger, programs)
     yield from _wishes(service.requests, ledger)
     yield from _unseen(world, service, polls, ledger, programs)
@@ -59,7 +60,7 @@ def broken_promises(
 
 def _causes(world: World, ledger: Ledger) -> Iterator[str]:
     """P8 and P18: nothing fails, and nothing takes long, without a cause."""
-    failed = [one for one in ledger.claims if one.outcome != "created" and one.sender not in ledger.closed]
+    failed = [one for one in ledger.creates if one.outcome != "created" and one.sender not in ledger.closed]
     if not world.happened and (ledger.poll_failures or failed):
         yield "P18: something failed in a world without faults"
     places, kinds = ({getattr(fault, name) for fault in world.happened} for name in ("where", "what"))
@@ -73,23 +74,34 @@ def _causes(world: World, ledger: Ledger) -> Iterator[str]:
             yield f"P8: leaving took {delay:g} s after a cancellation"
 
 
-def _claims(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
-    """P1 and P2: one create starts at most one agent, and its caller is told the truth, in time."""
-    sent = {(one.sender, one.subject) for one in service.requests if one.kind == "create" and one.status != 429}
-    for claim in ledger.claims:
-        agents = service.agents.get(claim.prompt, [])
-        if claim.outcome is CreateOutcome.CREATED and agents != [claim.job_id]:
-            yield f"P2: {claim.prompt} is told as created, {claim.job_id}; its agents are {agents}"
-        if claim.outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
-            yield f"P2: {claim.prompt} is told as {claim.outcome}, and has {agents}"
-        if claim.cancelled and claim.event is CreateOutcome.NOT_SENT and (claim.sender, claim.prompt) in sent:
-            yield f"P2: {claim.prompt} was cancelled, is told as not sent, and was"
-        late = claim.ended - claim.begun - claim.timeout
-        if 0.25 < late < inf and not world.stalled_since(claim.begun):
-            yield f"P7: {claim.prompt} ended {late:g} s after its own timeout"
-        for one in service.requests:
-            if one.subject == claim.prompt and one.left > claim.ended + 1e-6:
-                yield f"P8: {claim.prompt} was sent after its create had ended"
+def _creates(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
+    """P1, P2, P7 and P8: one create starts at most one agent, and its caller is told the truth, in time."""
+    is_broken = any(fault.where == "connection" for fault in world.happened)
+    tries: dict[str, list[Request]] = defaultdict(list)
+    for one in service.requests:
+        tries[one.subject].append(one)
+    for create in ledger.creates:
+        prompt, outcome = create.prompt, create.outcome
+        agents = service.agents.get(prompt, [])
+        if create.job is not None and agents != [create.job.id]:
+            yield f"P2: {prompt} is told as created, {create.job.id}; its agents are {agents}"
+        if outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
+            yield f"P2: {prompt} is told as {outcome}, and has {agents}"
+        sent = tries[prompt]
+        is_sent = any(one.status != 429 for one in sent)
+        if outcome is None and create.told is CreateOutcome.NOT_SENT and is_sent:
+            yield f"P2: {prompt} was cancelled, is told as not sent, and was"
+        late = create.ended - create.begun - create.timeout
+        if 0.25 < late < inf and not world.stalled_since(create.begun):
+            yield f"P7: {prompt} ended {late:g} s after its own timeout"
+        if any(one.left > create.ended + 1e-6 for one in sent):
+            yield f"P8: {prompt} was sent after its create had ended"
+        if len(sent) > 12 + create.timeout / 5:
+            yield f"P6: {prompt} was sent {len(sent)} times in {create.timeout:g} s"
+        closed, until = ledger.closed.get(create.sender, (inf, inf))
+        is_early = closed < create.ended < until - 0.25 and late < -0.25 and not is_broken
+        if outcome is CreateOutcome.UNKNOWN and is_early and sent[-1].is_cut and sent[-1].fault != "hang up":
+            yield f"P17: {prompt} was cut {create.ended - closed:g} s after the closing, though it had more time"
 
 
 def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
@@ -143,8 +155,8 @@ def _told(service: Service, ledger: Ledger) -> Iterator[str]:
                     yield f"on_end was told {kind} for {key}"
 
 
-def _one_at_a_time(polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
-    """P13: one poll of a job at a time, and none after its end."""
+def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
+    """P13: one poll of a job at a time, and none after its end. P8: nor goes one on after the last wait."""
     for (sender, job_id), found in polls.items():
         found.sort(key=lambda poll: poll.left)
         for first, second in pairwise(found):
@@ -152,12 +164,16 @@ def _one_at_a_time(polls: dict[tuple[str, str], list[Request]], ledger: Ledger) 
                 yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
         ended = next((one.heard for one in found if one.is_end and one.is_good and not one.is_cut), inf)
         waits = [wait for wait in ledger.waits if wait.job_id == job_id]
-        if waits and found[-1].left > ended + 1e-6 and all(wait.begun < ended for wait in waits):
+        left = max((wait.ended for wait in waits), default=inf)
+        is_stalled = world.stalled_since(found[0].left)  # an answer may have come, and not be read in time
+        if any(poll.left < left < poll.heard - 0.1 for poll in found) and not is_stalled:
+            yield f"P8: {sender} goes on polling {job_id} after {left:g}, when its last wait ended"
+        if found[-1].left > ended + 1e-6 and waits and all(wait.begun < ended for wait in waits) and not is_stalled:
             yield f"P13: {sender} polls {job_id} at {found[-1].left:g}, which has ended at {ended:g}"
 
 
 def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
-    """P6: after a fault no job is polled sooner than after an answer; but once, right before a deadline."""
+    """P6: after a fault no job is polled sooner than after an answer; but at a deadline and for a new wait."""
     exact = {}
     for program in programs:
         for place, activity in enumerate(program.activities):
@@ -169,7 +185,8 @@ def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs
         begun = [wait.begun for wait in ledger.waits if wait.job_id == job_id and wait.way != "run"]
         for first, second in pairwise(sorted(found, key=lambda poll: poll.left) if begun else []):
             is_last = any(second.left > start + timeout - 1.0 - _SLACK for start in begun)
-            if second.left - first.left < interval - _SLACK and not is_last:
+            is_first = any(first.left < start < second.left + _SLACK for start in begun)
+            if second.left - first.left < interval - _SLACK and not (is_first or is_last):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
 
 
@@ -229,8 +246,9 @@ def _unseen(
             moments[wait.sender, wait.job_id] += [(wait.begun, True), (wait.ended, False)]
     for (sender, job_id), times in moments.items():
         allowed = _longest_gap(sender, programs)
-        for (first, goes_on), (second, _) in pairwise(sorted(times)):
-            is_late = goes_on and second - first > allowed
+        runs = [(begun, False) for begun in ledger.runs.get(sender, [])]  # each may end the waits of the one before
+        for (first, goes_on), (second, _) in pairwise(sorted([*times, *runs])):
+            is_late = goes_on and second - first > allowed and (second, False) not in runs
             if is_late and not any(begin < second and first < end for begin, end in disturbed):
                 near = [one for one in wishes[sender] if first - _LONGEST_WISH < one.heard < second]
                 both = len({one.project for one in near}) > 1  # two projects that are refused hold all others
@@ -239,7 +257,7 @@ def _unseen(
                     for one in near
                     if both or one.project == service.jobs[job_id].project
                 ]
-                if (free := second - first - _covered(held, first, second)) > allowed:
+                if (free := second - first - _covered(held, first, second)) > allowed + _LONGEST_RELEASE * bool(held):
                     yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {allowed:g}"
 
 
@@ -248,14 +266,13 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
     name, _, place = sender.split(".")
     program = next(one for one in programs if one.name == name)
     activity = program.activities[int(place)]
-    if isinstance(activity, Durable) or program.interval < 0 or getattr(activity, "way", "") == "free":
-        return inf
-    between = 1.0
-    if isinstance(activity, Batch):
-        between = 5.0 if activity.timeout is None else inf
-    many = activity.count * (3 if getattr(activity, "way", "") == "shared" else 1)
-    turn = max(many / (program.per_second or inf), 0.3 * many / program.in_flight)
-    return (program.interval or _LONGEST_DELAY) + 2 * turn + between
+    if program.interval < 0 or (program.interval == 0 and isinstance(activity, Batch)):
+        return inf  # its delays are learned
+    # What follows one journal may take over the jobs of another one.
+    sharing = [one for one in program.activities if not isinstance(one, Calls)]
+    waits = activity.waits if isinstance(activity, Calls) else sum(one.waits for one in sharing)
+    turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)
+    return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
 
 
 def _disturbed(world: World) -> Iterator[tuple[float, float]]:
@@ -408,7 +425,7 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
 def _connects(world: World, ledger: Ledger, program: Program, since: float, until: float) -> Iterator[str]:
     owners = {f"{program.name}.{life}" for life in range(1, 300)}
     waits = [one for one in ledger.waits if one.owner in owners and one.ended > since and one.begun < until]
-    creates = [one for one in ledger.claims if one.owner in owners and one.ended > since]
+    creates = [one for one in ledger.creates if one.owner in owners and one.ended > since]
     tries = sum(since <= moment < until and owner in owners for moment, owner in world.network.connects)
     polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
     allowed = 1.1 * polled + 2 * len(waits) + sum(12 + one.timeout / 5 for one in creates)

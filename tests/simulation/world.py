@@ -27,6 +27,7 @@ from unittest.mock import patch
 
 from attrs import define, field, frozen
 
+from agentjobs_async import JournalError
 from agentjobs_async._http import name_lookup
 from agentjobs_async.batch._store import file_lock
 
@@ -110,6 +111,8 @@ class World:
         found = self._planned.get((where, self._counts[where]), [])
         for fault in found:
             self.tell(fault)
+            if fault.what in {"kill", "cancel"} and self.current not in {None, self.loop}:
+                self.current.call_first(self.current.process.suffer, fault)
         return found
 
     def tell(self, fault: Fault) -> None:
@@ -193,8 +196,7 @@ class World:
         if not handle._cancelled:
             handle._run()
             if loop is not self.loop:
-                for fault in self.next("event"):
-                    loop.process.suffer(fault)
+                self.next("event")
 
 
 class _Numbered:
@@ -257,6 +259,11 @@ class Loop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Do nothing: no thread has to be woken."""
+
+    def call_first(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Call this before all that is to be called."""
+        self.call_soon(callback, *arguments, context=Context())
+        self._ready.rotate()
 
     def due(self) -> float:
         """Return when there is something to do, in loop time; infinite if there is nothing."""
@@ -330,11 +337,10 @@ def _is_outside(callback: Any) -> bool:
 
 @define(eq=False)
 class Process:
-    """A program that is started again whenever it was killed, or ended with an error that a restart may cure.
+    """A program that is started again whenever it was killed, or its journal failed: that may work then.
 
     Attributes:
         main: Runs the program; called at each start.
-        can_restart: Whether a restart is due after an exception.
         cancelled_at: When each task was cancelled, of those that a fault has cancelled.
         cancellable: The tasks that a caller may cancel at any time.
     """
@@ -342,7 +348,6 @@ class Process:
     _world: World
     name: str
     _main: Callable[["Process"], Coroutine[Any, Any, None]]
-    _can_restart: Callable[[BaseException], bool]
     lives: int = 0
     is_over: bool = False
     error: BaseException | None = None
@@ -367,7 +372,7 @@ class Process:
     def _ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
         self._world.note("ended" if error is None else f"ended with {type(error).__name__}: {error}")
-        if error is None or not self._can_restart(error) or self.lives > 200:
+        if not isinstance(error, JournalError) or self.lives > 200:
             self.error, self.is_over = error, True
         else:
             self._bury(60.0)
@@ -423,8 +428,6 @@ class _Database(sqlite3.Connection):
         for fault in faults:
             if fault.what == "slow":
                 world.slept += fault.amount
-            elif fault.what in {"kill", "cancel"}:  # before its answer is known
-                world.current.call_soon(world.current.process.suffer, fault, context=Context())
             elif fault.what in {"fail", "full"}:
                 if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
                     super().rollback()
