@@ -1,4 +1,4 @@
-"""Sessions and trackers from their making to their end: closed in any order, forked, in other loops and builds."""
+"""Sessions and trackers from their making to their end: closing that is cancelled, forks, other loops and builds."""
 
 import asyncio
 import gc
@@ -15,13 +15,12 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import event
 
-from agentjobs_async import AgentJob, AgentJobsSession, CreateOutcome, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.children import ROOT, environment, run_child
 from tests.contract.small_sweep import CREATES, WAITS
-from tests.contract.sockets import connections
-from tests.contract.ways import ENDLESS, REF, WAYS, Waiting
+from tests.contract.ways import REF, WAYS, Waiting
 from tests.polled import every, let_go
 
 CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
@@ -32,60 +31,6 @@ CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
     "run_job": lambda session: session.run_job("Fix it"),
     "enter": lambda session: session.__aenter__(),
 }
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize("at", [0.0, 0.5, 5.0])
-async def test_closed_in_the_middle(at: float, waiting: Waiting) -> None:
-    """Closing, however often and from wherever, ends all that is under way at once, and nothing is sent any more."""
-    async with Emulator(script=ENDLESS, latency=1.0) as emulator:
-        sockets = connections()
-        async with waiting(emulator, policy=every(2)) as (session, wait):
-            created = await session.create_job("Fix it")
-            calls = [
-                asyncio.ensure_future(call)
-                for call in (
-                    *(wait(created.ref) for _ in range(5)),
-                    wait(created),
-                    session.create_job("Next"),
-                    session.get_job(created),
-                )
-            ]
-            await asyncio.sleep(at)
-            began = asyncio.get_running_loop().time()
-            await asyncio.gather(*(session.aclose() for _ in range(3)))
-            await session.aclose()
-        ends = await asyncio.gather(*calls, return_exceptions=True)
-        pace = 2.0 if waiting is WAYS["free"] else 0.0  # a free wait learns of it by its next poll
-        assert asyncio.get_running_loop().time() - began <= pace + 0.1
-        sent = len(emulator.requests)
-        await asyncio.sleep(300)
-        assert len(emulator.requests) == sent
-        assert connections() <= sockets
-    *waits, create, _ = ends
-    assert {type(end) for end in waits} == {SessionClosedError}
-    outcome = CreateOutcome.CREATED if isinstance(create, AgentJob) else getattr(create, "outcome", None)
-    assert outcome is (CreateOutcome.CREATED if at > 1 else CreateOutcome.UNKNOWN if at else CreateOutcome.NOT_SENT)
-
-
-@pytest.mark.looptime
-async def test_closed_in_any_order(waiting: Waiting) -> None:
-    """Server, session and a second session are closed in any order, with waits under way, without a word."""
-
-    async def ends(order: tuple[str, ...]) -> list[object]:
-        async with Emulator(script=ENDLESS) as emulator, waiting(emulator) as (session, wait):
-            other = emulator.session(project_id="docs")
-            created = await session.create_job("Fix it")
-            waits = [asyncio.ensure_future(call) for call in (wait(created), other.wait_for_job(created.ref))]
-            await asyncio.sleep(0.1)
-            closing = {"session": session.aclose, "other": other.aclose, "emulator": emulator._listener.close}
-            for name in order:
-                await closing[name]()
-            return [type(end) for end in await asyncio.gather(*waits, return_exceptions=True)]
-
-    orders = list(itertools.permutations(["session", "other", "emulator"]))
-    found = dict(zip(orders, await asyncio.gather(*map(ends, orders)), strict=True))
-    assert {order: end for order, end in found.items() if end != [SessionClosedError] * 2} == {}
 
 
 def test_cancelled_while_closing() -> None:

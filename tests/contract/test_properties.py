@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from agentjobs_async import (
     AgentJob,
     AgentJobsError,
-    AgentJobsSession,
     CreateOutcome,
     CreateOutcomeUnknownError,
     HttpTimeouts,
@@ -259,44 +258,3 @@ async def _fates(plans: list[list[str]], way: str) -> list[tuple[str, int]]:
 def test_random_plans(plans: list[list[str]], way: str) -> None:
     """Whatever the plans of many jobs are, each wait ends as its own plan alone says, in its own number of polls."""
     assert virtual(_fates(plans, way)) == [_fate(plan) for plan in plans]
-
-
-CREATE_PLANS: Final = st.lists(
-    st.sampled_from(["429", "429 retry-after=1", "500", "reset", "close:body", "400", "302", "204", "body:html", "ok"]),
-    max_size=4,
-)
-
-
-@settings(max_examples=40)
-@given(st.lists(CREATE_PLANS, min_size=1, max_size=12))
-def test_random_plans_of_creates(plans: list[list[str]]) -> None:
-    """Whatever the plans of many creates are, each starts one agent at most, and claims what its plan says."""
-
-    async def claims() -> list[CreateOutcome | None]:
-        async with Emulator() as emulator, emulator.session(project_id="docs") as session:
-            for number, plan in enumerate(plans):
-                if plan:
-                    await emulator.inject(" then ".join(plan), prompt=str(number))
-            ends = await asyncio.gather(*(_claimed(session, str(number)) for number in range(len(plans))))
-            assert max(emulator.agents_started.values(), default=0) <= 1
-            for number, end in enumerate(ends):
-                assert end is not CreateOutcome.CREATED or emulator.agents_started[str(number)] == 1
-                assert end is not CreateOutcome.REJECTED or emulator.agents_started[str(number)] == 0
-            return list(ends)
-
-    assert virtual(claims()) == [_claim_of(plan) for plan in plans]
-
-
-async def _claimed(session: AgentJobsSession, prompt: str) -> CreateOutcome | None:
-    try:
-        await session.create_job(prompt, timeout=60)
-    except AgentJobsError as error:
-        return error.outcome
-    return CreateOutcome.CREATED
-
-
-def _claim_of(plan: list[str]) -> CreateOutcome:
-    decided = next((fault for fault in plan if not fault.startswith("429")), "ok")
-    if decided == "ok":
-        return CreateOutcome.CREATED
-    return CreateOutcome.REJECTED if decided in {"400", "302"} else CreateOutcome.UNKNOWN
