@@ -27,9 +27,6 @@ BREAKS: Final = (
 )
 """Whole exchanges that come to nothing: transient for a poll, unknown for a create."""
 
-CUT_AT_THE_DEADLINE: Final = tuple(fault for fault in BREAKS if fault.startswith(("hang", "drip", "endless", "10")))
-"""Those that last until somebody cuts them."""
-
 UNUSABLE: Final = {
     "body:html": "not_json",
     "body:empty": "not_json",
@@ -107,40 +104,6 @@ UNSURE_CREATES: Final = (
     f"document id={_LONG}",
 )
 """All that leaves open whether an agent was started."""
-
-GOOD_CREATES: Final = (
-    "ok",
-    "200",
-    "202",
-    "203",
-    "299",
-    "close:after",
-    "drip every=0.1",
-    "hang for=100",
-    "gzip",
-    "body:bom",
-    "document status=completed",
-    "document status=failed",
-    "document status=paused",
-    "document id=a/../b?c#d%2e",
-    "missing:source",
-    "document source=7 model=[] prLink=javascript:x createdAt=yesterday archivedAt=0",
-    "ok header.X-Surprise=1",
-    "ok retry-after=3600",
-)
-"""Whatever a good job comes with, and however slowly."""
-
-GOOD_POLLS: Final = (
-    "ok",
-    "203",
-    "close:after",
-    "drip every=0.01",
-    "hang for=3",
-    "gzip",
-    "body:bom",
-    "missing:source",
-    "document source=7 model=[] prLink=javascript:x createdAt=yesterday archivedAt=0",
-)
 
 ONE_OF_EACH: Final = frozenset(
     {"ok", "reset", "hang", "short", "body:html", "document id=job_0", "204"}

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,23 +14,19 @@ import pytest
 
 from agentjobs_async import (
     AgentJob,
-    AgentJobsError,
     AgentJobsSession,
     CreateFailed,
     CreateOutcome,
-    CreateRetried,
     Event,
     HttpTimeouts,
-    JobCreated,
     JobPolled,
-    PollBudget,
     PollFailed,
     WaitEnded,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.testing.faults.plans import Plans
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
-from tests.contract.ways import ENDLESS, Waiting, gets, met_by
+from tests.contract.ways import ENDLESS, Waiting, met_by
 from tests.polled import every, let_go
 from tests.rows import failures_in_turn
 from tests.scripted import KEY
@@ -91,39 +87,6 @@ _SERVING: Final = {"web_protocol.py", "testing"}
 def _code(task: asyncio.Task[Any]) -> CodeType:
     code: CodeType = task.get_coro().cr_code  # type: ignore[union-attr]  # every task here runs a coroutine
     return code
-
-
-CREATE_STEPS: Final = {
-    "hang": CreateOutcome.UNKNOWN,
-    "hang:headers": CreateOutcome.UNKNOWN,
-    "hang:body": CreateOutcome.UNKNOWN,
-    "drip": CreateOutcome.UNKNOWN,
-    "endless:headers every=0.5": CreateOutcome.UNKNOWN,
-    "endless:body every=0.5": CreateOutcome.UNKNOWN,
-    "endless:continues every=0.5": CreateOutcome.UNKNOWN,
-    "429 retry-after=60": CreateOutcome.REJECTED,
-    "429 then hang": CreateOutcome.UNKNOWN,
-    "refuse for=60": CreateOutcome.NOT_SENT,
-    "refuse for=2 then hang:body": CreateOutcome.UNKNOWN,
-}
-
-
-async def test_create() -> None:
-    """A create is cancelled in the middle of whatever it does, and the hook is told what may have become of it."""
-
-    async def check(fault: str, times: int) -> None:
-        events: list[Event] = []
-        async with tasks_kept(), Emulator(faults=fault) as emulator:
-            async with emulator.session(project_id="docs", hooks=[events.append]) as session, tasks_kept():
-                sockets = connections()
-                assert await cancelled(lambda: session.create_job(PROMPT), turns_into(5), times)
-                await asyncio.sleep(0)
-                await quiet(emulator, len(emulator.requests), sockets)
-            assert [type(event) for event in events if not isinstance(event, CreateRetried)] == [CreateFailed]
-            assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CREATE_STEPS[fault]]
-            assert CREATE_STEPS[fault] is CreateOutcome.UNKNOWN or emulator.agents_started == {}
-
-    assert await failures_in_turn(check, *product(CREATE_STEPS, (1, 3))) == {}
 
 
 @pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
@@ -205,42 +168,6 @@ async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext
     assert turns > 25
 
 
-async def test_create_at_every_turn() -> None:
-    """At whatever turn of the loop a create is cancelled, it is out at once, and what the hook is told is true."""
-    plans = ("ok", "500", "429", "close", "429 then ok", "short")
-    assert await failures_in_turn(_check_create_at_every_turn, *plans) == {}
-
-
-async def _check_create_at_every_turn(plan: str) -> None:
-    turns, under_way = 0, True
-    while under_way and turns < 60:
-        events: list[Event] = []
-        async with (
-            Emulator(faults=plan) as emulator,
-            tasks_kept(),
-            emulator.session(project_id="docs", hooks=[events.append]) as session,
-        ):
-            under_way = await cancelled(
-                partial(_ended, lambda: session.create_job(PROMPT, timeout=1)), partial(let_go, turns)
-            )
-            await asyncio.sleep(300)
-        ends = [event for event in events if not isinstance(event, CreateRetried)]
-        assert len(ends) == 1 or turns == 0
-        if under_way and ends:
-            (event,) = ends
-            assert isinstance(event, CreateFailed)
-            assert event.outcome is CreateOutcome.UNKNOWN or emulator.agents_started == {}
-            assert event.outcome is not CreateOutcome.NOT_SENT or emulator.requests == ()
-        assert emulator.agents_started[PROMPT] <= 1
-        turns += 1
-    assert turns > 8
-
-
-async def _ended(call: Call) -> None:
-    with suppress(AgentJobsError):  # how it ends by itself is not the question here
-        await call()
-
-
 WAIT_STEPS: Final = (
     "hang",
     "hang:headers",
@@ -291,24 +218,6 @@ async def _read_once(session: AgentJobsSession, emulator: Emulator, fault: str) 
     return created
 
 
-async def test_read() -> None:
-    """A read is cancelled in the middle of whatever it does."""
-
-    async def check(fault: str) -> None:
-        async with tasks_kept(), Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
-            created = await _read_once(session, emulator, fault)
-            sockets = connections()
-            async with tasks_kept():
-                under_way = await cancelled(partial(_ended, lambda: session.get_job(created)), turns_into(0.7))
-                await let_go()
-            asked = len(emulator.requests)
-            await quiet(emulator, asked, sockets)
-        assert under_way is fault.startswith(("hang", "drip", "endless"))  # whatever else is over by then
-        assert asked == 3 - ("refuse" in fault)  # the create, the first read, and this one
-
-    assert await failures_in_turn(check, *WAIT_STEPS) == {}
-
-
 async def test_wait_at_every_turn(waiting: Waiting) -> None:
     """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
 
@@ -330,53 +239,3 @@ async def test_wait_at_every_turn(waiting: Waiting) -> None:
 
     plans = ("ok", "500 on=get", "close on=get", "body:html on=get", "short on=get")
     assert await failures_in_turn(check, *plans) == {}
-
-
-async def test_waiting_for_a_place(waiting: Waiting) -> None:
-    """A wait that is cancelled before it got a place never asks, and takes nobody's place with it."""
-    async with (
-        Emulator(script=JobScript(duration=60), faults="hang for=30 on=get") as emulator,
-        waiting(emulator, policy=every(5), budget=PollBudget(in_flight=1)) as (session, wait),
-    ):
-        refs = [(await session.create_job(str(number))).ref for number in range(3)]
-        first = asyncio.ensure_future(wait(refs[0]))
-        await asyncio.sleep(1)
-        assert await cancelled(lambda: wait(refs[1]), turns_into(5))
-        third = asyncio.ensure_future(wait(refs[2]))
-        assert [job.succeeded for job in await asyncio.gather(first, third)] == [True, True]
-    assert {request.job_id for request in gets(emulator)} == {refs[0].job_id, refs[2].job_id}
-
-
-async def test_cancelling_never_ends_the_remote_job(waiting: Waiting) -> None:
-    """Cancelling sends nothing: the job goes on, and can be waited for again by its ref."""
-    async with Emulator(script=JobScript(duration=60)) as emulator, waiting(emulator) as (session, wait):
-        created = await session.create_job(PROMPT)
-        assert await cancelled(lambda: wait(created), turns_into(10))
-        assert (await wait(created.ref)).succeeded
-    assert {request.method for request in emulator.requests} == {"POST", "GET"}
-
-
-async def test_group_that_fails(waiting: Waiting) -> None:
-    """A task group whose member fails cancels creates and waits alike, and their hooks hear of it."""
-    events: list[Event] = []
-    async with (
-        Emulator(script=ENDLESS, faults="ok on=create then hang on=create") as emulator,
-        waiting(emulator, hooks=[events.append]) as (session, wait),
-    ):
-        created = await session.create_job(PROMPT)
-        async with tasks_kept():
-            with pytest.raises(ExceptionGroup):
-                await _fail_together(session.create_job(PROMPT), wait(created))
-        sent = len(emulator.requests)
-        await asyncio.sleep(100)
-        assert len(emulator.requests) == sent
-    assert [event.outcome for event in events if isinstance(event, CreateFailed)] == [CreateOutcome.UNKNOWN]
-    assert len([event for event in events if isinstance(event, JobCreated)]) == 1
-
-
-async def _fail_together(*calls: Coroutine[Any, Any, object]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for call in calls:
-            group.create_task(call)
-        await asyncio.sleep(30)
-        raise ValueError

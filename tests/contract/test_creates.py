@@ -21,13 +21,11 @@ from agentjobs_async import (
     HttpTimeouts,
     InvalidInputError,
     JobCreated,
-    RateLimitedError,
     RejectedError,
     SessionClosedError,
 )
 from agentjobs_async.testing import Emulator, FaultPlan
 from tests.contract.sockets import full_listener, silent_listener
-from tests.contract.tables import GOOD_CREATES, UNSURE_CREATES, is_rejection
 from tests.rows import failures_at_once
 
 pytestmark = pytest.mark.looptime
@@ -93,30 +91,6 @@ async def claimed(emulator: Emulator, plan: str) -> tuple[CreateOutcome, AgentJo
     return outcome, result, emulator.agents_started[plan], sent
 
 
-async def test_created() -> None:
-    """A good job under a 2xx, whatever its status and however it comes, is a created one."""
-
-    async def check(fault: str) -> None:
-        outcome, _, started, sent = await claimed(emulator, fault)
-        assert (outcome, started, sent) == (CreateOutcome.CREATED, 1, 1)
-
-    async with Emulator() as emulator:
-        assert await failures_at_once(check, *GOOD_CREATES) == {}
-
-
-async def test_unknown() -> None:
-    """What leaves it open whether an agent was started is sent once and ends as unknown, whether one was or not."""
-
-    async def check(fault: str) -> None:
-        for agent, number in (("yes", 1), ("no", 0)):
-            outcome, _, started, sent = await claimed(emulator, f"{fault} agent={agent}")
-            assert (outcome, started, sent) == (CreateOutcome.UNKNOWN, number, 1)
-
-    async with Emulator() as emulator:
-        assert await failures_at_once(check, *UNSURE_CREATES) == {}
-    assert emulator.foreign.connections == 0
-
-
 async def test_too_much() -> None:
     """An answer with more behind it is taken or is unknown, never sent again, never the forged one."""
     for fault in ("overlong", "surplus", "surplus:bytes", "surplus after=1", "reset:after"):
@@ -128,46 +102,6 @@ async def test_too_much() -> None:
         assert not isinstance(result, AgentJob) or result.id == "job_000001"
         assert emulator.agents_started == {PROMPT: 1, "Next": 1}
         assert len(emulator.requests) == 2
-
-
-async def test_every_status() -> None:
-    """Each of the 900 statuses, all at once, ends as the table says; none is sent twice, but for 429."""
-    statuses = range(100, 1000)
-    async with served() as (emulator, session, _):
-        for status in statuses:
-            await emulator.inject(f"{status}", prompt=str(status))
-        ends = await asyncio.gather(*(Claims().of(session, str(status)) for status in statuses))
-    expected = {status: _expected(status) for status in statuses}
-    assert dict(zip(statuses, ends, strict=True)) == expected
-    sent = dict.fromkeys(map(str, statuses), 1) | {"429": 2}
-    assert {prompt: [r.prompt for r in emulator.requests].count(prompt) for prompt in sent} == sent
-    assert max(emulator.agents_started.values()) == 1
-    started = {prompt: emulator.agents_started[prompt] for prompt in sent}
-    assert {s for s, end in expected.items() if end is CreateOutcome.CREATED and not started[str(s)]} == set()
-    assert {s for s, end in expected.items() if end is CreateOutcome.REJECTED and started[str(s)]} == set()
-
-
-def _expected(status: int) -> CreateOutcome:
-    if status == 429:  # met once, and then it goes well
-        return CreateOutcome.CREATED
-    if is_rejection(status):
-        return CreateOutcome.REJECTED
-    usable = 200 <= status < 300 and status not in {204, 205}
-    return CreateOutcome.CREATED if usable else CreateOutcome.UNKNOWN
-
-
-async def test_rejected() -> None:
-    """A refusal is not sent again, with a Retry-After neither, and started nothing."""
-
-    async def check(fault: str) -> None:
-        outcome, error, started, sent = await claimed(emulator, f"{fault} forever")
-        assert (outcome, started, sent) == (CreateOutcome.REJECTED, 0, 1)
-        assert getattr(error, "status", None) == int(fault[:3])
-
-    async with Emulator() as emulator:
-        statuses = (301, 302, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 451)
-        faults = [f"{status}{wish}" for status in statuses for wish in ("", " retry-after=1")]
-        assert await failures_at_once(check, *faults) == {}
 
 
 SEQUENCES: Final = {
@@ -205,15 +139,6 @@ async def test_sequences() -> None:
         assert outcome is CreateOutcome.UNKNOWN or started == (outcome is CreateOutcome.CREATED)
 
     assert await failures_at_once(check, *SEQUENCES) == {}
-
-
-async def test_put_off_for_ever() -> None:
-    """A create that is always put off ends as rejected, with the last answer, within its time."""
-    async with served("429 forever") as (emulator, session, claims):
-        outcome, error = await claims.made(session, seconds=60)
-    assert (outcome, type(error)) == (CreateOutcome.REJECTED, RateLimitedError)
-    assert emulator.agents_started == {}
-    assert 45 <= claims.elapsed <= 60
 
 
 @pytest.mark.parametrize("open_listener", [full_listener, silent_listener])

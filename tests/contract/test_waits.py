@@ -1,16 +1,13 @@
-"""Waits: what they ride out, what ends them, and when; one sweep for every way to wait."""
+"""Waits: every error status for every way to wait, redirects, connections never made, and answers nobody asked for."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
 
 import pytest
 
 from agentjobs_async import (
-    AgentJobsError,
     HttpTimeouts,
-    JobFailedError,
     NotSentError,
     ProtocolError,
     RejectedError,
@@ -18,9 +15,8 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from agentjobs_async.testing.scripts import EndStatus
 from tests.contract.sockets import full_listener, silent_listener
-from tests.contract.tables import BAD_ANSWERS, BREAKS, CUT_AT_THE_DEADLINE, ENDING, GOOD_POLLS, PASSING
+from tests.contract.tables import ENDING, PASSING
 from tests.contract.ways import ENDLESS, REF, Waiting, gets, met_by, started
 from tests.polled import clock, every
 from tests.rows import end_of, failures_at_once
@@ -28,35 +24,6 @@ from tests.rows import end_of, failures_at_once
 pytestmark = pytest.mark.looptime
 
 ENDED = JobScript(duration=0)
-SOON = HttpTimeouts(request=5)
-TRANSIENT: Final = ("404", "408", "425", "429", "500", "502", "503", "504")
-
-
-async def test_rides_out(waiting: Waiting) -> None:
-    """A passing fault three times in a row does not keep a wait from its job; each is one request."""
-
-    async def check(fault: str) -> None:
-        async with started(emulator, f"{fault} x3", waiting, policy=every(2), timeouts=SOON) as (wait, created):
-            assert (await wait(created.ref)).succeeded
-            await asyncio.sleep(100)
-        assert [request.fault is None for request in gets(emulator, created)] == [False, False, False, True]
-
-    async with Emulator(script=ENDED) as emulator:
-        assert await failures_at_once(check, *met_by(waiting, (*BREAKS, *BAD_ANSWERS, *TRANSIENT, "529"))) == {}
-    assert emulator.foreign.connections == 0
-
-
-async def test_bad_answers_in_a_row(waiting: Waiting) -> None:
-    """The fifth bad answer in a row ends a wait with its reason."""
-
-    async def check(fault: str) -> None:
-        async with started(emulator, f"{fault} forever", waiting, policy=every(1)) as (wait, created):
-            with pytest.raises(ProtocolError) as caught:
-                await wait(created.ref)
-        assert (caught.value.reason, len(gets(emulator, created))) == (BAD_ANSWERS[fault], 5)
-
-    async with Emulator() as emulator:
-        assert await failures_at_once(check, *met_by(waiting, BAD_ANSWERS)) == {}
 
 
 async def test_every_error_status(waiting: Waiting) -> None:
@@ -98,62 +65,6 @@ async def test_redirects_are_not_followed() -> None:
     assert emulator.foreign.connections == 0
 
 
-async def test_good() -> None:
-    """A good job under a 2xx is good, however it comes."""
-
-    async def check(fault: str) -> None:
-        async with started(emulator, f"{fault} forever", policy=every(1)) as (wait, created):
-            assert (await wait(created.ref)).succeeded
-        assert len(gets(emulator, created)) == 1
-
-    async with Emulator(script=ENDED) as emulator:
-        assert await failures_at_once(check, *GOOD_POLLS) == {}
-
-
-async def test_ends(waiting: Waiting) -> None:
-    """Each of the three ends is a result at once, and stands; only `raise_for_status` makes `failed` an exception."""
-    async with Emulator() as emulator, waiting(emulator, policy=every(2)) as (session, wait):
-
-        async def check(outcome: EndStatus) -> None:
-            emulator.script(JobScript(duration=7, outcome=outcome), prompt=outcome)
-            created = await session.create_job(outcome)
-            job = await wait(created)
-            assert (job.status, job.is_terminal, job.succeeded) == (outcome, True, outcome == "completed")
-            assert (job.pr_link is not None) == (outcome == "completed")
-            assert (job.archived_at is not None) == (outcome == "archived")
-            await emulator.inject("document status=active forever", job_id=created.id)
-            assert await wait(job) is job
-            await asyncio.sleep(100)
-            assert len(gets(emulator, created)) == 5
-            if outcome == "failed":
-                with pytest.raises(JobFailedError):
-                    job.raise_for_status()
-            else:
-                assert job.raise_for_status() is job
-
-        assert await failures_at_once(check, "completed", "archived", "failed") == {}
-
-
-# The deadline.
-
-
-async def test_cut_at_the_deadline(waiting: Waiting) -> None:
-    """No exchange holds a wait beyond its deadline, however long a read may take by itself."""
-
-    async def check(fault: str) -> None:
-        async with started(emulator, f"{fault} forever", waiting, policy=every(2)) as (wait, created):
-            for timeout in (7.0, 0.5):
-                began = clock()
-                with pytest.raises(WaitTimeoutError) as caught:
-                    await wait(created.ref, timeout=timeout)
-                assert timeout <= clock() - began <= timeout + 0.25
-                assert isinstance(caught.value.last_error, TransportError)
-        assert len(gets(emulator, created)) == 2
-
-    async with Emulator() as emulator:
-        assert await failures_at_once(check, *met_by(waiting, CUT_AT_THE_DEADLINE)) == {}
-
-
 @pytest.mark.parametrize("open_listener", [full_listener, silent_listener])
 async def test_connection_never_made(open_listener: Callable[[str], AbstractAsyncContextManager[str]]) -> None:
     """A connection that is never made holds no wait beyond its deadline either."""
@@ -169,32 +80,6 @@ async def test_connection_never_made(open_listener: Callable[[str], AbstractAsyn
                 await session.wait_for_job(REF, timeout=timeout)
             assert timeout <= clock() - began <= timeout + 0.25
             assert isinstance(caught.value.last_error, TransportError | NotSentError)
-
-
-# Reading once.
-
-
-async def test_one_read() -> None:
-    """A read that fails is one request, on a fresh connection or a kept one, and ends in time with an error of ours."""
-
-    async def check(fault: str) -> None:
-        async with emulator.session(project_id="docs", timeouts=SOON) as session:
-            created = await session.create_job("Fix it")
-            for kept in (False, True):
-                if kept:
-                    assert (await session.get_job(created)).succeeded
-                await emulator.inject(fault, job_id=created.id)
-                before, began = len(gets(emulator, created)), clock()
-                with pytest.raises(AgentJobsError) as caught:
-                    await session.get_job(created)
-                assert caught.value.outcome is None
-                assert clock() - began <= 5.25
-                assert len(gets(emulator, created)) - before == 1
-            assert (await session.get_job(created)).succeeded
-
-    async with Emulator(script=ENDED) as emulator:
-        statuses = ("301", "400", "401", "404", "408", "410", "429", "500", "503")
-        assert await failures_at_once(check, *BREAKS, *BAD_ANSWERS, *statuses) == {}
 
 
 async def test_surplus_answers() -> None:
