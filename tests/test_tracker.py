@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from tests.polled import DONE, REF, Polled, clock, every, in_memory, never, refs, response
+from tests.polled import DONE, REF, Polled, every, in_memory, never, refs, response
 from tests.rows import failures, failures_at_once
 
 
@@ -112,39 +111,6 @@ async def test_never_used() -> None:
     await JobTracker(never).aclose()
     with pytest.raises(StopIteration):
         JobTracker(never).aclose().send(None)
-
-
-@in_memory
-async def test_closing_in_the_middle() -> None:
-    """Closing ends every wait at once with its error, whatever it is at, and leaves nothing behind; twice is once."""
-    events: list[Any] = []
-    get_job = Polled("active", latency=2)
-    tracker = JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=3), hooks=[events.append])
-    asleep = [tracker.watch(ref) for ref in refs(3)]
-    await asyncio.sleep(4)
-    flying = [tracker.watch(JobRef("docs", f"flying_{number}")) for number in range(3)]
-    queued = [tracker.watch(JobRef("docs", f"queued_{number}")) for number in range(3)]
-    leaving = tracker.watch(flying_ref := JobRef("docs", "flying_0"))
-    waiting = asyncio.ensure_future(tracker.wait_for_job(flying_ref))
-    await asyncio.sleep(1)
-    assert (tracker.stats().in_flight, tracker.stats().due) == (3, 3)
-    leaving.cancel()
-    began = clock()
-    await asyncio.gather(tracker.aclose(), tracker.aclose())
-    assert clock() == began
-    results = await asyncio.gather(*asleep, *flying, *queued, waiting, return_exceptions=True)
-    assert {type(error) for error in results} == {SessionClosedError}
-    assert len(set(map(id, results))) == len(results)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    asked = len(get_job.asked)
-    await asyncio.sleep(100)
-    assert len(get_job.asked) == asked == 6
-    assert Counter(type(event).__name__ for event in events) == {
-        "WaitStarted": 11,
-        "JobPolled": 3,
-        "PollFailed": 3,
-        "WaitEnded": 11,
-    }
 
 
 @in_memory
