@@ -13,7 +13,6 @@ import tenacity
 from agentjobs_async import (
     AgentJob,
     AgentJobsError,
-    AuthError,
     HttpTimeouts,
     InvalidInputError,
     JobChanged,
@@ -21,7 +20,6 @@ from agentjobs_async import (
     JobRef,
     JobTracker,
     NotFoundError,
-    NotSentError,
     PollBudget,
     PollFailed,
     PollPolicy,
@@ -50,7 +48,6 @@ from tests.polled import (
     never,
     peak,
     refs,
-    stand_still,
     swallows,
 )
 from tests.rows import failures_at_once
@@ -300,54 +297,6 @@ async def test_nobody_starves() -> None:
 # Sharing.
 
 
-async def test_one_stream_for_a_thousand() -> None:
-    """A thousand waiters of one job cost the polls of one; each is told each change, and each gets the job."""
-    get_job = Polled("active", "active", "reviewing", "completed")
-    seen = Counter[str]()
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        waits = [
-            asyncio.ensure_future(tracker.wait_for_job(REF, on_update=lambda job: seen.update([job.status])))
-            for _ in range(1000)
-        ]
-        results = await ended(*waits)
-    assert get_job.at() == [0, 5, 10, 15]
-    assert seen == {"active": 1000, "reviewing": 1000, "completed": 1000}
-    assert len(set(map(id, results))) == 1
-
-
-async def test_each_its_own_deadline() -> None:
-    """Waiters of one job time out each at its own deadline, each with the polls that served it."""
-    get_job = Polled()
-    async with JobTracker(get_job, policy=every(4)) as tracker:
-        waits = [tracker.watch(REF, timeout=seconds) for seconds in (5, 10, 20.5)]
-        await asyncio.sleep(7)
-        waits.append(tracker.watch(REF, timeout=10))
-        errors: list[Any] = await ended(*waits)
-    assert [type(error) for error in errors] == [WaitTimeoutError] * 4
-    assert [error.elapsed for error in errors] == pytest.approx([5, 10, 20.5, 10], abs=0.02)
-    assert get_job.at() == pytest.approx([0, 4, 4.5, 8.5, 9, 13, 16, 19.5], abs=0.03)  # last polls among them
-    assert [error.polls for error in errors] == [3, 5, 8, 4]
-
-
-async def test_leaving_touches_no_other_wait() -> None:
-    """A waiter that leaves is gone at once; the others of its job, and other jobs, notice nothing."""
-    get_job = Polled("active", "active", "completed", latency=2)
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        waits = [tracker.watch(ref) for ref in [REF] * 5 + refs(1)]
-        await asyncio.sleep(1)  # amid a poll
-        waits[0].cancel()
-        await asyncio.sleep(2)  # between polls
-        waits[3].cancel()
-        assert [wait.done() for wait in waits] == [True, False, False, True, False, False]
-        results = await ended(*waits)
-    assert [type(result) for result in results] == [
-        *(asyncio.CancelledError, AgentJob, AgentJob),
-        *(asyncio.CancelledError, AgentJob, AgentJob),
-    ]
-    assert get_job.at() == pytest.approx([0, 5, 10], abs=0.02)
-    assert get_job.at("job_0") == pytest.approx([0, 5, 10], abs=0.02)
-
-
 async def test_last_one_leaving_stops_the_polls() -> None:
     """When the last waiter leaves, the poll in flight is cut and nothing more is asked; nothing stays behind."""
     for amid in (True, False):
@@ -383,29 +332,6 @@ async def test_comes_back() -> None:
         second = tracker.watch(REF)
         assert (await second).succeeded
     assert get_job.at() == [40, 45, 65]
-
-
-async def test_forgotten_after_its_end() -> None:
-    """A job that has ended is forgotten: who asks for it later has it read again."""
-    get_job = Polled("active", "completed")
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        assert (await tracker.wait_for_job(REF)).succeeded
-        assert (tracker.stats().jobs, tracker.stats().polls) == (0, 2)
-        await asyncio.sleep(10)
-        assert (await tracker.wait_for_job(REF)).succeeded
-    assert get_job.at() == [0, 5, 15]
-
-
-async def test_nothing_is_asked_after_the_end() -> None:
-    """A terminal answer ends the polls of its job, though `notify` asked for one more meanwhile."""
-    get_job = Polled("completed", latency=1)
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        wait = tracker.watch(REF)
-        await asyncio.sleep(0.5)
-        tracker.notify(REF)
-        await wait
-        await asyncio.sleep(60)
-    assert get_job.at() == [0]
 
 
 # Deadlines.
@@ -448,22 +374,6 @@ async def test_cut_at_the_deadline() -> None:
         assert (given.polls, given.last_job, type(given.last_error)) == (2, ACTIVE, TransportError)
     assert kinds(events) == ["WaitStarted", "WaitStarted", "JobPolled", "WaitEnded", "PollFailed", "WaitEnded"]
     assert [event.error for event in events[3::2]] == [error, last_error]
-
-
-async def test_answer_in_hand() -> None:
-    """An end that was in hand when the loop stood still over the deadline is given; no other answer is."""
-    ends: dict[str, list[type]] = {"completed": [AgentJob] * 3, "active": [WaitTimeoutError] * 2 + [AgentJob]}
-    for answer, expected in ends.items():
-
-        async def while_the_loop_stands(_ref: JobRef, answer: str = answer) -> str:
-            asyncio.get_running_loop().call_later(1, stand_still, 60)
-            await asyncio.sleep(2)
-            return answer
-
-        get_job = Polled("active", while_the_loop_stands, "completed")
-        async with JobTracker(get_job, policy=every(2)) as tracker:
-            results = await ended(*(tracker.watch(REF, timeout=seconds) for seconds in (10, 20, 200)))
-        assert [type(result) for result in results] == expected
 
 
 async def test_deadlines_that_no_clock_shows() -> None:
@@ -631,52 +541,6 @@ async def test_pause_outlives_its_wait() -> None:
     assert get_job.at() == pytest.approx([0, 3, 53], abs=0.02)
 
 
-class Suffering(Polled):
-    """A get-job callable whose jobs all fail while there is a `fault`."""
-
-    fault: BaseException | None = None
-
-    async def __call__(self, ref: JobRef) -> Any:
-        self.steps = ("active",) if self.fault is None else (self.fault,)
-        return await super().__call__(ref)
-
-
-async def _suffered(fault: BaseException | None, count: int) -> Suffering:
-    """Let jobs be watched for 20 s of health, 60 s of `fault`, and 60 s of health."""
-    get_job = Suffering(latency=0.05)
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        waits = []
-        for ref in refs(count):
-            waits.append(tracker.watch(ref, timeout=None))
-            await asyncio.sleep(5 / count)
-        await asyncio.sleep(get_job._made + 20 - clock())
-        get_job.fault = fault
-        await asyncio.sleep(60)
-        get_job.fault = None
-        await asyncio.sleep(60)
-        await cancelled(waits)
-    return get_job
-
-
-async def test_failure_never_makes_it_faster() -> None:
-    """An outage has no more polls than health over the same time, and no second of it or after it stands out."""
-    counts = (1, 2, 40)
-    healthy_by_count = dict(zip(counts, await asyncio.gather(*(_suffered(None, n) for n in counts)), strict=True))
-
-    async def check(count: int, fault: BaseException) -> None:
-        healthy, suffering = healthy_by_count[count], await _suffered(fault, count)
-        assert 0 < len(suffering.within(20, 80)) <= 1.1 * len(healthy.within(20, 80))
-        assert peak(suffering.within(20, 81)) <= 1.1 * peak(healthy.within(20, 81)) + 1
-        assert peak(suffering.within(80, 140)) <= 2 * peak(healthy.within(80, 140)) + 1
-        released = 80 + (getattr(fault, "retry_after", None) or 0) + 20
-        assert len(suffering.within(released, 140)) >= 0.9 * len(healthy.within(released, 140)) - 1
-        assert suffering.most <= healthy.most + 10
-
-    faults: list[BaseException] = [NotSentError("refused"), TransportError("reset"), OSError("mine")]
-    faults += [failed(500), failed(503, 1.0), limited(7.0), limited(40.0)]
-    assert await failures_at_once(check, *((count, fault) for count in counts for fault in faults)) == {}
-
-
 async def test_after_a_silence() -> None:
     """What had no place while the server was silent is not all polled at once when it answers again."""
 
@@ -801,26 +665,6 @@ async def test_notify_keeps_to_a_pause() -> None:
 # What answers mean for waits that share them.
 
 
-async def test_grace_of_the_job() -> None:
-    """A 404 is ridden out from the start of the first wait under way, or the last sight: all waits end together."""
-
-    async def check(steps: list[object], starts: list[float], ends_at: list[float]) -> None:
-        get_job = Polled(*steps)
-        async with JobTracker(get_job, policy=every(2, not_found_grace=9, answer_grace=0)) as tracker:
-            waits, ends = [], list[float]()
-            for start in starts:
-                await asyncio.sleep(get_job._made + start - clock())
-                waits.append(tracker.watch(REF))
-                waits[-1].add_done_callback(lambda _: ends.append(clock() - get_job._made))
-            errors = await ended(*waits)
-        assert all(isinstance(error, NotFoundError) for error in errors)
-        assert len(set(map(id, errors))) == len(errors)
-        assert ends == pytest.approx(ends_at, abs=0.2)
-
-    rows = ([missing], [0, 3, 5, 15.5], [10, 10, 10, 25.5]), (["active", "active", missing], [0, 4.5], [12, 12])
-    assert await failures_at_once(check, *rows) == {}
-
-
 async def test_refusals_of_two() -> None:
     """What has no grace ends all waits of its job, one with the error itself and each other one with a copy."""
 
@@ -835,21 +679,6 @@ async def test_refusals_of_two() -> None:
 
     gone = NotFoundError(410, None, None, "gone")
     assert await failures_at_once(check, (gone, 1), (ProtocolError("bad_json", "x"), 3)) == {}
-
-
-async def test_sight_is_shared() -> None:
-    """Who joins a job that others have seen rides out with them what does not show it."""
-
-    async def check(refusal: AgentJobsError) -> None:
-        get_job = Polled("active", *[refusal] * 5, "active", "completed")
-        async with JobTracker(get_job, policy=every(2, max_bad_answers=2)) as tracker:
-            seeing = tracker.watch(REF)
-            await asyncio.sleep(3)
-            results = await ended(seeing, tracker.watch(ACTIVE), tracker.watch(REF))
-        assert all(isinstance(result, AgentJob) for result in results)
-
-    rows = (AuthError(401),), (NotFoundError(410),), (ProtocolError("bad_json", "x"),)
-    assert await failures_at_once(check, *rows) == {}
 
 
 # Callables of the user's.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AuthError, JobTracker, SessionClosedError, WaitEnded, WaitTimeoutError
+from agentjobs_async import AgentJob, AuthError, JobTracker, WaitEnded, WaitTimeoutError
 from tests.polled import (
     ACTIVE,
     DONE,
@@ -107,34 +107,6 @@ async def test_cancelled_anext() -> None:
             except TimeoutError:
                 continue
     assert seen == [ACTIVE, changed("m"), changed("n"), DONE]
-
-
-async def test_updates_share_their_stream() -> None:
-    """Readers and waiters of one job share one poll stream, each with its own end."""
-    get_job = Polled("active", changed("m"), changed("m"), "completed")
-    async with JobTracker(get_job, policy=every(5)) as tracker:
-        watch = tracker.watch(REF)
-        async with tracker.updates(REF) as first, tracker.updates(REF, timeout=7) as second:
-            assert [await anext(first), await anext(second)] == [ACTIVE] * 2
-            assert [await anext(first), await anext(second)] == [changed("m")] * 2
-            with pytest.raises(WaitTimeoutError):
-                await anext(second)
-            assert [job async for job in first] == [DONE]
-        assert await watch == DONE
-    assert get_job.at() == pytest.approx([0, 5, 6.3, 11.3], abs=0.02)
-
-
-async def test_updates_of_a_closed_tracker() -> None:
-    """Closing the tracker ends the iteration with its error; a closed one gives none."""
-    tracker = JobTracker(Polled())
-    async with tracker.updates(REF) as changes:
-        assert await anext(changes) == ACTIVE
-        await tracker.aclose()
-        with pytest.raises(SessionClosedError):
-            await anext(changes)
-    with pytest.raises(SessionClosedError):
-        async with tracker.updates(REF):
-            pass
 
 
 async def test_reader_in_another_task_when_the_block_is_left() -> None:

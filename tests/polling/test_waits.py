@@ -133,12 +133,6 @@ TRANSIENT: Final[list[Exception]] = [
     *(ServerError(status) for status in (500, 502, 503, 504, 507, 511, 599)),
 ]
 
-BAD: Final[list[object]] = [
-    *(ProtocolError(reason, "") for reason in ("not_json", "too_large", "encoding", "bad_json", "schema", "wrong_id")),
-    *(ProtocolError(reason, "") for reason in ("http", "unexpected_status")),
-    *({"id": "job_2", "status": "completed"}, {"id": "job_1"}, None),
-]
-
 PERMANENT: Final[list[Exception]] = [
     *(RejectedError(status) for status in (300, 301, 302, 303, 304, 307, 308, 399)),
     *(RejectedError(status) for status in (400, 402, 405, 409, 413, 418, 421, 422, 426, 431, 451, 499)),
@@ -154,20 +148,6 @@ FOREIGN: Final[list[Exception]] = [
     ExceptionGroup("mine", [OSError()]),
 ]
 """What is no answer of the service's."""
-
-
-@in_memory
-async def test_rides_out(waiting: Waiting) -> None:
-    """A passing fault, three times, does not keep a wait from its job, and does not change its pace."""
-
-    async def check(fault: object) -> None:
-        get_job = Polled("active", fault, fault, fault, "completed")
-        async with waiting(get_job, every(2)) as wait:
-            assert (await wait(REF)).succeeded
-        assert get_job.at() == [0, 2, 4, 6, 8]
-
-    own = OSError("mine"), ConnectionResetError(), TimeoutError("mine")
-    assert await failures_at_once(check, *TRANSIENT, *BAD, *own) == {}
 
 
 @in_memory
