@@ -203,21 +203,6 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
     assert "HTTP 503" in warnings[0]
 
 
-@pytest.mark.parametrize(("planned", "blocks"), [(True, False), (False, True)])
-async def test_a_rate_for_each_project(file_journal: Journal, *, planned: bool, blocks: bool) -> None:
-    """Three projects take as long as one of them, in whatever order their items come."""
-    todo = of_projects(30, "a", "b", "c", blocks=blocks)
-    if planned:
-        await file_journal.add(todo)
-        todo = []
-    service = Service(lambda *_: None)
-    await run(service, todo, file_journal, max_active=4, create_rate=Rate(10, per=100))
-    assert all(len(times) == 30 for times in service.times.values())
-    assert max(times[-1] for times in service.times.values()) < 220
-    for times in service.times.values():
-        assert all(later - earlier >= 99 for earlier, later in zip(times, times[10:], strict=False))
-
-
 async def test_a_rate_for_all(file_journal: Journal) -> None:
     """A rate for all counts the creates of all projects together."""
     service = Service(lambda *_: None)
@@ -225,16 +210,6 @@ async def test_a_rate_for_all(file_journal: Journal) -> None:
     times = sorted(time for found in service.times.values() for time in found)
     assert all(later - earlier >= 99 for earlier, later in zip(times, times[6:], strict=False))
     assert times[-1] < 220
-
-
-async def test_rates_over_restarts(virtual_journal: Journal) -> None:
-    """What earlier runs sent counts for its project only."""
-    service = Service(lambda *_: None)
-    await run(service, of_projects(3, "a"), virtual_journal, create_rate=Rate(3, per=1000))
-    await run(service, of_projects(4, "a", "b"), virtual_journal, create_rate=Rate(3, per=1000))
-    assert service.times["b"][2] < 5
-    assert service.times["a"][3] == pytest.approx(1000, abs=5)
-    assert service.times["b"][3] == pytest.approx(1000, abs=5)
 
 
 async def test_a_429_of_one_project(virtual_journal: Journal) -> None:

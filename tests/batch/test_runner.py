@@ -375,14 +375,6 @@ async def test_max_failures(file_journal: Journal) -> None:
     assert len(results) < 20
 
 
-async def test_gate(file_journal: Journal) -> None:
-    """No more creates are under way at once than the gate lets through."""
-    session = FakeSession()
-    session.answers = {f"p{number}": [0.01] for number in range(40)}
-    await run(session, items(40), file_journal, max_active=40, max_sending=3)
-    assert session.most_under_way == 3
-
-
 async def test_leaving_keeps_ids(path: Path) -> None:
     """Leaving the block waits for the answers of creates under way, begins nothing more and ends no wait as an end."""
     session = FakeSession(duration=FOREVER)
@@ -393,18 +385,6 @@ async def test_leaving_keeps_ids(path: Path) -> None:
             assert {item.key for item in batch.active()} == {"k0", "k1"}
         assert states([row async for row in journal.rows()])["k1"] == "active"
     assert len(session.sent) == 2
-
-
-async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
-    """A create that gives no answer within ten seconds of the leaving is unknown."""
-    session = FakeSession()
-    session.answers = {"p0": [FOREVER]}
-    loop = asyncio.get_running_loop()
-    async with run_batch(session.session, items(1), journal=file_journal, create_rate=None):
-        await session.creates(1)
-        left = loop.time()
-    assert loop.time() - left == pytest.approx(10, abs=1)
-    assert [row.key for row in await file_journal.unknown()] == ["k0"]
 
 
 async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
@@ -740,21 +720,6 @@ async def test_an_id_is_written_down_after_a_cancellation(
     assert "k0" not in caplog.text
 
 
-async def test_cancelling_leaves_at_once(file_journal: Journal) -> None:
-    """Who is cancelled in the block leaves without waiting for creates under way: they are unknown."""
-    session = FakeSession()
-    session.answers = {"p0": [FOREVER]}
-    loop = asyncio.get_running_loop()
-    task = asyncio.create_task(run(session, items(1), file_journal))
-    await session.creates(1)
-    before = loop.time()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert loop.time() - before < 5
-    assert [row.key for row in await file_journal.unknown()] == ["k0"]
-
-
 @pytest.mark.parametrize("name", ["run.db", "run.db.lock"])
 async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
     """Nothing is sent any more when the journal or its lock was moved away: somebody else may own it now."""
@@ -835,24 +800,6 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     (result,) = await run(session, (), journal)
     assert result.job is not None
     assert result.job.project_id == "docs"
-
-
-async def test_planned_rows_that_are_read_slowly(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New items are begun as well when all planned ones end before it is known that these were the last ones."""
-    await file_journal.add(items(2))
-    entries = entries_of(file_journal)
-    real = entries.page
-
-    async def page(after: int, **which: Any) -> list[JournalRow]:
-        found = await real(after, **which)
-        if which.get("state") is State.PLANNED and not found:
-            await asyncio.sleep(100)  # longer than all items take
-        return found
-
-    monkeypatch.setattr(entries, "page", page)
-    async with asyncio.timeout(1000):
-        results = await run(FakeSession(), items(4), file_journal)
-    assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
 
 
 async def test_polls_per_second_of_a_file(file_journal: Journal) -> None:
