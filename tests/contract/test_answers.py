@@ -1,7 +1,6 @@
-"""Answers: nothing is coerced or invented, a link is never fetched, and text is cleaned before it is shown."""
+"""Answers: nothing is coerced or invented, none is taken for another job, and text is cleaned before it is shown."""
 
 import logging
-from datetime import UTC, datetime
 from typing import Final
 
 import attrs
@@ -50,76 +49,6 @@ async def test_fields_of_the_source() -> None:
             assert job.source == attrs.evolve(whole, **{faults[fault]: None}), fault
         (empty,) = (await _read(emulator, session, {"document source={}": ""})).values()
         assert empty.source == JobSource(None, None)
-
-
-LINKS: Final[dict[str, bool]] = {
-    "https://code.example/pull/1": True,
-    "http://code.example:8080/a?b=c#d": True,
-    "{foreign}/pull/1": True,
-    "HTTPS://code.example/": True,
-    "https://[::1]/x": True,
-    "javascript:alert(1)": False,
-    "data:text/html,x": False,
-    "file:///etc/passwd": False,
-    "ftp://code.example/": False,
-    "//code.example/pull/1": False,
-    "/pull/1": False,
-    "pull/1": False,
-    "https:///pull/1": False,
-    "https://user:secret@code.example/": False,
-    "https://code.example@evil.example/": False,
-    "https://code.example\\\\@evil.example/": False,
-    "https://code.example/\\u001b[31m": False,
-    "https://code.example/a\\nb": False,
-    "https://code.example/\\u202egpj.exe": False,
-    "https://code.example/ b": False,
-    "https://code.example:99999/": False,
-    "https://[::1/": False,
-    "": False,
-}
-
-
-async def test_links() -> None:
-    """A link is given only when it is absolute http(s), without userinfo or control characters; none is fetched."""
-    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
-        faults = {f'document prLink="{link}"': link for link in LINKS}
-        jobs = await _read(emulator, session, faults)
-        links = {link: jobs[fault].pr_link is not None for fault, link in faults.items()}
-    assert links == LINKS
-    assert emulator.foreign.connections == 0
-    assert len(emulator.requests) == 2 * len(LINKS)
-
-
-TIMES: Final[dict[str, datetime | None]] = {
-    "2025-11-20T18:00:00.000Z": datetime(2025, 11, 20, 18, tzinfo=UTC),
-    "2025-11-20T18:00:00": datetime(2025, 11, 20, 18, tzinfo=UTC),
-    "2025-11-20T20:00:00+02:00": datetime(2025, 11, 20, 18, tzinfo=UTC),
-    "2025-11-20": None,
-    "0001-01-01T00:00:00+14:00": None,
-    "9999-12-31T23:59:59-14:00": None,
-    "2025-13-40T18:00:00Z": None,
-    "yesterday": None,
-    "1763661600": None,
-    "": None,
-}
-
-
-async def test_times() -> None:
-    """A time is an aware one in UTC, or None."""
-    async with Emulator(script=ENDLESS) as emulator, emulator.session(project_id="docs") as session:
-        faults = {f'document createdAt="{time}" archivedAt="{time}"': time for time in TIMES}
-        for fault, job in (await _read(emulator, session, faults)).items():
-            assert (job.created_at, job.archived_at) == (TIMES[faults[fault]], TIMES[faults[fault]]), fault
-
-
-async def test_unknown_fields() -> None:
-    """What nobody documented stays in `raw`, and makes no difference between two jobs."""
-    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
-        await emulator.inject('document more={"a":[1,2.5,null,true,"x"]} on=create')
-        created = await session.create_job("Fix it")
-        assert created.raw["more"] == {"a": [1, 2.5, None, True, "x"]}
-        assert "more" not in repr(created)
-        assert created == attrs.evolve(created, raw={})
 
 
 NASTY: Final = "a\\u001b[2J\\u001b]0;x\\u0007\\r\\nb\\u0000\\u009b1m\\u202e\\u2028\\u0085\\ud83d\\ude80"
