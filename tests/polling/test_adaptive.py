@@ -215,22 +215,6 @@ async def test_quota(changed: int) -> None:
 
 
 @in_memory
-async def test_a_server_that_refuses_all_at_first() -> None:
-    """Polls of which the very first ones were refused use nine tenths of the quota a minute after there is one."""
-    quota = Quota(0)
-    async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(200)]
-        await asyncio.sleep(120)
-        assert len(quota.refused) <= 40
-        quota.count = 20
-        begin = clock()
-        await asyncio.sleep(160)
-        assert quota.share(begin + 60, begin + 160) >= 0.9
-        for wait in waits:
-            wait.cancel()
-
-
-@in_memory
 async def test_two_turns() -> None:
     """Under a quota, no job stays unseen for more than two fair turns beside its delay and the pauses asked for."""
 
@@ -250,18 +234,3 @@ async def test_two_turns() -> None:
         (Quota(100, 10, inf, by_window=True), "auto"),
     ]
     assert await failures_at_once(check, *rows) == {}
-
-
-@in_memory
-@pytest.mark.parametrize("by_window", [True, False])
-async def test_a_quota_by_the_minute(*, by_window: bool) -> None:
-    """Of 100 polls a minute nine tenths are used by 400 jobs, and few are refused, also without a Retry-After."""
-    quota = Quota(100, 60, None, by_window=by_window)
-    async with JobTracker(quota.get_job, policy=every(9), budget=PollBudget(per_second="auto")) as tracker:
-        waits = [tracker.watch(ref, timeout=None) for ref in refs(400)]
-        await asyncio.sleep(1800)
-        for wait in waits:
-            wait.cancel()
-    assert quota.share(quota.began, clock()) >= 0.9
-    assert len(quota.refused) <= 0.03 * len(quota.answered)
-    assert quota.longest_unseen() <= 9 + 2 * 400 * 60 / 100

@@ -35,14 +35,12 @@ from agentjobs_async import (
 from agentjobs_async._polling.scheduler import Scheduler
 from tests.polled import (
     ACTIVE,
-    DONE,
     REF,
     Polled,
     changed,
     clock,
     ended,
     every,
-    gaps,
     in_memory,
     missing,
     never,
@@ -91,25 +89,6 @@ async def test_first_come_first_served() -> None:
         assert [job_id for _, job_id in get_job.asked[:12]] == ["job_0", "job_1", "job_2", "job_3"] * 3
         assert get_job.times == list(range(12))
         await cancelled(waits)
-
-
-async def test_polls_that_hang() -> None:
-    """Polls that never end don't stop the other jobs, though there are as many as slots; each attempt is reported."""
-
-    async def check(hanging: int) -> None:
-        events: list[Any] = []
-        get_job = Polled("active", "completed", jobs={f"job_{number}": [never] for number in range(hanging)}, latency=1)
-        budget = PollBudget(in_flight=2)
-        async with JobTracker(get_job, policy=every(1), budget=budget, hooks=[events.append]) as tracker:
-            stuck = [tracker.watch(ref, timeout=200) for ref in refs(hanging)]
-            waits = [tracker.watch(ref) for ref in refs(10)[hanging:]]
-            assert all(isinstance(result, AgentJob) for result in await ended(*waits))
-            assert clock() - get_job._made <= 18 + 30 * hanging
-            assert {type(error) for error in await ended(*stuck)} == {WaitTimeoutError}
-        assert len(get_job.asked) == kinds(events).count("JobPolled") + kinds(events).count("PollFailed")
-        assert get_job.doubled == set()
-
-    assert await failures_at_once(check, 1, 2, 3) == {}
 
 
 async def test_polls_that_are_slow_for_all() -> None:
@@ -257,43 +236,6 @@ async def test_longest_patience_of_a_session() -> None:
     await check(30.0, get_job=never)
 
 
-async def test_rate() -> None:
-    """No second has more polls than the budget allows, saturated or after a pause."""
-
-    async def check(delay: float) -> None:
-        get_job = Polled("active", "active", "active", "completed")
-        async with JobTracker(get_job, policy=every(delay), budget=PollBudget(per_second=10)) as tracker:
-            await ended(*(tracker.watch(ref) for ref in refs(50)))
-        assert len(get_job.asked) == 200
-        assert min(gaps(get_job.times)) >= 0.099
-        assert clock() - get_job._made == pytest.approx(20, abs=0.5)
-
-    assert await failures_at_once(check, 0.1, 5.0) == {}
-
-
-async def test_nobody_starves() -> None:
-    """When more is due than the budget allows, no job waits longer than twice its share, whatever others do."""
-
-    async def check(budget: PollBudget, latency: float) -> None:
-        get_job = Polled(latency=latency)
-        delays = {ref.job_id: 0.1 + number % 5 for number, ref in enumerate(refs(100))}
-        policy = PollPolicy(wait=lambda state: delays[state.outcome.result().id] if state.outcome else 1.0)
-        async with JobTracker(get_job, policy=policy, budget=budget) as tracker:
-            waits = [tracker.watch(ref, timeout=None) for ref in refs(80)]
-            for number in range(20):  # comers and goers, deadlines among them
-                await asyncio.sleep(2)
-                waits.append(tracker.watch(refs(100)[80 + number], timeout=15 if number % 2 else None))
-                tracker.notify(refs(100)[number])
-            await asyncio.sleep(20)
-            end = clock() - get_job._made
-            await cancelled(waits)
-        worst = max(max(gaps([*get_job.at(ref.job_id), end])) for ref in refs(80))
-        assert worst <= 2 * 100 / 15
-
-    budgets = (PollBudget(per_second=15), 0.0), (PollBudget(in_flight=5), 0.3)
-    assert await failures_at_once(check, *budgets, (PollBudget(in_flight=8, per_second=15), 0.4)) == {}
-
-
 # Sharing.
 
 
@@ -335,27 +277,6 @@ async def test_comes_back() -> None:
 
 
 # Deadlines.
-
-
-async def test_last_polls_under_saturation() -> None:
-    """Though far more is due than goes out, each wait is answered within the last second before its deadline."""
-
-    async def check(budget: PollBudget, latency: float) -> None:
-        get_job = Polled(latency=latency)
-        async with JobTracker(get_job, policy=every(1), budget=budget) as tracker:
-            crowd = [tracker.watch(ref, timeout=None) for ref in refs(500)]
-            waits = []
-            for number in range(15):
-                await asyncio.sleep(0.7)
-                waits.append(tracker.watch(JobRef("docs", f"urgent_{number}"), timeout=12 + number))
-            errors = await ended(*waits)
-            await cancelled(crowd)
-        assert {type(error) for error in errors} == {WaitTimeoutError}
-        for number in range(15):
-            deadline = 0.7 * (number + 1) + 12 + number
-            assert deadline - 1.001 - latency <= get_job.at(f"urgent_{number}")[-1] <= deadline - 0.5
-
-    assert await failures_at_once(check, (PollBudget(per_second=20), 0), (PollBudget(in_flight=2), 0.1)) == {}
 
 
 async def test_cut_at_the_deadline() -> None:
@@ -408,28 +329,6 @@ async def test_finished_waits_of_long_deadlines() -> None:
 # A server that suffers.
 
 
-async def test_pause_holds_for_all() -> None:
-    """A 429 pauses every job of its project, two jobs' 503s pause all; the polls after it are spread."""
-
-    async def check(suffering: dict[str, AgentJobsError]) -> None:
-        get_job = Polled(jobs={job_id: ["active", error, "active"] for job_id, error in suffering.items()})
-        async with JobTracker(get_job, policy=every(3)) as tracker:
-            waits = [tracker.watch(refs(1)[0], timeout=None)]
-            await asyncio.sleep(0.5)
-            for ref in refs(200)[1:]:
-                waits.append(tracker.watch(ref, timeout=None))
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(20)
-            await cancelled(waits)
-        assert get_job.at("job_0")[1] == 3
-        assert [at for at in get_job.within(3.001, 10) if at not in get_job.at("job_1")] == []
-        assert len(get_job.within(10, 17.1)) >= 200
-        assert peak(get_job.within(10, 20), 0.5) <= 2 * peak(get_job.within(0.5, 3), 0.5)
-
-    both = {"job_0": failed(503, 7), "job_1": failed(503, 6.5)}
-    assert await failures_at_once(check, {"job_0": limited(7)}, both) == {}
-
-
 async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict[str, float]:
     """Wait for all of `jobs`; return when each of those that completed did, in seconds from `began`."""
     ends: dict[str, float] = {}
@@ -441,35 +340,6 @@ async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict
 
     await asyncio.gather(*map(wait, jobs), return_exceptions=True)
     return ends
-
-
-async def test_pauses_with_answers_between() -> None:
-    """Pauses of many jobs or projects concern no others, as long as good answers come between."""
-    jobs = [JobRef("docs" if number % 5 else f"limited_{number}", f"job_{number}") for number in range(100)]
-
-    async def check(asked: AgentJobsError) -> None:
-        get_job = Polled("active", "completed", jobs={f"job_{number}": [asked] for number in range(0, 100, 5)})
-        async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
-            ends = await ends_of(tracker, jobs, clock())
-        assert set(ends) == {ref.job_id for ref in jobs if ref.project_id == "docs"}
-        assert max(ends.values()) <= 3.5
-        assert {len(get_job.at(f"job_{number}")) for number in range(0, 100, 5)} == {1}
-
-    assert await failures_at_once(check, limited(60), failed(503, 60)) == {}
-
-
-async def test_a_large_project_without_a_limit() -> None:
-    """Where the slots are too few, ten jobs of a project do not wait for another one's thousands, nor polls of them."""
-    get_job = Polled(latency=0.05)
-    small = [JobRef("small", f"small_{number}") for number in range(10)]
-    async with JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=10)) as tracker:
-        watches = [tracker.watch(ref, timeout=None) for ref in (*refs(4000), *small)]
-        await asyncio.sleep(60)
-        for watch in watches:
-            watch.cancel()
-    assert max(get_job.at(ref.job_id)[0] for ref in small) <= 3
-    assert max(max(gaps(get_job.at(ref.job_id))) for ref in small) <= 6
-    assert max(max(gaps(get_job.at(f"job_{number}"))) for number in range(0, 4000, 100)) <= 30
 
 
 async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
@@ -488,48 +358,6 @@ async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
     assert set(ends) == {"slow", *(ref.job_id for ref in refs(20)[2:])}
     assert [at for at in get_job.times if at] == [at for at in get_job.times if at >= 5]
     assert len(get_job.at("job_0")) == len(get_job.at("job_1")) == 1
-
-
-PROJECTS: Final = [JobRef(f"project_{number % 3}", f"job_{number}") for number in range(30)]
-
-
-async def test_pause_of_one_project() -> None:
-    """A 429 pauses the jobs of its project, new ones and near deadlines too, and no job of another project."""
-    get_job = Polled("active", "active", "active", "completed", jobs={"job_0": ["active", limited(9), "completed"]})
-    async with JobTracker(get_job, policy=every(3)) as tracker:
-        began = clock()
-        waits = asyncio.ensure_future(ends_of(tracker, PROJECTS, began))
-        await asyncio.sleep(5)
-        more = [tracker.watch(JobRef(f"project_{number}", f"more_{number}"), timeout=5) for number in range(3)]
-        await ended(*more)
-        ends = await waits
-    of_0 = {ref.job_id for ref in PROJECTS if ref.project_id == "project_0"} | {"more_0"}
-    kept_back = [at for at, job_id in get_job.asked if job_id in of_0 and 3 <= at < 12]
-    assert kept_back == [at for at, job_id in get_job.asked if job_id in of_0 and 3 <= at < 3.1]
-    assert len(kept_back) <= 10
-    assert set(ends) == {ref.job_id for ref in PROJECTS}
-    assert max(seconds for job_id, seconds in ends.items() if job_id not in of_0) <= 9.5
-    assert min(seconds for job_id, seconds in ends.items() if job_id in of_0) >= 12
-    assert [len(get_job.at(f"more_{number}")) for number in range(3)] == [0, 3, 3]
-
-
-async def test_short_pause_of_a_project() -> None:
-    """After a pause shorter than the delays, what it kept back comes on top of what is due, and is no spike."""
-
-    async def check(seconds: float) -> None:
-        get_job = Polled(jobs={"job_0": ["active", "active", limited(seconds), "active"]})
-        async with JobTracker(get_job, policy=every(9)) as tracker:
-            waits = []
-            for ref in refs(450):
-                waits.append(tracker.watch(ref, timeout=None))
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(40)
-            await cancelled(waits)
-        healthy = peak(get_job.within(0, 18))
-        assert len(get_job.within(18.001, 18 + seconds)) == 0
-        assert peak(get_job.within(18, 45)) <= 2 * healthy
-
-    assert await failures_at_once(check, 1, 5) == {}
 
 
 async def test_pause_outlives_its_wait() -> None:
@@ -774,34 +602,6 @@ async def test_poll_that_raises_generator_exit() -> None:
         assert tracker.stats().in_flight == 0
 
 
-async def test_swallowed_cancellation() -> None:
-    """A poll that swallows its cancellation holds up no other job, and no second poll of its own job is in flight."""
-    get_job = Polled("active", "active", "completed", jobs={"job_1": [swallows, "completed"]})
-    events: list[Any] = []
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1), hooks=[events.append]) as tracker:
-        stuck = tracker.watch(REF, timeout=5)
-        other = tracker.watch(refs(1)[0])
-        (error,) = await ended(stuck)
-        assert isinstance(error, WaitTimeoutError)
-        assert clock() - get_job._made == pytest.approx(5, abs=0.02)
-        (result,) = await ended(other)
-        assert isinstance(result, AgentJob)
-        assert clock() - get_job._made == pytest.approx(7, abs=0.1)
-        again = [tracker.watch(REF, timeout=seconds) for seconds in (10, None)]
-        await ended(again[0])
-        tracker.notify(REF)
-        assert tracker.stats().in_flight == 0
-        assert (await again[1]).succeeded
-        assert clock() - get_job._made == pytest.approx(100, abs=0.1)
-    assert get_job.at() == [0, 100]
-    assert get_job.doubled == set()
-    of_it = [event for event in events if getattr(event, "ref", REF) == REF and getattr(event, "job", DONE) == DONE]
-    assert kinds([event for event in of_it if not isinstance(event, WaitStarted | WaitEnded)]) == [
-        "PollFailed",
-        "JobPolled",
-    ]
-
-
 async def test_error_in_place_of_a_cancellation() -> None:
     """A poll may answer its cut with an error of its own: nobody is left to hear of it, and asyncio logs nothing."""
 
@@ -921,21 +721,6 @@ async def test_hooks() -> None:
     ]
     assert [(event.job, event.error, event.polls) for event in ends] == [(done, None, 5), (done, None, 3)]
     assert [event.elapsed for event in ends] == pytest.approx([8, 5], abs=0.05)
-
-
-async def test_hooks_that_raise(caplog: pytest.LogCaptureFixture) -> None:
-    """A hook that raises is logged once, and neither polls nor waits nor the other hooks notice."""
-    events: list[Any] = []
-
-    def faulty(_event: object) -> None:
-        raise ZeroDivisionError
-
-    get_job = Polled("active", failed(500), "active", "completed")
-    async with JobTracker(get_job, policy=every(1), hooks=[faulty, events.append]) as tracker:
-        results = await ended(*(tracker.watch(ref) for ref in refs(5)))
-    assert all(isinstance(result, AgentJob) for result in results)
-    assert len(events) == 5 * (1 + 4 + 1 + 1)
-    assert [record.message.split(";")[0] for record in caplog.records] == ["a hook raised ZeroDivisionError"]
 
 
 async def test_unknown_status_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:

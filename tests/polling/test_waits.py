@@ -8,7 +8,6 @@ from math import inf, nan
 from typing import Any, Final, Protocol
 
 import pytest
-import tenacity
 
 from agentjobs_async import (
     AgentJob,
@@ -416,26 +415,6 @@ async def test_unknown_status(waiting: Waiting, caplog: pytest.LogCaptureFixture
 
 
 @in_memory
-async def test_accepted_exceptions(waiting: Waiting) -> None:
-    """The policy's retry says which of the callable's own exceptions pass; about the service's it is not asked."""
-
-    async def check(fault: Exception, retry: Any, *, passes: bool) -> None:
-        async with waiting(Polled(fault, fault, "completed"), every(1, retry=retry)) as wait:
-            if passes:
-                assert (await wait(REF)).succeeded
-            else:
-                with pytest.raises(type(fault)):
-                    await wait(REF)
-
-    passing = tenacity.retry_if_exception_message(match="passing")
-    own = LookupError("passing")
-    rows = [(own, tenacity.retry_always), (own, passing), (TransportError("reset"), tenacity.retry_never)]
-    assert await failures_at_once(partial(check, passes=True), *rows) == {}
-    rows = [(OSError(), passing), (OSError(), tenacity.retry_never), (AuthError(401), tenacity.retry_always)]
-    assert await failures_at_once(partial(check, passes=False), *rows) == {}
-
-
-@in_memory
 async def test_strategy_that_gives_no_delay(waiting: Waiting) -> None:
     """A delay that is no finite number from 0 on ends the wait, with a short line."""
 
@@ -480,24 +459,6 @@ async def test_strategy_that_runs_out(waiting: Waiting) -> None:
             await wait(REF)
     assert isinstance(caught.value.__cause__, StopIteration)
     assert get_job.at() == [0, 1, 2]
-
-
-@in_memory
-async def test_what_strategies_see(waiting: Waiting) -> None:
-    """Strategies see the attempt, its outcome and loop times."""
-    seen: list[tuple[int, object, float, float | None]] = []
-
-    def wait_(state: tenacity.RetryCallState) -> float:
-        assert state.outcome is not None
-        outcome = state.outcome.exception() or state.outcome.result()
-        seen.append((state.attempt_number, outcome, state.start_time, state.outcome_timestamp))
-        return 2
-
-    await asyncio.sleep(3)
-    error = OSError()
-    async with waiting(Polled("active", error, "completed", latency=1), PollPolicy(wait=wait_)) as wait:
-        await wait(REF)
-    assert seen == [(1, ACTIVE, 3, 4), (2, error, 3, 7)]
 
 
 @in_memory
