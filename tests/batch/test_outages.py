@@ -2,20 +2,17 @@
 
 import asyncio
 import itertools
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
-from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
+from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, run_batch
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, failing, items, outcomes, rate_limited, refused_key, rejected, run, states
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
-
-HALF_A_SECOND = Rate(1, per=0.5, scope="all")
 
 Answer = Callable[[str, str | None, float], AgentJobsError | None]
 
@@ -54,20 +51,6 @@ def of_projects(count: int, *names: str, blocks: bool = False) -> list[BatchItem
     return sorted(all_items, key=lambda item: str(item.project_id)) if blocks else all_items
 
 
-@pytest.mark.parametrize(("status", "retry_after", "unknown_for"), [(503, 30.0, 600.0), (504, None, 0.0)])
-async def test_an_outage_costs_little(
-    file_journal: Journal, status: int, retry_after: float | None, unknown_for: float
-) -> None:
-    """Ten minutes of 503 or 504 leave some unknown items only, whether these keep their slots or not; then all go."""
-    service = Service(lambda _, __, now: gateway(status, retry_after) if now < 600 else None)
-    results = await run(service, items(100), file_journal, max_active=5, max_sending=10, unknown_for=unknown_for)
-    counts = Counter(outcomes(results).values())
-    assert counts["unknown"] <= 10 + 20
-    assert counts["completed"] == 100 - counts["unknown"]
-    if unknown_for:
-        assert counts["unknown"] <= 10
-
-
 async def test_one_at_a_time(file_journal: Journal) -> None:
     """After three unknown creates in a row, one at a time is sent, after 1 s doubling to 60 s, until one has a job."""
     service = Service(lambda _, __, now: gateway(504) if now < 400 else None, takes=0.0)
@@ -104,37 +87,6 @@ async def test_an_outage_of_one_project(file_journal: Journal, *, blocks: bool) 
     assert {result.outcome for result in results if result.item.project_id == "good"} == {"completed"}
     assert service.times["good"][-1] < 20
     assert service.agents.total() >= 80
-
-
-@pytest.mark.parametrize(
-    ("max_active", "rate", "planned"),
-    [(1, None, True), (1, HALF_A_SECOND, False), (2, None, False), (2, HALF_A_SECOND, True), (5, None, True)],
-)
-async def test_an_outage_leaves_slots_to_other_projects(
-    file_journal: Journal, max_active: int, rate: Rate | None, *, planned: bool
-) -> None:
-    """While unknown items of one project keep all slots that it may have, another project is worked off."""
-    service = Service(lambda _, project, __: gateway(503, 30.0) if project == "bad" else None, duration=10.0)
-    todo = of_projects(20, "bad", "good", blocks=True)
-    if planned:
-        await file_journal.add(todo)
-        todo = []
-    run = run_batch(service.session, todo, journal=file_journal, max_active=max_active, create_rate=rate)
-    async with run as batch:
-        done = [result async for result in of_project(batch, "good", 20)]
-    assert {result.outcome for result in done} == {"completed"}
-    assert service.times["good"][-1] < 300
-    assert len(service.times["bad"]) <= max_active
-
-
-async def of_project(batch: Batch, project: str, count: int) -> AsyncIterator[BatchResult]:
-    """Return the first `count` results of a project."""
-    async for result in batch:
-        if result.item.project_id == project:
-            yield result
-            count -= 1
-            if not count:
-                return
 
 
 async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
@@ -201,15 +153,6 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
         "all creates are held back, and sent one at a time until one is answered definitely: "
     )
     assert "HTTP 503" in warnings[0]
-
-
-async def test_a_rate_for_all(file_journal: Journal) -> None:
-    """A rate for all counts the creates of all projects together."""
-    service = Service(lambda *_: None)
-    await run(service, of_projects(6, "a", "b", "c"), file_journal, create_rate=Rate(6, per=100, scope="all"))
-    times = sorted(time for found in service.times.values() for time in found)
-    assert all(later - earlier >= 99 for earlier, later in zip(times, times[6:], strict=False))
-    assert times[-1] < 220
 
 
 async def test_a_429_of_one_project(virtual_journal: Journal) -> None:

@@ -231,18 +231,6 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
     patch.setattr(entries_of(journal), move, delayed)
 
 
-async def test_a_claim_that_comes_into_a_pause(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A create that was let go before a 429 came, and has not left yet, is held back as well."""
-    session = FakeSession()
-    session.answers = {"p0": [rate_limited(500)]}
-    delay(file_journal, "claim", "k1", until="release_claim", patch=monkeypatch)
-    results = await run(session, items(2), file_journal)
-    assert outcomes(results) == {"k0": "completed", "k1": "completed"}
-    times = [at for at, _ in session.sent]
-    assert len(times) == 3
-    assert times[1] - times[0] >= 500
-
-
 @pytest.mark.parametrize("late", ["claim", "429"])
 async def test_nothing_is_sent_after_the_halt(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, late: str

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
@@ -154,30 +152,6 @@ async def test_never_connected(open_listener: Callable[[str], AbstractAsyncConte
             outcome, error = await claims.made(session, seconds=9)
         assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "timeout")
         assert claims.hooked() == [CreateOutcome.NOT_SENT]
-
-
-async def test_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that no name server knows is tried until the time is up, and nothing was sent."""
-    lookups: list[float] = []
-
-    class Awaited(threading.Thread):
-        """A thread whose starter waits for its end: virtual time would run on while it works."""
-
-        def start(self) -> None:
-            super().start()
-            self.join()
-
-    def fail(*_arguments: object, **_options: object) -> None:
-        lookups.append(0)
-        raise socket.gaierror(socket.EAI_NONAME, "no such name")
-
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-    monkeypatch.setattr(threading, "Thread", Awaited)
-    claims = Claims()
-    async with AgentJobsSession("https://service.example", "0123456789", project_id="docs") as session:
-        outcome, error = await claims.made(session, seconds=30)
-    assert (outcome, getattr(error, "reason", None)) == (CreateOutcome.NOT_SENT, "dns")
-    assert len(lookups) > 1
 
 
 REFUSED: dict[str, Callable[[AgentJobsSession], Any]] = {

@@ -1,4 +1,4 @@
-"""Waits: every error status for every way to wait, redirects, connections never made, and answers nobody asked for."""
+"""Waits: every error status for every way to wait, connections never made, and answers nobody asked for."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,14 +10,13 @@ from agentjobs_async import (
     HttpTimeouts,
     NotSentError,
     ProtocolError,
-    RejectedError,
     TransportError,
     WaitTimeoutError,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.sockets import full_listener, silent_listener
 from tests.contract.tables import ENDING, PASSING
-from tests.contract.ways import ENDLESS, REF, Waiting, gets, met_by, started
+from tests.contract.ways import ENDLESS, REF, Waiting, gets, met_by
 from tests.polled import clock, every
 from tests.rows import end_of, failures_at_once
 
@@ -44,24 +43,6 @@ async def test_every_error_status(waiting: Waiting) -> None:
             assert (type(end), len(gets(emulator, created))) == expected[status]
 
         assert await failures_at_once(check, *met_by(waiting, expected)) == {}
-    assert emulator.foreign.connections == 0
-
-
-async def test_redirects_are_not_followed() -> None:
-    """A redirect of a poll ends the wait at once, and its error names the target's origin and no more of it."""
-
-    async def check(fault: str) -> None:
-        async with started(emulator, fault) as (wait, created):
-            with pytest.raises(RejectedError) as caught:
-                await wait(created.ref)
-        assert len(gets(emulator, created)) == 1
-        assert (emulator.foreign.url in str(caught.value)) == ("{foreign}" in fault)
-        assert "hidden" not in str(caught.value)
-
-    places = ("{foreign}/v2/agent/docs/job/job_000001?token=hidden", "{base}/other", "/other")
-    async with Emulator(script=ENDED) as emulator:
-        faults = [f"{status} location={place}" for status in (301, 302, 303, 307, 308) for place in places]
-        assert await failures_at_once(check, *faults) == {}
     assert emulator.foreign.connections == 0
 
 
