@@ -19,7 +19,7 @@ class Activity:
     count: int
 
     @property
-    def waits(self) -> float:
+    def most_waits(self) -> float:
         """Return how many waits share the polls of its session."""
         return self.count
 
@@ -49,7 +49,7 @@ class Calls(Activity):
     projects: int = 1
 
     @property
-    def waits(self) -> float:
+    def most_waits(self) -> float:
         """Return how many waits share the polls; as many as there may be, where each polls for itself."""
         return {"free": inf, "shared": 3 * self.count}.get(self.way, self.count)
 

@@ -270,7 +270,7 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
         return inf  # its delays are learned
     # What follows one journal may take over the jobs of another one.
     sharing = [one for one in program.activities if not isinstance(one, Calls)]
-    waits = activity.waits if isinstance(activity, Calls) else sum(one.waits for one in sharing)
+    waits = activity.most_waits if isinstance(activity, Calls) else sum(one.most_waits for one in sharing)
     turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)
     return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
 
