@@ -172,6 +172,9 @@ class ItemTasks:
         try:
             if sending:
                 await asyncio.wait(sending, timeout=grace)
+        except asyncio.CancelledError:
+            grace = 0.0
+            raise
         finally:
             try:
                 await self._cut(grace)

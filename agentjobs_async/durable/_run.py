@@ -137,12 +137,15 @@ class Run:
         self._following.stop()  # first: no job that is created meanwhile is waited for
         self._opened.stop_sharing_polls(self)
         try:
-            return await self._item_tasks.close(grace)
-        finally:
             try:
+                return await self._item_tasks.close(grace)
+            finally:
                 await self._end_submits()
-            finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
-                await self._end_following(until)
+        except asyncio.CancelledError:
+            until = 0.0  # a callback under way is called again at the next start
+            raise
+        finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
+            await self._end_following(until)
 
     async def _end_submits(self) -> None:
         submitting: set[asyncio.Future[Any]] = set(self._submitting)

@@ -178,6 +178,26 @@ async def test_leaving_does_not_wait_for_pauses(
     assert (done, len(failing.called)) == (["slow"], 1)
 
 
+async def test_leaving_that_is_cancelled(session: AgentJobsSession, file_journal: Journal) -> None:
+    """A cancellation ends the time that leaving gives to a callback under way."""
+    told = asyncio.Event()
+
+    async def end(_entry: DurableEntry, _end: AgentJob | Exception) -> None:
+        told.set()
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with DurableJobs(session, file_journal, on_end=end) as jobs:
+            await jobs.submit("k", "Hello")
+            await told.wait()
+            asyncio.get_running_loop().call_soon(working.cancel)
+
+    working = asyncio.create_task(work())
+    async with asyncio.timeout(5):
+        await asyncio.wait([working])
+    assert working.cancelled()
+
+
 async def test_callback_that_swallows_its_cancellation(
     session: AgentJobsSession, file_journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
