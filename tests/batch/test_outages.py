@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
-from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, run_batch
+from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
 from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, failing, items, outcomes, rate_limited, refused_key, rejected, run, states
 
@@ -153,6 +153,16 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
         "all creates are held back, and sent one at a time until one is answered definitely: "
     )
     assert "HTTP 503" in warnings[0]
+
+
+async def test_rates_over_restarts(virtual_journal: Journal) -> None:
+    """What earlier runs sent counts for its project only."""
+    service = Service(lambda *_: None)
+    await run(service, of_projects(3, "a"), virtual_journal, create_rate=Rate(3, per=1000))
+    await run(service, of_projects(4, "a", "b"), virtual_journal, create_rate=Rate(3, per=1000))
+    assert service.times["b"][2] < 5
+    assert service.times["a"][3] == pytest.approx(1000, abs=5)
+    assert service.times["b"][3] == pytest.approx(1000, abs=5)
 
 
 async def test_a_429_of_one_project(virtual_journal: Journal) -> None:

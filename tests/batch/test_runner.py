@@ -375,6 +375,18 @@ async def test_leaving_keeps_ids(path: Path) -> None:
     assert len(session.sent) == 2
 
 
+async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
+    """A create that gives no answer within ten seconds of the leaving is unknown."""
+    session = FakeSession()
+    session.answers = {"p0": [FOREVER]}
+    loop = asyncio.get_running_loop()
+    async with run_batch(session.session, items(1), journal=file_journal, create_rate=None):
+        await session.creates(1)
+        left = loop.time()
+    assert loop.time() - left == pytest.approx(10, abs=1)
+    assert [row.key for row in await file_journal.unknown()] == ["k0"]
+
+
 async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
     """Leaving with an error, or without a single look at the results, leaves no task of the run."""
     before = asyncio.all_tasks()

@@ -239,6 +239,20 @@ async def test_longest_patience_of_a_session() -> None:
 # Sharing.
 
 
+async def test_each_its_own_deadline() -> None:
+    """Waiters of one job time out each at its own deadline, each with the polls that served it."""
+    get_job = Polled()
+    async with JobTracker(get_job, policy=every(4)) as tracker:
+        waits = [tracker.watch(REF, timeout=seconds) for seconds in (5, 10, 20.5)]
+        await asyncio.sleep(7)
+        waits.append(tracker.watch(REF, timeout=10))
+        errors: list[Any] = await ended(*waits)
+    assert [type(error) for error in errors] == [WaitTimeoutError] * 4
+    assert [error.elapsed for error in errors] == pytest.approx([5, 10, 20.5, 10], abs=0.02)
+    assert get_job.at() == pytest.approx([0, 4, 4.5, 8.5, 9, 13, 16, 19.5], abs=0.03)  # last polls among them
+    assert [error.polls for error in errors] == [3, 5, 8, 4]
+
+
 async def test_last_one_leaving_stops_the_polls() -> None:
     """When the last waiter leaves, the poll in flight is cut and nothing more is asked; nothing stays behind."""
     for amid in (True, False):
