@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1961,
-    "_polling": 4231,
+    "_polling": 4214,
     "tracing": 271,
     "batch": 7803,
     "durable": 1060,

@@ -1,8 +1,7 @@
 """Which job is polled next, and when: urgent polls first, and no faster than the server and the budget allow.
 
 Polls are placed in time buckets on a clock that stands still while polling is paused or the server cannot be
-reached: polls that were due in that time come due afterwards, with the same spacing. A job's own Retry-After goes on
-meanwhile: it names a time.
+reached: polls that were due in that time come due afterwards, with the same spacing.
 """
 
 import asyncio
@@ -63,7 +62,6 @@ class PollQueue:
         self._pauses = Pauses()
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
         self._due = DueJobs()
-        self._held_back: dict[Tracked, None] = {}  # jobs in a bucket, due as soon as their own Retry-After is over
         self.no_slow = False
         self._answered_at = loop.time()
         self._armed: float = inf
@@ -89,7 +87,6 @@ class PollQueue:
 
     def _add(self, jobs: Iterable[Tracked], now: float) -> None:
         for tracked in jobs:
-            self._held_back.pop(tracked, None)
             self._due.add(tracked, now)
             self._limits.add()
         self._arm_wake()
@@ -110,8 +107,6 @@ class PollQueue:
         # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
         bucket = tracked.bucket = self._buckets.add(tracked, self._clock.due(when, now), full_above, step)
-        if when == tracked.not_before:
-            self._held_back[tracked] = None
         if bucket < self._armed:
             self._arm()
 
@@ -146,7 +141,6 @@ class PollQueue:
         if tracked.bucket >= 0:
             tracked.bucket = Tracked.NOWHERE  # first: were it swept now, the entry would stay, and count as valid
             self._buckets.note_stale()
-            self._held_back.pop(tracked, None)
         else:
             self._due.discard(tracked)
 
@@ -239,19 +233,9 @@ class PollQueue:
         stopped_for = self._clock.resume(now)
         self.outage.end()
         self._add(self._buckets.take_due(self._clock.time(now)), now)
-        self._end_held_back(now)
         self._spread(stopped_for, now)
         self._arm()
         self._dispatch()
-
-    def _end_held_back(self, now: float) -> None:
-        """Make the jobs due whose own Retry-After has ended while polling stood still; the others are as it says."""
-        for tracked in tuple(self._held_back):
-            if tracked.not_before > now:
-                self.reschedule_earlier(tracked, tracked.not_before, now)
-            else:
-                self._unqueue(tracked)
-                self._add([tracked], now)
 
     def answered(self, began: float, now: float) -> None:
         """Record a good answer to a poll that `began` at this loop time.
@@ -282,5 +266,4 @@ class PollQueue:
         """Stop all timers, and forget all polls."""
         self._timers.cancel()
         self._buckets.clear()
-        self._held_back.clear()
         self._due = DueJobs()

@@ -201,19 +201,6 @@ async def test_placed_during_a_pause() -> None:
     assert polling.taken() == [(4, 0), (7, 1)]
 
 
-async def test_a_retry_after_before_a_pause() -> None:
-    """A pause of all polls does not prolong the Retry-After that a job had before: it ends with it, or after it."""
-    polling = Polling(3)
-    for job, seconds in zip(polling.jobs, (3, 6), strict=False):
-        job.not_before = clock() + seconds
-        polling.place(seconds, [job])
-    polling.place(6, polling.jobs[2:])
-    await asyncio.sleep(1)
-    polling.queue.pause_until(clock() + 3, clock())
-    await asyncio.sleep(10)
-    assert [(round(at, 1), number) for at, number in polling.taken()] == [(4, 0), (6, 1), (9, 2)]
-
-
 async def test_paused_project() -> None:
     """Polls of a paused project are put off, some thousands as well, and none of another project waits for them."""
     polling = Polling(3000)

@@ -3,11 +3,11 @@
 from typing import Final
 
 from tests.simulation.cases import Case
-from tests.simulation.ledger import Batch, Calls, Durable, Program
+from tests.simulation.ledger import Batch, Durable, Program
 from tests.simulation.world import Fault
 
 
-def _case(activity: Batch | Calls | Durable, *faults: Fault) -> Case:
+def _case(activity: Batch | Durable, *faults: Fault) -> Case:
     return Case(1, (Program("p0", (activity,), 20.0, 5, None),), faults)
 
 
@@ -28,10 +28,5 @@ FOUND: Final = {
     ),
     "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": _case(
         Durable(1, 0.0, 0.0, waits=True), Fault("event", 162, "cancel"), Fault("event", 187, "cancel")
-    ),
-    "a pause of all polls prolonged the Retry-After that one job had been asked for before": _case(
-        Calls("wait", 4, 0.0, 1800.0),
-        Fault("poll", 5, "503", 0.0, "seconds 300"),
-        Fault("poll", 6, "503", 0.0, "seconds 300"),
     ),
 }
