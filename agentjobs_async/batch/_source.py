@@ -157,6 +157,7 @@ class _AsyncIterator:
         self._on_silence = on_silence
         self._found: list[BatchItem] = []
         self._most = 0
+        self._closed = False
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
         self._task = asyncio.create_task(self._read(items))
@@ -180,6 +181,7 @@ class _AsyncIterator:
 
     async def aclose(self) -> None:
         """Cancel the task that reads; leave it behind after 10 s, if it has swallowed its cancellation."""
+        self._closed = True
         self._task.cancel()
         await asyncio.wait([self._task], timeout=_LEAVING_SECONDS)
 
@@ -187,7 +189,7 @@ class _AsyncIterator:
         try:
             await self._wanted.wait()
             async for item in items:
-                if self._task.cancelling():
+                if self._closed:
                     return  # the source has swallowed its cancellation, and goes on
                 self._found.append(item)
                 self._arrived.set()

@@ -604,6 +604,21 @@ async def test_a_silent_source_holds_up_no_end(file_journal: Journal) -> None:
     silence.set()
 
 
+async def test_a_source_that_cancels_its_own_task(file_journal: Journal) -> None:
+    """A source whose own timer cancels its task, and that goes on, is read to its end."""
+
+    async def source() -> AsyncIterator[BatchItem]:
+        yield BatchItem("k0", "p0")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        yield BatchItem("k1", "p1")
+
+    assert len(await run(FakeSession(), source(), file_journal)) == 2
+
+
 async def test_several_readers(file_journal: Journal) -> None:
     """Several tasks may read one batch: each result goes to one of them, and all of them come to the end."""
     async with run_batch(FakeSession().session, items(5), journal=file_journal) as batch:
