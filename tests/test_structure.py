@@ -100,7 +100,7 @@ LINES = {
     "_http": 1961,
     "_polling": 4214,
     "tracing": 271,
-    "batch": 7805,
+    "batch": 7816,
     "durable": 1060,
     "engines": 480,
     "report": 2220,

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import suppress
 from contextvars import Context
 from types import MappingProxyType
 from typing import Any, Final
@@ -204,19 +203,31 @@ class ItemTasks:
         try:
             if left:
                 await asyncio.wait(left, timeout=grace or _CANCELLED_SECONDS)
-        finally:  # cancelled once more: the outcomes are recorded all the same
-            await until_done({asyncio.ensure_future(self._record_cut(sending, grace))})
+        except asyncio.CancelledError:
+            grace = 0.0
+            raise
+        finally:
+            await self._record_cut(sending, _SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
 
-    async def _record_cut(self, sending: list[ItemRun], grace: float) -> None:
+    async def _record_cut(self, sending: list[ItemRun], seconds: float) -> None:
+        """Record what became of creates that are cut off, within so many seconds; half a second once cancelled."""
+        recording = asyncio.create_task(self._mark_unknown(sending))
+        try:
+            await asyncio.wait([recording], timeout=seconds)
+        except asyncio.CancelledError:  # the outcomes are recorded all the same, where the journal answers
+            await until_done({asyncio.create_task(asyncio.wait([recording], timeout=_CANCELLED_SECONDS))})
+            raise
+        finally:
+            recording.cancel()  # a row that stays `sending` becomes unknown once its owner is gone
+            await until_done({recording})
+
+    async def _mark_unknown(self, sending: list[ItemRun]) -> None:
         error = AgentJobsError("the run was left before the answer came")
         entries = self.context.entries
         unknown = (
             entries.mark_unknown(item.row.key, error, claim=item.claim) for item in sending if item.claim is not None
         )
-        # A row that stays `sending` becomes unknown once its owner is gone.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLING_SECONDS if grace else _CANCELLED_SECONDS):
-                await asyncio.gather(*unknown, entries.flush(), return_exceptions=True)
+        await asyncio.gather(*unknown, entries.flush(), return_exceptions=True)
 
     def _under_way(self) -> list[ItemRun]:
         return [item for item in self._runs.values() if not item.over]
