@@ -3,6 +3,7 @@
 import gc
 import logging
 import random
+import re
 import sys
 import tempfile
 import traceback
@@ -92,7 +93,7 @@ def _run(world: World, processes: list[Process]) -> list[str]:
     except ViolationError as error:
         return [str(error)]
     except Exception:  # noqa: BLE001 - a search goes on when one of its worlds breaks
-        return [f"the world itself broke: {traceback.format_exc()}"]
+        return [f"World: it broke: {traceback.format_exc()}"]
     found = []
     if not world.violations:
         for process in processes:
@@ -267,7 +268,10 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 def explanation(case: Case, result: Result) -> str:
     """Return a failure as lines that a person reads."""
-    lines = [f"seed {case.seed}: {violation}" for violation in result.violations[:5]]
+    said = result.violations[:5] or ("all promises were kept",)
+    named = set(re.findall(r"job-\d+|p\d[-.:/\w]*", said[0]))
+    events = [line for line in result.trace if " ! " in line or named & set(line.split())]
+    lines = [f"seed {case.seed}: {violation}" for violation in said]
     lines += ["", "programs:", *(f"  {program}" for program in case.programs)]
     lines += ["", "faults:", *(f"  {fault}" for fault in case.faults)]
-    return "\n".join([*lines, "", f"the last {_SHOWN} events:", *result.trace[-_SHOWN:]])
+    return "\n".join([*lines, "", f"the last {_SHOWN} events of these, and faults:", *events[-_SHOWN:]])

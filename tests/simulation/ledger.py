@@ -18,11 +18,6 @@ class Activity:
 
     count: int
 
-    @property
-    def most_waits(self) -> float:
-        """Return how many waits share the polls of its session."""
-        return self.count
-
     def keys(self, _prefix: str) -> Iterator[str]:
         """Return the keys of its rows."""
         return iter(())
@@ -47,11 +42,6 @@ class Calls(Activity):
     hurry: float = 120.0
     notifies: bool = False
     projects: int = 1
-
-    @property
-    def most_waits(self) -> float:
-        """Return how many waits share the polls; as many as there may be, where each polls for itself."""
-        return {"free": inf, "shared": 3 * self.count}.get(self.way, self.count)
 
 
 @frozen

@@ -32,7 +32,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import BatchItem, Journal, Rate, State, Where, run_batch
 from agentjobs_async.durable import DurableJobs
-from agentjobs_async.telemetry import CreateFailed, PollFailed, WaitEnded, WaitStarted
+from agentjobs_async.telemetry import CreateFailed, JobPolled, PollFailed, WaitEnded, WaitStarted
 from tests.simulation.ledger import KEY, PROJECTS, Batch, Call, Calls, Create, Durable, Ledger, Program, Wait
 from tests.simulation.service import Service
 from tests.simulation.world import Process, World
@@ -117,6 +117,8 @@ class Run:
             self.world.violate("P17: a closed session creates jobs")
 
     def _hook(self, event: object) -> None:
+        if isinstance(event, JobPolled | PollFailed) and _MARK.get() is not None:
+            self.world.violate(f"P19: {type(event).__name__} runs in a caller's context")
         if isinstance(event, WaitStarted):
             self._events["started"] += 1
         elif isinstance(event, WaitEnded):
@@ -251,8 +253,8 @@ class Run:
     async def _wait(
         self, way: str, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, job: AgentJob
     ) -> None:
-        """Wait for a job, and once more after a timeout."""
-        for _ in range(2):
+        """Wait for a job; where the session remembers what it was asked, once more after a timeout."""
+        for _ in range(1 if way == "free" else 2):
             wait = Wait(self.process.loop.name, sender, self.world.now, calls.timeout, job_id=job.id, way=way)
             self.ledger.waits.append(wait)
             with self._noted(wait):
@@ -365,10 +367,11 @@ class Run:
             else:
                 await journal.resolve(row.key, send_again=True)
         if batch.retries:
-            for row in await journal.rows(where=Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED))):
-                self.service.allowed[row.prompt] = 2
+            failed = Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED), text=f"{prefix}/")
+            for row in await journal.rows(where=failed):
+                self.service.allowed[row.prompt] = len(self.service.agents.get(row.prompt, [])) + 1
                 self.ledger.settled[row.prompt] = self.world.now
-            await journal.retry(where=Where(text=f"{prefix}/"), max_tries=2)
+            await journal.retry(where=failed, max_tries=2)
 
     # --- durable jobs
 

@@ -14,7 +14,6 @@ from agentjobs_async import (
     NotFoundError,
     ProtocolError,
     RejectedError,
-    ServerError,
     SessionClosedError,
     WaitTimeoutError,
 )
@@ -33,7 +32,7 @@ _TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
 def broken_promises(
     world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...], folder: Path
 ) -> Iterator[str]:
-    """Return what was broken, one sentence each."""
+    """Yield what was broken, one sentence each."""
     yield from world.violations
     polls: dict[tuple[str, str], list[Request]] = defaultdict(list)
     creates: dict[str, list[Request]] = defaultdict(list)
@@ -51,8 +50,8 @@ def broken_promises(
     yield from _unseen(world, service, polls, ledger, programs)
     yield from _limits(creates, service, ledger)
     yield from _rates(world, creates, ledger)
-    for wait in ledger.waits:
-        yield from _wait(world, wait, polls[wait.sender, wait.job_id], ledger)
+    for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
+        yield from _wait(world, service, wait, polls[wait.sender, wait.job_id], ledger)
     yield from _outages(world, service.requests, ledger, programs)
     yield from _causes(world, ledger)
     yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())
@@ -60,11 +59,13 @@ def broken_promises(
 
 def _causes(world: World, ledger: Ledger) -> Iterator[str]:
     """P8 and P18: nothing fails, and nothing takes long, without a cause."""
-    failed = [one for one in ledger.creates if one.outcome != "created" and one.sender not in ledger.closed]
+    failed = [
+        one for one in ledger.creates if one.outcome is not CreateOutcome.CREATED and one.sender not in ledger.closed
+    ]
     if not world.happened and (ledger.poll_failures or failed):
         yield "P18: something failed in a world without faults"
     places, kinds = ({getattr(fault, name) for fault in world.happened} for name in ("where", "what"))
-    if not places & {"connection", "lookup", "time"} and any(one.outcome == "not_sent" for one in failed):
+    if not places & {"connection", "lookup", "time"} and any(one.outcome is CreateOutcome.NOT_SENT for one in failed):
         yield "P18: something was not sent, though the server could always be reached"
     if not places & {"connection", "lookup", "time"} and ledger.not_sent:
         yield "P18: a poll was not sent, though the server could always be reached"
@@ -108,7 +109,7 @@ def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> It
     """P3: no id is lost, and each row tells the truth, whatever was killed."""
     for program in [one for one in programs if one.name in ledger.rows]:
         rows = ledger.rows[program.name]
-        ended = {one.job_id for one in service.requests if one.is_end}
+        ended = {one.job_id for one in service.requests if one.is_end and not one.is_cut}
         known: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             known[row.prompt].append(row.job_id or ("unknown" if row.state in _UNSURE else ""))
@@ -144,15 +145,14 @@ def _told(service: Service, ledger: Ledger) -> Iterator[str]:
     """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
     for key, ends in ledger.called.items():
         kinds = list(dict.fromkeys(ends))
-        if kinds[:1] == ["CreateOutcomeUnknownError"] and (key in ledger.settled or len(kinds) == 2):
-            kinds = kinds[1:]
+        kinds = kinds[kinds[:1] == ["CreateOutcomeUnknownError"] :]
         if len(kinds) > 1:
-            yield f"on_end was told {kinds} for {key}"
+            yield f"Durable: on_end was told {kinds} for {key}"
         for kind in kinds:
             if kind.startswith("AgentJob "):
                 _, status, job_id = kind.split()
                 if service.jobs[job_id].end != status or job_id not in service.agents[key]:
-                    yield f"on_end was told {kind} for {key}"
+                    yield f"Durable: on_end was told {kind} for {key}"
 
 
 def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
@@ -257,8 +257,11 @@ def _unseen(
                     for one in near
                     if both or one.project == service.jobs[job_id].project
                 ]
-                if (free := second - first - _covered(held, first, second)) > allowed + _LONGEST_RELEASE * bool(held):
-                    yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {allowed:g}"
+                # A pause of all polls moves them alike, the rest of a job's own Retry-After among it.
+                moved = both or len({one.subject for one in near if one.status == 503}) > 1
+                most = allowed + (_LONGEST_WISH if moved else _LONGEST_RELEASE if held else 0.0)
+                if (free := second - first - _covered(held, first, second)) > most:
+                    yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {most:g}"
 
 
 def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
@@ -268,9 +271,12 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
     activity = program.activities[int(place)]
     if program.interval < 0 or (program.interval == 0 and isinstance(activity, Batch)):
         return inf  # its delays are learned
-    # What follows one journal may take over the jobs of another one.
-    sharing = [one for one in program.activities if not isinstance(one, Calls)]
-    waits = activity.most_waits if isinstance(activity, Calls) else sum(one.most_waits for one in sharing)
+    if isinstance(activity, Calls):
+        waits = 3 * activity.count if activity.way == "shared" else activity.count
+    else:  # what follows one journal may take over the jobs of another one
+        waits = sum(one.count for one in program.activities if not isinstance(one, Calls))
+    if isinstance(activity, Calls) and activity.way == "free":
+        return inf  # each wait polls for itself
     turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)
     return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
 
@@ -301,7 +307,8 @@ _LONGEST_DELAY: Final = 9.9  # s, of the default policy
 
 def _most_at_once(spans: Iterable[tuple[float, float]]) -> int:
     most = now = 0
-    for _, change in sorted([(begin, 1) for begin, end in spans if end > begin] + [(end, -1) for _, end in spans]):
+    spans = [(begin, end) for begin, end in spans if end > begin]
+    for _, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
         now += change
         most = max(most, now)
     return most
@@ -330,8 +337,10 @@ def _limits(creates: dict[str, list[Request]], service: Service, ledger: Ledger)
         spans = [(one.left, ended.get(one.job_id, inf)) for one in sent if one.is_good and not one.is_cut]
         unknown = [one for one in sent if _is_unknown(one)]
         if batch.projects == 1:
-            until = [min(one.heard + batch.unknown_for, ledger.settled.get(one.subject, inf)) for one in unknown]
-            spans += [(one.left, end) for one, end in zip(unknown, until, strict=True)]
+            for one in unknown:
+                settled = ledger.settled.get(one.subject, 0.0)
+                end = one.heard + batch.unknown_for
+                spans.append((one.left, min(end, settled) if settled > one.left else end))
         more = ceil(batch.max_active / 2) if batch.projects > 1 and (unknown or ledger.settled) else 0
         if (most := _most_at_once(spans)) > batch.max_active + more:
             yield f"P3: {sender} has {most} active jobs, of {batch.max_active + more}"
@@ -356,11 +365,9 @@ def _rates(world: World, creates: dict[str, list[Request]], ledger: Ledger) -> I
                 yield f"P3: {name} sends {count + 1} creates of {which} in {last - first:g} s, of {count} in {per:g} s"
 
 
-def _wait(world: World, wait: Wait, polls: list[Request], ledger: Ledger) -> Iterator[str]:
+def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledger: Ledger) -> Iterator[str]:
     """P4, P7 and P14: a wait ends in time, with the job that was seen to end, and with an error only for a cause."""
-    if wait.ended == inf:
-        return  # its process was killed
-    late = wait.ended - wait.begun - wait.timeout if wait.way != "run" else 0.0  # its create has a time of its own
+    late = wait.ended - wait.begun - wait.timeout
     is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
     if late > 0.25 and not is_slow and not world.stalled_since(wait.begun):
         yield f"P7: {wait} ended {late:g} s late"
@@ -370,13 +377,19 @@ def _wait(world: World, wait: Wait, polls: list[Request], ledger: Ledger) -> Ite
             yield f"P7: {wait} timed out, with the end in hand"
         if late < -1e-3:
             yield f"P4: {wait} timed out {-late:g} s early"
-    elif wait.error is None and not (wait.job and wait.job.is_terminal and wait.job.id == wait.job_id):
-        yield f"P7, P12: {wait} gave no job of its own that has ended"
+    elif wait.error is None:
+        yield from _wrong_job(wait, service)
     elif isinstance(wait.error, SessionClosedError):
         if wait.sender not in ledger.closed:
             yield f"P17: {wait} ended as closed, though nothing was closed"
     elif isinstance(wait.error, AgentJobsError) and wait.error.outcome is None:  # else it is that of a create
         yield from _error(wait, wait.error, seen, [one for one in polls if one.heard >= wait.begun])
+
+
+def _wrong_job(wait: Wait, service: Service) -> Iterator[str]:
+    end = service.jobs[wait.job_id].end
+    if wait.job is None or (wait.job.id, wait.job.status) != (wait.job_id, end):
+        yield f"P7, P12: {wait} gave no job of its own that ended as {end}"
 
 
 def _error(wait: Wait, error: AgentJobsError, seen: list[Request], polls: list[Request]) -> Iterator[str]:
@@ -397,7 +410,7 @@ def _is_cause(poll: Request, error: AgentJobsError) -> bool:
             return 300 <= poll.status < 500 and poll.status not in _TRANSIENT
         case ProtocolError():
             return poll.fault in {*DOCUMENTS, "maintenance"}
-    return isinstance(error, ServerError) and poll.status in {501, 505}
+    return False
 
 
 def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
@@ -423,10 +436,12 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
 
 
 def _connects(world: World, ledger: Ledger, program: Program, since: float, until: float) -> Iterator[str]:
-    owners = {f"{program.name}.{life}" for life in range(1, 300)}
-    waits = [one for one in ledger.waits if one.owner in owners and one.ended > since and one.begun < until]
-    creates = [one for one in ledger.creates if one.owner in owners and one.ended > since]
-    tries = sum(since <= moment < until and owner in owners for moment, owner in world.network.connects)
+    def is_mine(owner: str) -> bool:
+        return owner.rpartition(".")[0] == program.name
+
+    waits = [one for one in ledger.waits if is_mine(one.owner) and one.ended > since and one.begun < until]
+    creates = [one for one in ledger.creates if is_mine(one.owner) and one.ended > since]
+    tries = sum(since <= moment < until and is_mine(owner) for moment, owner in world.network.connects)
     polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
     allowed = 1.1 * polled + 2 * len(waits) + sum(12 + one.timeout / 5 for one in creates)
     if tries > allowed:

@@ -23,7 +23,7 @@ def _search(first: int, step: int, until: float) -> tuple[Counter[str], list[int
     gc.freeze()  # what is imported is never garbage: a collection after each world is cheap
     while time.time() < until:
         result = run(case_of(seed))
-        totals += Counter(
+        totals.update(
             {"worlds": 1, "creates": result.creates, "kills": result.kills, "virtual seconds": int(result.seconds)}
         )
         if result.violations:
@@ -38,6 +38,7 @@ def _explain(seed: int) -> bool:
     case = case_of(seed)
     result = run(case)
     if result.violations:
+        print(f"seed {seed}: {result.violations[0]}\nlooking for the least that still breaks it", flush=True)  # noqa: T201 - a command
         case = shrunk(case)
         result = run(case)
     print(explanation(case, result))  # noqa: T201 - a command
@@ -46,7 +47,7 @@ def _explain(seed: int) -> bool:
 
 def main() -> bool:
     """Do what the command line says; return whether all promises were kept."""
-    parser = argparse.ArgumentParser(description="Search worlds for a broken promise.")
+    parser = argparse.ArgumentParser(".ci/run search", description="Search worlds for a broken promise.")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to search (default 60)")
     parser.add_argument("--first", type=int, default=time.time_ns() // 1_000_000, help="the first seed (default: new)")
     parser.add_argument("--seed", type=int, help="explain what becomes of this one")
@@ -57,10 +58,12 @@ def main() -> bool:
     with ProcessPoolExecutor(cores) as pool:
         firsts = range(arguments.first, arguments.first + cores)
         parts = list(pool.map(_search, firsts, [cores] * cores, [until] * cores))
-    totals: Counter[str] = sum((totals for totals, _ in parts), Counter())
+    totals: Counter[str] = Counter()
+    for part, _ in parts:
+        totals.update(part)
     failed = sorted(seed for _, seeds in parts for seed in seeds)
     figures = ", ".join(f"{count:,} {name}" for name, count in totals.items())
-    print(f"{figures}; {len(failed)} broke a promise: {failed}")  # noqa: T201 - a command
+    print(f"{figures}; {len(failed)} broke a promise{f', explained with --seed: {failed}' * bool(failed)}")  # noqa: T201 - a command
     return not failed
 
 

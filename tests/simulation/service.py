@@ -189,9 +189,9 @@ class Service:
 
     def _refusal(self, request: Request, fault: Fault) -> web.Response:
         echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {self._key}"})
-        headers = self._wish(request, fault)
+        headers = {**self._wish(request, fault), "X-Request-Id": f"of {self._key}"}
         if fault.what.startswith("3"):
-            headers["Location"] = "http://elsewhere.test/"
+            headers["Location"] = f"http://elsewhere.test/?key={self._key}"
         return web.Response(text=echo, status=int(fault.what), headers=headers, content_type="application/json")
 
     def _wish(self, request: Request, fault: Fault) -> dict[str, str]:

@@ -41,4 +41,4 @@ def test_explanation() -> None:
     result = run(case)
     said = explanation(case, result)
     assert "Fault(where='create', at=1, what='500'" in said
-    assert any("agent job-1 for p0-0.1-0" in line for line in said.splitlines())
+    assert any("! create 1: 500 1" in line for line in said.splitlines())

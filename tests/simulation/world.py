@@ -177,7 +177,7 @@ class World:
         if not ready:
             when = min(max(loop.due(), loop.blocked_until) for loop in self.loops)
             if when == inf:
-                raise ViolationError("everything waits for ever")
+                raise ViolationError("P3: everything waits for ever")
             self.now = max(self.now, when)
             for loop in self.loops:
                 loop.take_due()
