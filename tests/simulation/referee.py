@@ -222,7 +222,7 @@ def _is_binding(one: Request, ledger: Ledger) -> bool:
     if one.kind == "create":
         return one.status == 429
     if one.is_good:
-        return one.sender not in ledger.own_readers  # their `get_job` returns the job alone
+        return not (one.is_end or one.sender in ledger.own_readers)  # whose `get_job` returns the job alone
     return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
 
 
@@ -440,10 +440,11 @@ def _connects(world: World, ledger: Ledger, program: Program, since: float, unti
         return owner.rpartition(".")[0] == program.name
 
     waits = [one for one in ledger.waits if is_mine(one.owner) and one.ended > since and one.begun < until]
-    creates = [one for one in ledger.creates if is_mine(one.owner) and one.ended > since]
+    runs = [one for one in waits if one.way == "run"]
+    creates = [*runs, *(one for one in ledger.creates if is_mine(one.owner) and one.ended > since)]
     tries = sum(since <= moment < until and is_mine(owner) for moment, owner in world.network.connects)
     polled = sum(min(one.ended, until) - max(one.begun, since) for one in waits) / program.interval
-    allowed = 1.1 * polled + 2 * len(waits) + sum(12 + one.timeout / 5 for one in creates)
+    allowed = 1.1 * polled + 2 * len(waits) + sum(12 + min(one.timeout, 120.0) / 5 for one in creates)
     if tries > allowed:
         yield f"P6: {program.name} connects {tries} times in the outage at {since:g}, of {allowed:.0f}"
 
