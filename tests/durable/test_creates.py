@@ -16,6 +16,23 @@ from tests.held import HeldEmulator
 from tests.until import until
 
 
+async def test_cancelled_caller(file_journal: Journal, listener: Listener) -> None:
+    """A caller that is cancelled leaves; the create goes on, and its job is followed."""
+    script = JobScript(duration=0.1)
+    async with HeldEmulator(script=script) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+            caller = asyncio.ensure_future(jobs.submit("k", "Hello"))
+            await emulator.arrived.wait()
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+            emulator.release.set()
+            await listener.ends(1)
+            assert (await jobs.submit("k", "Hello")).state == "completed"
+        assert emulator.agents_started == {"Hello": 1}
+    assert listener.called == [("k", "completed")]
+
+
 async def test_answer_while_leaving(file_journal: Journal) -> None:
     """Leaving waits for the answer of a create under way, and its caller gets it."""
     async with Emulator(script=JobScript(duration=1e6), latency=0.2) as emulator:

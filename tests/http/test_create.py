@@ -4,7 +4,7 @@ import asyncio
 import errno
 import ssl
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 
 from agentjobs_async import (
+    AgentJobsError,
     AgentJobsSession,
     CreateFailed,
     CreateOutcome,
@@ -27,13 +28,24 @@ from agentjobs_async import (
     RateLimitedError,
     RejectedError,
     ServerError,
+    SessionClosedError,
 )
 from tests.polled import clock
 from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, loopback_socket, reply
 
 CREATED = reply(201, {"id": "job_1", "status": "active"})
+HEAD = b"HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n{"
 PATIENT = reply(429, {"error": "slow down"}, ("Retry-After", "5"))
+
+
+def failures(events: Sequence[object]) -> list[tuple[str, CreateOutcome, BaseException]]:
+    return [(event.project_id, event.outcome, event.error) for event in events if isinstance(event, CreateFailed)]
+
+
+def silent_tls(server: Scripted) -> str:
+    """Return an address where a TLS handshake is never answered."""
+    return server.base_url.replace("http", "https")
 
 
 async def test_what_aiohttp_should_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +191,43 @@ async def test_time_out_of_the_callers_own(caplog: pytest.LogCaptureFixture) -> 
     assert any(line.startswith(words) for line in traceback.format_exception(caught.value))
     assert caplog.messages[-1].startswith("the outcome of a create is unknown (sha256 of its prompt: ")
     assert caplog.messages[-1].endswith("...): the caller of the create was cancelled")
+
+
+INTERRUPTED = [
+    (silent_tls, Reply(), CreateOutcome.NOT_SENT, 0),
+    (None, Reply(then="hang"), CreateOutcome.UNKNOWN, 1),
+    (None, Reply(HEAD, "hang"), CreateOutcome.UNKNOWN, 1),
+    (None, PATIENT, CreateOutcome.REJECTED, 1),
+    (None, reply(599, None, ("Retry-After", "5")), CreateOutcome.REJECTED, 1),
+]
+"""Creates that are under way after 2 s: how to find the server, what it does, the outcome then, what it has got."""
+
+
+@pytest.mark.looptime
+async def test_session_closed_meanwhile() -> None:
+    """Closing the session ends a create at once, as unknown after its first byte, else as what it is."""
+
+    async def check(url: Callable[[Scripted], str] | None, first: Reply, outcome: CreateOutcome, sent: int) -> None:
+        events: list[CreateFailed] = []
+        async with Scripted(first, CREATED) as server:
+            base_url = url(server) if url else server.base_url
+            session = server.session(base_url=base_url, hooks=[events.append], create_refusals={599})
+            creating = asyncio.ensure_future(session.create_job("Fix it"))
+            await asyncio.sleep(2)
+            began = clock()
+            await session.aclose()
+            assert creating.done()
+            with pytest.raises(AgentJobsError, match="closed meanwhile") as caught:
+                await creating
+            assert clock() == began
+            await asyncio.sleep(60)
+        assert len(server.requests) == sent
+        assert caught.value.outcome is outcome
+        kind = CreateOutcomeUnknownError if outcome is CreateOutcome.UNKNOWN else SessionClosedError
+        assert type(caught.value) is kind
+        assert failures(events) == [("docs", outcome, caught.value)]
+
+    assert await failures_in_turn(check, *INTERRUPTED) == {}
 
 
 def no() -> bool:

@@ -13,6 +13,7 @@ import tenacity
 from agentjobs_async import (
     AgentJob,
     AgentJobsError,
+    AuthError,
     HttpTimeouts,
     InvalidInputError,
     JobChanged,
@@ -504,6 +505,26 @@ async def test_notify_keeps_to_a_pause() -> None:
     assert get_job.at() == pytest.approx([0, 20], abs=0.02)
 
 
+async def test_grace_of_the_job() -> None:
+    """A 404 is ridden out from the start of the first wait under way, or the last sight: all waits end together."""
+
+    async def check(steps: list[object], starts: list[float], ends_at: list[float]) -> None:
+        get_job = Polled(*steps)
+        async with JobTracker(get_job, policy=every(2, not_found_grace=9, answer_grace=0)) as tracker:
+            waits, ends = [], list[float]()
+            for start in starts:
+                await asyncio.sleep(get_job._made + start - clock())
+                waits.append(tracker.watch(REF))
+                waits[-1].add_done_callback(lambda _: ends.append(clock() - get_job._made))
+            errors = await ended(*waits)
+        assert all(isinstance(error, NotFoundError) for error in errors)
+        assert len(set(map(id, errors))) == len(errors)
+        assert ends == pytest.approx(ends_at, abs=0.2)
+
+    rows = ([missing], [0, 3, 5, 15.5], [10, 10, 10, 25.5]), (["active", "active", missing], [0, 4.5], [12, 12])
+    assert await failures_at_once(check, *rows) == {}
+
+
 # What answers mean for waits that share them.
 
 
@@ -521,6 +542,21 @@ async def test_refusals_of_two() -> None:
 
     gone = NotFoundError(410, None, None, "gone")
     assert await failures_at_once(check, (gone, 1), (ProtocolError("bad_json", "x"), 3)) == {}
+
+
+async def test_sight_is_shared() -> None:
+    """Who joins a job that others have seen rides out with them what does not show it."""
+
+    async def check(refusal: AgentJobsError) -> None:
+        get_job = Polled("active", *[refusal] * 5, "active", "completed")
+        async with JobTracker(get_job, policy=every(2, max_bad_answers=2)) as tracker:
+            seeing = tracker.watch(REF)
+            await asyncio.sleep(3)
+            results = await ended(seeing, tracker.watch(ACTIVE), tracker.watch(REF))
+        assert all(isinstance(result, AgentJob) for result in results)
+
+    rows = (AuthError(401),), (NotFoundError(410),), (ProtocolError("bad_json", "x"),)
+    assert await failures_at_once(check, *rows) == {}
 
 
 # Callables of the user's.
