@@ -286,6 +286,8 @@ def _disturbed(world: World) -> Iterator[tuple[float, float]]:
     for fault, moment in world.happened.items():
         if fault.where == "lookup" or fault.what in {"silent", "hang", "slow", "late", "stall"}:
             yield moment - 100.0, moment + (1300.0 if fault.where == "job" else 300.0)  # all polls of that job
+        elif fault.where == "connection":  # the poll may have been lost before it came
+            yield moment - 1.0, moment + 1.0
         elif fault.what == "cancel" or fault.where == "call":  # the next run of a batch begins after 30 s
             yield moment, moment + 40.0
     for since, until, kind in world.outages:
