@@ -101,7 +101,7 @@ LINES = {
     "_polling": 4214,
     "tracing": 271,
     "batch": 7816,
-    "durable": 1060,
+    "durable": 1075,
     "engines": 480,
     "report": 2220,
     "web": 543,

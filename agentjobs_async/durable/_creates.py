@@ -13,7 +13,7 @@ from agentjobs_async.batch._item_create import Created, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry
+from agentjobs_async.durable.entry import DurableEntry, ref_of_row
 from agentjobs_async.telemetry.links import last_create
 
 __all__ = ["Creates"]
@@ -36,10 +36,12 @@ class _Create:
     Attributes:
         answered: Its entry, as soon as the create is answered or held back; or what keeps it from being sent.
         followed: Whether its job is to be followed.
+        claim: The claim under which it was sent last; `None` before.
     """
 
     answered: asyncio.Future[DurableEntry] = field(factory=lambda: asyncio.get_running_loop().create_future())
     followed: bool = True
+    claim: str | None = None
 
     def answer(self, result: DurableEntry | Exception) -> None:
         """Set the first result; later ones change nothing."""
@@ -97,10 +99,10 @@ class Creates:
             await self._send(item, create)
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
+            if create.claim is not None:  # where it is still `sending`, the journal did not take the outcome
+                await entries.mark_unknown(item.key, _UNRECORDED, claim=create.claim)  # the next sweep tells of it
             row = (await entries.get_many([item.key]))[item.key]
-            # This owner alone could be sending it, and does not: the journal did not take the outcome.
-            if row.state is State.SENDING and await entries.mark_unknown(item.key, _UNRECORDED):
-                row = (await entries.get_many([item.key]))[item.key]  # the next sweep tells of it
+            mine = not await self._following.rows.no_longer_followed([item.key])
         except SessionClosedError as error:
             create.answer(error)
             return True
@@ -114,8 +116,18 @@ class Creates:
             _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
             item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
             return item.phase >= Phase.NO_CREATES
+        if mine and row.state is State.SENDING:
+            return False  # a batch of this process sends it
         create.answer(self._following.entry(row))
+        if mine and create.followed:
+            self._follow(row)
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
+
+    def _follow(self, row: JournalRow) -> None:
+        """Follow the job of a row that others have sent or settled."""
+        ref = ref_of_row(row, self._following.session.project_id) if row.state is State.ACTIVE else None
+        if ref is not None and not self._following.waits_for(row.key, ref):
+            self._following.start(row, ref)
 
     async def _record_late(self, item: ItemRun, create: _Create, ref: JobRef) -> None:
         """Record a job that the journal could not take, as soon as it can, and follow it then."""
@@ -133,7 +145,10 @@ class Creates:
 
     async def _send(self, item: ItemRun, create: _Create) -> None:
         sending = ItemCreate(item)
-        sent = await sending.run()
+        try:
+            sent = await sending.run()
+        finally:
+            create.claim = item.claim or create.claim
         if isinstance(sent, Created):
             item.over = True
             create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))

@@ -29,4 +29,15 @@ FOUND: Final = {
     "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": _case(
         Durable(1, 0.0, 0.0, waits=True), Fault("event", 162, "cancel"), Fault("event", 187, "cancel")
     ),
+    "a create that a batch of the same process sent was taken for unknown by durable jobs": Case(
+        seed=3,
+        programs=(
+            Program(
+                "p0",
+                (Batch(2, 1, 3, 1, None, 60.0, 100.0, retries=False, changes=False), Durable(2, 0.5, 0.0, waits=True)),
+                *(20.0, 5, None),
+            ),
+        ),
+        faults=(Fault("call", 6, "kill", 12.0), Fault("time", 11, "outage", 300.0, "silent")),
+    ),
 }
