@@ -3,20 +3,19 @@
 import asyncio
 import gc
 import weakref
-from contextvars import ContextVar, Token, copy_context
+from contextvars import ContextVar, Token
 from typing import Any
 
 import pytest
 
 from agentjobs_async import (
-    AgentJob,
     JobRef,
     JobTracker,
     WaitEnded,
     WaitStarted,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from tests.polled import every
+from tests.polled import Polled, every
 
 pytestmark = pytest.mark.looptime
 
@@ -26,22 +25,6 @@ ENDLESS = JobScript(duration=float("inf"))
 
 class Caller:
     """Somebody with data of his own, held by his context only."""
-
-
-class Reader:
-    """A get-job callable that notes what it sees, and leaves variables of its own behind."""
-
-    def __init__(self, *steps: Any, leaves: object = None) -> None:
-        self._steps = list(steps)
-        self._leaves = leaves
-        self.seen: list[dict[Any, Any]] = []
-
-    async def __call__(self, ref: JobRef) -> Any:
-        self.seen.append(dict(copy_context()))
-        if self._leaves is not None:
-            CALLER.set(self._leaves)
-        step = self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]
-        return AgentJob(ref.job_id, ref.project_id, step) if isinstance(step, str) else await step()
 
 
 async def test_one_context_for_a_wait() -> None:
@@ -56,7 +39,7 @@ async def test_one_context_for_a_wait() -> None:
             assert span.get() == event.ref
             span.reset(tokens.pop(event.ref))
 
-    async with JobTracker(Reader("active", "completed"), policy=every(1), hooks=[traced]) as tracker:
+    async with JobTracker(Polled("active", "completed"), policy=every(1), hooks=[traced]) as tracker:
         await asyncio.gather(*(tracker.watch(JobRef("docs", f"job_{number}")) for number in range(3)))
         assert (tokens, span.get(None)) == ({}, None)
 
