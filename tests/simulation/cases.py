@@ -23,8 +23,8 @@ from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
 
 _SHOWN: Final = 40  # events of a failure
-_DAYS: Final = 60 * 86_400.0  # after which every program has ended
-_RESTS: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again
+_LONGEST_WORLD: Final = 60 * 86_400.0  # s, after which every program has ended
+_DOWNTIMES: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again
 
 
 @frozen
@@ -78,7 +78,12 @@ def _judged(case: Case, folder: Path) -> Result:
 
     with replaced(world):
         processes = [started(one) for one in case.programs]
-        found = [*_run(world, processes), *broken_promises(world, service, ledger, case.programs, folder)]
+        found = []
+        try:
+            found += _run(world, processes)
+            found += broken_promises(world, service, ledger, case.programs, folder)
+        except Exception:  # noqa: BLE001 - a search goes on when one of its worlds breaks
+            found.append(f"World: it broke: {traceback.format_exc()}")
     for loop in (*world.loops, *world.dead):
         loop._closed = True
     creates = sum(one.kind == "create" for one in service.requests)
@@ -88,12 +93,10 @@ def _judged(case: Case, folder: Path) -> Result:
 
 def _run(world: World, processes: list[Process]) -> list[str]:
     try:
-        world.run(lambda: all(one.is_over for one in processes) or world.now > _DAYS or bool(world.violations))
+        world.run(lambda: all(one.is_over for one in processes) or world.now > _LONGEST_WORLD or bool(world.violations))
         world.run_for(20.0)  # a source that swallows its cancellation is left behind, and ends then
     except ViolationError as error:
         return [str(error)]
-    except Exception:  # noqa: BLE001 - a search goes on when one of its worlds breaks
-        return [f"World: it broke: {traceback.format_exc()}"]
     found = []
     if not world.violations:
         for process in processes:
@@ -121,7 +124,7 @@ def case_of(seed: int, most: int = 400) -> Case:
         at = 0.0
         for _ in range(draw.choice((2, 4, 8, 16))):
             at += draw.expovariate(1 / (40.0 * creates))
-            faults.append(Fault("event", int(at) + 1, "kill", draw.choice(_RESTS)))
+            faults.append(Fault("event", int(at) + 1, "kill", draw.choice(_DOWNTIMES)))
     unique = {(fault.where, fault.at): fault for fault in faults}
     return Case(seed, programs, tuple(unique.values()))
 
@@ -180,7 +183,7 @@ _CONNECTION: Final = (
     *product(("silent", "reset", "close"), ("request", "response")),
     *product(("pieces", "slow", "refuse", "unreachable", "descriptors", "hang"), ("both",)),
 )
-_WISHES: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
+_RETRY_AFTER: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
 _REFUSALS: Final = (*("429",) * 3, *("503",) * 2, "500", "502", "504", "408", "401", "403", "404", "410", "400", "307")
 _MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
     *(("outage", (20.0, 300.0, 2400.0, 7200.0)),) * 3,
@@ -222,13 +225,13 @@ def _fault(draw: random.Random, creates: int) -> Fault:
 
 def _answer(draw: random.Random, where: str, creates: int) -> Fault:
     at = draw.randint(1, 6 * creates if where == "poll" else creates)
-    what = draw.choice((*_REFUSALS, "late", "hang up", *("document",) * 4, "wish"))
+    what = draw.choice((*_REFUSALS, "late", "hang up", *("document",) * 4, "retry after"))
     amount = draw.choice((1.0, 15.0, 40.0, 200.0)) if what == "late" else float(draw.random() < 0.5)
     if what == "document":
         what = draw.choice([one for one in (*DOCUMENTS, *("wrong id",) * 3) if where != "create" or one != "wrong id"])
     if where == "create" and what[0] in "34" and what != "408":
         amount = 0.0  # a service that refuses starts no agent
-    return Fault(where, at, what, amount, draw.choice(_WISHES))
+    return Fault(where, at, what, amount, draw.choice(_RETRY_AFTER))
 
 
 # --- from a failure to the least of it

@@ -31,7 +31,7 @@ class Calls(Activity):
         way: How they are waited for.
         gap: Seconds between two creates.
         timeout: Seconds of a wait.
-        hurry: Seconds of a create.
+        create_timeout: Seconds of a create.
         projects: How many projects they belong to, by turns.
     """
 
@@ -39,7 +39,7 @@ class Calls(Activity):
     count: int
     gap: float
     timeout: float
-    hurry: float = 120.0
+    create_timeout: float = 120.0
     notifies: bool = False
     projects: int = 1
 
@@ -61,6 +61,11 @@ class Batch(Activity):
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}/{number}" for number in range(self.count))
 
+    def limits(self, starts: int) -> tuple[int, int]:
+        """Return how many jobs may be active, and how many creates under way, after so many starts."""
+        less = 2 if self.changes and starts % 2 else 1
+        return max(1, self.max_active // less), max(1, self.max_sending // less)
+
 
 @frozen
 class Durable(Activity):
@@ -68,14 +73,14 @@ class Durable(Activity):
 
     Attributes:
         gap: Seconds between two submissions.
-        telling: Seconds that `on_end` takes.
+        on_end_seconds: Seconds that `on_end` takes.
         waits: Whether a submission waits for its create.
         projects: How many projects they belong to, by turns.
     """
 
     count: int
     gap: float
-    telling: float
+    on_end_seconds: float
     waits: bool
     projects: int = 1
 
@@ -115,10 +120,10 @@ class Call:
 
 @define(eq=False)
 class Create(Call):
-    """A create: `told` is the outcome that its `CreateFailed` event names."""
+    """A create: `hook_outcome` is the one that its `CreateFailed` event names."""
 
     prompt: str = ""
-    told: CreateOutcome | None = None
+    hook_outcome: CreateOutcome | None = None
 
     @property
     def outcome(self) -> CreateOutcome | None:
@@ -142,15 +147,15 @@ class Ledger:
 
     creates: list[Create] = field(factory=list)
     waits: list[Wait] = field(factory=list)
-    called: dict[str, list[str]] = field(factory=dict)  # the ends that `on_end` was called with, by key
-    told: set[str] = field(factory=set)  # the keys for which it has returned
+    on_end_calls: dict[str, list[str]] = field(factory=dict)  # the ends that it was called with, by key
+    on_end_returned: set[str] = field(factory=set)  # the keys for which it has
     rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
-    singles: set[str] = field(factory=set)  # senders of creates that know nothing of each other
-    own_readers: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
+    independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other
+    own_get_job: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
     poll_failures: int = 0
     not_sent: int = 0  # polls
-    delays: list[float] = field(factory=list)  # s, from a cancellation to the end of what was cancelled
+    cancelled: list[tuple[float, float]] = field(factory=list)  # when a task was cancelled, and when it had ended

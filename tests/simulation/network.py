@@ -23,12 +23,12 @@ class Transport(asyncio.Transport):
     """One end of a connection.
 
     Attributes:
-        link: The connection.
+        connection: The connection.
     """
 
-    def __init__(self, link: "Link", loop: Loop, extra: dict[str, Any]) -> None:
+    def __init__(self, connection: "Connection", loop: Loop, extra: dict[str, Any]) -> None:
         super().__init__(extra)
-        self.link = link
+        self.connection = connection
         self.loop = loop
         self.protocol: Any = None
         self.out: Pipe
@@ -62,14 +62,14 @@ class Transport(asyncio.Transport):
         self.leave(_END)
 
     def abort(self) -> None:
-        self.leave(_RESET if self.link.random.random() < 0.5 else _END)
+        self.leave(_RESET if self.connection.random.random() < 0.5 else _END)
 
     def leave(self, last: bytes | None, error: Exception | None = None) -> None:
         """End, for its own program with `error`, and for the other side as `last` says."""
         if not self._closing:
             self._closing = True
             self.out.send(last)
-            self.link.left(self)
+            self.connection.left(self)
             self.loop.call_soon(self._lost, error, context=Context())
 
     def _lost(self, error: Exception | None) -> None:
@@ -113,8 +113,8 @@ class Pipe:
         faults: Which of `silent`, `reset`, `close` happens after how many bytes; `pieces` and `slow`.
     """
 
-    def __init__(self, link: "Link", receiver: Transport, faults: list[Fault]) -> None:
-        self._link = link
+    def __init__(self, connection: "Connection", receiver: Transport, faults: list[Fault]) -> None:
+        self._connection = connection
         self._receiver = receiver
         self._queue: deque[bytes | None] = deque()
         self._last = 0.0
@@ -126,12 +126,12 @@ class Pipe:
 
     def send(self, data: bytes | None) -> None:
         """Take what is sent, or the end."""
-        self._link.sends(self, data)
+        self._connection.sends(self, data)
         size = max(self._piece, len(data or b"") // _MOST_PIECES)
         pieces = [data[at : at + size] for at in range(0, len(data), size)] if data else [data]
-        world, delay = self._link.world, self._slow
+        world, delay = self._connection.world, self._slow
         for piece in pieces:
-            self._last = max(self._last + 1e-6, world.now + delay + self._link.random.uniform(0.0005, 0.05))
+            self._last = max(self._last + 1e-6, world.now + delay + self._connection.random.uniform(0.0005, 0.05))
             self._queue.append(piece)
             self._receiver.loop.call_at(self._last, self.deliver, context=Context())
 
@@ -144,19 +144,19 @@ class Pipe:
         if cut is not None and (data is _RESET or self._passed + len(data) >= cut.amount):
             head = b"" if not data else data[: int(cut.amount) - self._passed]
             self._is_cut = True
-            self._link.world.tell(cut)
+            self._connection.world.note_fault(cut)
             if head:
                 self._receiver.receive(head)
-            self._link.breaks(cut.what, self._receiver)
+            self._connection.breaks(cut.what, self._receiver)
         elif data is _RESET or not self._receiver.is_paused:
             self._queue.popleft()
             self._passed += len(data or b"")
             if not self._receiver.is_closing():
-                self._link.arrives(self, is_last=not any(self._queue))  # first: the program may close it at once
+                self._connection.arrives(self, is_last=not any(self._queue))  # first: the program may close it at once
             self._receiver.receive(data)
 
 
-class Link:
+class Connection:
     """A connection of a process with the service.
 
     Attributes:
@@ -200,6 +200,8 @@ class Link:
         """Notice that the client has gone: it hears nothing more."""
         if transport is self.client:
             self.cut_at = self.world.now
+            if self.left_at is not None and self.on_heard is None:
+                self.world.network.lost.append((self.world.now, transport.loop.name))
             self._heard()
 
     def breaks(self, what: str, receiver: Transport) -> None:
@@ -216,6 +218,7 @@ class Network:
 
     Attributes:
         connects: When each connection was begun, and by which process.
+        lost: When a request was given up that had not arrived whole, and by which process.
         last: When the last request was begun.
     """
 
@@ -223,8 +226,9 @@ class Network:
         self._world = world
         self._serve = serve
         self._connected: dict[socket.socket, tuple[list[Fault], float]] = {}
-        self._links = 0
+        self._count = 0
         self.connects: list[tuple[float, str]] = []
+        self.lost: list[tuple[float, str]] = []
         self.last = 0.0
 
     async def connect(self, loop: Loop, sock: socket.socket) -> None:
@@ -246,10 +250,10 @@ class Network:
 
     def open(self, loop: Loop, protocol: Any, sock: socket.socket) -> tuple[Transport, Any]:
         """Return the client's transport and its protocol."""
-        self._links += 1
+        self._count += 1
         faults, begun = self._connected.pop(sock)
-        link = Link(self._world, self._links, faults, begun, sock, loop)
-        link.client.protocol, link.server.protocol = protocol, self._serve()
-        self._world.loop.call_soon(link.server.protocol.connection_made, link.server, context=Context())
-        protocol.connection_made(link.client)
-        return link.client, protocol
+        connection = Connection(self._world, self._count, faults, begun, sock, loop)
+        connection.client.protocol, connection.server.protocol = protocol, self._serve()
+        self._world.loop.call_soon(connection.server.protocol.connection_made, connection.server, context=Context())
+        protocol.connection_made(connection.client)
+        return connection.client, protocol

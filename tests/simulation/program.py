@@ -17,6 +17,7 @@ from agentjobs_async import (
     AgentJobsError,
     AgentJobsSession,
     AuthError,
+    CreateOutcomeUnknownError,
     HttpTimeouts,
     JobRef,
     JobTracker,
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 
 class Run:
-    """One life of one process."""
+    """A process from one start to its end, or to a kill."""
 
     def __init__(self, world: World, service: Service, ledger: Ledger, program: Program, folder: Path) -> None:
         self.world, self.service, self.ledger, self.program = world, service, ledger, program
@@ -62,7 +63,7 @@ class Run:
                 await self._check_owned(place)
             works = []
             for number, activity in enumerate(self.program.activities):
-                sender = f"{name}.{process.lives}.{number}"
+                sender = f"{name}.{process.starts}.{number}"
                 session = await stack.enter_async_context(self._session(sender))
                 sessions.append(session)
                 do: Any = {Calls: self._calls, Batch: self._batch, Durable: self._durable}[type(activity)]
@@ -70,14 +71,14 @@ class Run:
                     do(activity, session, sender, f"{name}-{number}", **(journals if do != self._calls else {}))
                 )
             if self.program.closes:
-                works.append(self._close(sessions[0], f"{name}.{process.lives}.0"))
+                works.append(self._close(sessions[0], f"{name}.{process.starts}.0"))
             await _together(works)
             for session in sessions[bool(self.program.closes) :]:
                 self._check_stats(session)
             for journal in journals.values():
                 self.ledger.rows[name] = await journal.rows(all_tries=True)
         if self._events["started"] != self._events["ended"]:
-            self.world.violate(f"P20: {self._events} waits were told to hooks")
+            self.world.violate(f"Counters: {self._events} waits were told to hooks")
 
     async def _check_owned(self, place: Path) -> None:
         with suppress(JournalError):
@@ -87,7 +88,7 @@ class Run:
     def _check_stats(self, session: AgentJobsSession | JobTracker) -> None:
         stats = session.stats()
         if stats.jobs or stats.in_flight or stats.due:
-            self.world.violate(f"P20: stats do not return to 0: {stats}")
+            self.world.violate(f"Counters: stats do not return to 0: {stats}")
 
     def _policy(self) -> PollPolicy:
         interval = self.program.interval
@@ -130,15 +131,15 @@ class Run:
         elif isinstance(event, CreateFailed) and event.label is not None:
             for create in self.ledger.creates:
                 if create.prompt == event.label:
-                    create.told = event.outcome
-        self._trip()
+                    create.hook_outcome = event.outcome
+        self._raise_if_due()
 
-    def _trip(self) -> None:
+    def _raise_if_due(self) -> None:
         """Raise, if a callback is to raise now."""
         if any(fault.what == "raise" for fault in self.world.next("call")):
             raise ValueError("a callback of the user's raises")
 
-    async def _trip_slowly(self) -> None:
+    async def _misbehave_if_due(self) -> None:
         for fault in self.world.next("call"):
             if fault.what == "raise":
                 raise ValueError("a callback of the user's raises")
@@ -162,21 +163,23 @@ class Run:
         begun, grace = self.world.now, 5.0 if self.program.closes == "drain" else 0.0
         self.ledger.closed[sender] = begun, begun + grace
         await (session.drain(grace) if grace else session.aclose())
-        if self.world.now > begun + grace + 0.25 and not self.world.stalled_since(begun):
+        if self.world.now > begun + grace + 0.25 and not self.world.stalled(begun, self.world.now):
             self.world.violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
 
     # --- creates and waits, one by one
 
     async def _calls(self, calls: Calls, session: AgentJobsSession, sender: str, prefix: str) -> None:
-        self.ledger.singles.add(sender)
+        self.ledger.independent_creates.add(sender)
         if calls.way in {"free", "tracker"}:
-            self.ledger.own_readers.add(sender)
+            self.ledger.own_get_job.add(sender)
         async with AsyncExitStack() as stack:
             tracker: Any = session
             if calls.way == "tracker":
                 tracker = await stack.enter_async_context(JobTracker(self._get_job(session), policy=self._policy()))
             works = [
-                self._cancellable(self._call(calls, session, tracker, sender, f"{prefix}.{self.process.lives}", number))
+                self._cancellable(
+                    self._call(calls, session, tracker, sender, f"{prefix}.{self.process.starts}", number)
+                )
                 for number in range(calls.count)
             ]
             await _together(works)
@@ -199,7 +202,7 @@ class Run:
             await asyncio.wait([task])
             if not task.cancelled():
                 return task.result()
-            self.ledger.delays.append(self.world.now - self.process.cancelled_at[task])
+            self.ledger.cancelled.append((self.process.cancelled_at[task], self.world.now))
             return None
         finally:
             self.process.cancellable.pop(task, None)
@@ -235,10 +238,12 @@ class Run:
                 )
             wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
             return
-        create = Create(*place, calls.hurry, prompt=prompt)
+        create = Create(*place, calls.create_timeout, prompt=prompt)
         self.ledger.creates.append(create)
         with self._noted(create):
-            create.job = await session.create_job(prompt, project_id=project, timeout=calls.hurry, label=prompt)
+            create.job = await session.create_job(
+                prompt, project_id=project, timeout=calls.create_timeout, label=prompt
+            )
         if create.job is None:
             return
         ways = ("wait", "watch", "updates") if calls.way == "shared" else (calls.way,)
@@ -274,7 +279,7 @@ class Run:
                 async for state in changes:
                     last = state
                     with suppress(ValueError):
-                        await self._trip_slowly()
+                        await self._misbehave_if_due()
             return last
         if way == "completed":
             async with session.as_completed([job], timeout=timeout) as finished:
@@ -291,7 +296,7 @@ class Run:
         def on_update(_job: AgentJob) -> None:
             if _MARK.get() != mark:
                 self.world.violate("P19: on_update does not run in the context in which its wait began")
-            self._trip()
+            self._raise_if_due()
 
         return on_update
 
@@ -318,15 +323,15 @@ class Run:
     ) -> bool:
         """Run it once; return whether all items have ended."""
         self.ledger.runs.setdefault(sender, []).append(self.world.now)
-        less = 1 + (batch.changes and self.process.lives % 2)
+        max_active, max_sending = batch.limits(self.process.starts)
         rate = None if batch.rate is None else Rate(batch.rate[0], batch.rate[1], scope=batch.rate[2])
         try:
             async with run_batch(
                 session,
                 self._items(batch, prefix),
                 journal=journal,
-                max_active=max(1, batch.max_active // less),
-                max_sending=max(1, batch.max_sending // less),
+                max_active=max_active,
+                max_sending=max_sending,
                 create_rate=rate,
                 timeout=batch.timeout,
                 unknown_for=batch.unknown_for,
@@ -344,7 +349,7 @@ class Run:
 
     async def _items(self, batch: Batch, prefix: str) -> AsyncIterator[BatchItem]:
         for number, key in enumerate(batch.keys(prefix)):
-            await self._trip_slowly()
+            await self._misbehave_if_due()
             yield BatchItem(key, key, PROJECTS[number % batch.projects])
 
     async def _check_refused(self, sender: str, prefix: str, journal: Journal) -> None:
@@ -387,19 +392,20 @@ class Run:
     ) -> bool:
         """Submit everything twice, follow it to its end, and settle what is unknown; return that it is done."""
         self.ledger.runs.setdefault(sender, []).append(self.world.now)
-        told = self.ledger.told
 
         async def on_end(entry: Any, end: Any) -> None:
             said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
-            self.ledger.called.setdefault(entry.key, []).append(said)
+            self.ledger.on_end_calls.setdefault(entry.key, []).append(said)
             if isinstance(end, BaseException):
                 self._check_error(end)
-            await asyncio.sleep(durable.telling)
-            await self._trip_slowly()
-            told.add(entry.key)
+            await asyncio.sleep(durable.on_end_seconds)
+            if durable.on_end_seconds and isinstance(end, CreateOutcomeUnknownError):
+                await self._settle_by_truth(journal, entry.key)  # while it is told
+            await self._misbehave_if_due()
+            self.ledger.on_end_returned.add(entry.key)
 
         async def on_change(_entry: Any, _job: AgentJob) -> None:
-            await self._trip_slowly()
+            await self._misbehave_if_due()
 
         async with DurableJobs(session, journal, on_end=on_end, on_change=on_change) as jobs:
             twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
@@ -408,16 +414,20 @@ class Run:
             await _together([self._cancellable(submit) for submit in submits])
             for key in wanted:  # the callers of both may have been cancelled
                 await self._submit(jobs, durable, key, projects[key], 0)
-            while not wanted.keys() <= told:  # noqa: ASYNC110 - told by an earlier life, too
+            while not wanted.keys() <= self.ledger.on_end_returned:  # noqa: ASYNC110 - before an earlier kill, too
                 await asyncio.sleep(20.0)
             for row in [row async for row in journal.unknown() if row.key in wanted]:
                 await asyncio.sleep(120.0)
-                for job_id in self.service.agents.get(row.key, []):
-                    self.ledger.settled[row.key] = self.world.now
-                    await journal.resolve(row.key, job_id=job_id)
+                await self._settle_by_truth(journal, row.key)
             while any(row.key in wanted and row.state not in _ENDS for row in await journal.rows()):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(20.0)  # the second end of what was settled
+                await asyncio.sleep(20.0)
+            await asyncio.sleep(60.0)  # until the second end of what was settled has been told
         return True
+
+    async def _settle_by_truth(self, journal: Journal, key: str) -> None:
+        for job_id in self.service.agents.get(key, []):
+            self.ledger.settled[key] = self.world.now
+            await journal.resolve(key, job_id=job_id)
 
     async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, project: str | None, place: int) -> None:
         await asyncio.sleep(place * durable.gap)

@@ -1,6 +1,27 @@
-"""Whether all promises were kept: what programs were told, against what the service knows."""
+"""Whether all promises were kept: what programs were told, against what the service knows.
 
-from collections import Counter, defaultdict
+The promises that are checked, by their numbers:
+P1: One create starts at most one agent.
+P2: Each create ends as created, rejected, not sent or unknown, and that is true.
+P3: Batches survive a kill: no id is lost, nothing is created twice, what is unsure is listed, limits hold.
+P4: A wait rides out transient faults until its deadline.
+P5: Nothing is sent before a Retry-After is over, as far as the client accepts it.
+P6: A failure makes nobody faster.
+P7: Waits and creates end in time; an end in hand is returned even then.
+P8: A cancellation ends at once what it cancels, and nothing more is sent.
+P9, P15: Requests go to the configured address alone.
+P10: The key is nowhere.
+P12: Nothing is coerced or invented, and only errors of the package escape.
+P13: One poll of a job at a time, and none after its end.
+P14: No job disturbs another one, no project another project.
+P16: What the service says is cleaned before it is shown.
+P17: Closing ends in time, and leaves nothing.
+P18: Waiting for a place is no fault of the service.
+P19: No context of one caller reaches another one.
+P21: Under a limit no job stays unseen for longer than two fair turns.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import ceil, inf
@@ -18,14 +39,15 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.ledger import KEY, Batch, Calls, Ledger, Program, Wait
+from tests.simulation.ledger import KEY, Batch, Calls, Create, Ledger, Program, Wait
 from tests.simulation.service import DOCUMENTS, Job, Request, Service
 from tests.simulation.world import World
 
 _SLACK: Final = 0.02  # s, for what a network takes
-_LONGEST_WISH: Final = 60.0  # s, `max_retry_after`
+_MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
 _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
 _ANSWER_GRACE: Final = 60.0  # s
+_NOT_FOUND_GRACE: Final = 30.0  # s
 _TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -42,13 +64,13 @@ def broken_promises(
         else:
             creates[request.sender].append(request)
     yield from _creates(world, service, ledger)
-    yield from _rows(service, ledger, programs)
-    yield from _told(service, ledger)
+    yield from _rows(world, service, ledger, programs)
+    yield from _ends(service, ledger)
     yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(polls, ledger, programs)
-    yield from _wishes(service.requests, ledger)
+    yield from _retry_afters(service.requests, ledger)
     yield from _unseen(world, service, polls, ledger, programs)
-    yield from _limits(creates, service, ledger)
+    yield from _limits(creates, polls, ledger)
     yield from _rates(world, creates, ledger)
     for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
         yield from _wait(world, service, wait, polls[wait.sender, wait.job_id], ledger)
@@ -69,31 +91,23 @@ def _causes(world: World, ledger: Ledger) -> Iterator[str]:
         yield "P18: something was not sent, though the server could always be reached"
     if not places & {"connection", "lookup", "time"} and ledger.not_sent:
         yield "P18: a poll was not sent, though the server could always be reached"
-    allowed = inf if kinds & {"stall", "slow"} else 10.5 if "swallow" in kinds else 0.1
-    for delay in ledger.delays:
-        if delay > allowed + _SLACK:
-            yield f"P8: leaving took {delay:g} s after a cancellation"
+    allowed = 10.5 if "swallow" in kinds else 0.6 if "slow" in kinds else 0.1
+    for cancelled, left in ledger.cancelled:
+        if left - cancelled > allowed + _SLACK and not world.stalled(cancelled, left):
+            yield f"P8: leaving took {left - cancelled:g} s after a cancellation at {cancelled:g}"
 
 
 def _creates(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
-    """P1, P2, P7 and P8: one create starts at most one agent, and its caller is told the truth, in time."""
+    """P6, P7, P8 and P17: a create ends in time, tries as often as it may, and sends nothing afterwards."""
     is_broken = any(fault.where == "connection" for fault in world.happened)
     tries: dict[str, list[Request]] = defaultdict(list)
     for one in service.requests:
         tries[one.subject].append(one)
     for create in ledger.creates:
-        prompt, outcome = create.prompt, create.outcome
-        agents = service.agents.get(prompt, [])
-        if create.job is not None and agents != [create.job.id]:
-            yield f"P2: {prompt} is told as created, {create.job.id}; its agents are {agents}"
-        if outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
-            yield f"P2: {prompt} is told as {outcome}, and has {agents}"
-        sent = tries[prompt]
-        is_sent = any(one.status != 429 for one in sent)
-        if outcome is None and create.told is CreateOutcome.NOT_SENT and is_sent:
-            yield f"P2: {prompt} was cancelled, is told as not sent, and was"
+        prompt, sent = create.prompt, tries[create.prompt]
+        yield from _outcome(world, service, create, sent)
         late = create.ended - create.begun - create.timeout
-        if 0.25 < late < inf and not world.stalled_since(create.begun):
+        if 0.25 < late < inf and not world.stalled(create.begun, create.ended):
             yield f"P7: {prompt} ended {late:g} s after its own timeout"
         if any(one.left > create.ended + 1e-6 for one in sent):
             yield f"P8: {prompt} was sent after its create had ended"
@@ -101,18 +115,37 @@ def _creates(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
             yield f"P6: {prompt} was sent {len(sent)} times in {create.timeout:g} s"
         closed, until = ledger.closed.get(create.sender, (inf, inf))
         is_early = closed < create.ended < until - 0.25 and late < -0.25 and not is_broken
-        if outcome is CreateOutcome.UNKNOWN and is_early and sent[-1].is_cut and sent[-1].fault != "hang up":
+        if create.outcome is CreateOutcome.UNKNOWN and is_early and sent[-1].is_cut and sent[-1].fault != "hang up":
             yield f"P17: {prompt} was cut {create.ended - closed:g} s after the closing, though it had more time"
 
 
-def _rows(service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+def _outcome(world: World, service: Service, create: Create, sent: list[Request]) -> Iterator[str]:
+    """P2: the caller of a create, or a hook where it was cancelled, is told the truth."""
+    prompt, outcome = create.prompt, create.outcome or create.hook_outcome
+    agents = service.agents.get(prompt, [])
+    if create.job is not None and agents != [create.job.id]:
+        yield f"P2: {prompt} is told as created, {create.job.id}; its agents are {agents}"
+    if outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
+        yield f"P2: {prompt} is told as {outcome}, and has {agents}"
+    if outcome is CreateOutcome.NOT_SENT and any(one.status != 429 for one in sent):
+        yield f"P2: {prompt} is told as not sent, and was"
+    is_lost = any(create.begun <= one <= create.ended and who == create.owner for one, who in world.network.lost)
+    if outcome is CreateOutcome.UNKNOWN and not (is_lost or any(map(_is_unknown, sent))):
+        yield f"P2: {prompt} is told as unknown, without a cause"
+
+
+def _rows(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P3: no id is lost, and each row tells the truth, whatever was killed."""
+    unsure = {one.subject for one in service.requests if one.kind == "create" and _is_unknown(one)}
+    is_cut = any(fault.where == "commit" or fault.what in {"kill", "cancel"} for fault in world.happened)
     for program in [one for one in programs if one.name in ledger.rows]:
         rows = ledger.rows[program.name]
         ended = {one.job_id for one in service.requests if one.is_end and not one.is_cut}
         known: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             known[row.prompt].append(row.job_id or ("unknown" if row.state in _UNSURE else ""))
+            if row.state is State.UNKNOWN and not (is_cut or world.network.lost or row.prompt in unsure):
+                yield f"P3: {row.key} is unknown, without a cause"
             yield from _row(row, service.jobs.get(row.job_id), ended)
         for prompt, ids in known.items():
             lost = set(service.agents.get(prompt, [])) - set(ids)
@@ -141,10 +174,12 @@ _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
 _UNSURE: Final = (State.UNKNOWN, State.ABANDONED)
 
 
-def _told(service: Service, ledger: Ledger) -> Iterator[str]:
+def _ends(service: Service, ledger: Ledger) -> Iterator[str]:
     """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
-    for key, ends in ledger.called.items():
+    for key, ends in ledger.on_end_calls.items():
         kinds = list(dict.fromkeys(ends))
+        if key in ledger.settled and key in ledger.on_end_returned and kinds == ["CreateOutcomeUnknownError"]:
+            yield f"Durable: on_end was not told of the job that {key} was settled with"
         kinds = kinds[kinds[:1] == ["CreateOutcomeUnknownError"] :]
         if len(kinds) > 1:
             yield f"Durable: on_end was told {kinds} for {key}"
@@ -165,10 +200,11 @@ def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], le
         ended = next((one.heard for one in found if one.is_end and one.is_good and not one.is_cut), inf)
         waits = [wait for wait in ledger.waits if wait.job_id == job_id]
         left = max((wait.ended for wait in waits), default=inf)
-        is_stalled = world.stalled_since(found[0].left)  # an answer may have come, and not be read in time
+        is_stalled = world.stalled(found[0].left, found[-1].heard)  # an answer may have come, and not be read in time
         if any(poll.left < left < poll.heard - 0.1 for poll in found) and not is_stalled:
             yield f"P8: {sender} goes on polling {job_id} after {left:g}, when its last wait ended"
-        if found[-1].left > ended + 1e-6 and waits and all(wait.begun < ended for wait in waits) and not is_stalled:
+        begun = [*(wait.begun for wait in waits), *ledger.runs.get(sender, [])]
+        if found[-1].left > ended + 1e-6 and not any(ended <= one < found[-1].left for one in begun) and not is_stalled:
             yield f"P13: {sender} polls {job_id} at {found[-1].left:g}, which has ended at {ended:g}"
 
 
@@ -184,13 +220,13 @@ def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs
         interval, timeout = exact.get((name, number), (0.0, 0.0))
         begun = [wait.begun for wait in ledger.waits if wait.job_id == job_id and wait.way != "run"]
         for first, second in pairwise(sorted(found, key=lambda poll: poll.left) if begun else []):
-            is_last = any(second.left > start + timeout - 1.0 - _SLACK for start in begun)
+            is_last = any(abs(second.left - start - timeout + 0.5) < 0.5 + _SLACK for start in begun)
             is_first = any(first.left < start < second.left + _SLACK for start in begun)
             if second.left - first.left < interval - _SLACK and not (is_first or is_last):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
 
 
-def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
+def _retry_afters(requests: list[Request], ledger: Ledger) -> Iterator[str]:
     """P5: nothing is sent before a Retry-After is over."""
     until: dict[tuple[str, str, str], tuple[float, float]] = {}
     heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(one, ledger)]
@@ -200,9 +236,9 @@ def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
         of_job = (one.sender, one.kind, one.subject)
         of_project = (one.sender, one.kind, f"project {one.project}")
         if not is_sent:
-            alone = one.sender in ledger.own_readers if one.kind == "poll" else one.sender in ledger.singles
-            for scope in [of_job] if one.status != 429 or alone else [of_job, of_project]:
-                until[scope] = max(until.get(scope, (0.0, 0.0)), (moment + min(one.wish or 0.0, _LONGEST_WISH), moment))
+            alone = ledger.own_get_job if one.kind == "poll" else ledger.independent_creates
+            for scope in [of_job] if one.status != 429 or one.sender in alone else [of_job, of_project]:
+                until[scope] = max(until.get(scope, (0.0, 0.0)), (moment + _held_for(one), moment))
             continue
         for held in (of_job, of_project):
             end, since = until.get(held, (0.0, 0.0))
@@ -217,13 +253,18 @@ def _wishes(requests: list[Request], ledger: Ledger) -> Iterator[str]:
 
 def _is_binding(one: Request, ledger: Ledger) -> bool:
     """Return whether the Retry-After of an answer holds for what its sender sends next."""
-    if one.wish is None or one.is_cut:
+    if one.retry_after is None or one.is_cut:
         return False
     if one.kind == "create":
         return one.status == 429
     if one.is_good:
-        return not (one.is_end or one.sender in ledger.own_readers)  # whose `get_job` returns the job alone
+        return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
     return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
+
+
+def _held_for(one: Request) -> float:
+    """Return for how many seconds an answer's Retry-After holds."""
+    return min(one.retry_after or 0.0, _MAX_RETRY_AFTER)
 
 
 def _unseen(
@@ -235,10 +276,10 @@ def _unseen(
 ) -> Iterator[str]:
     """P5, P14 and P21: no job stays unseen for longer than its delay and two fair turns, unless it is held back."""
     disturbed = [*_disturbed(world)]
-    wishes: dict[str, list[Request]] = defaultdict(list)
+    held_back: dict[str, list[Request]] = defaultdict(list)
     moments: dict[tuple[str, str], list[tuple[float, bool]]] = defaultdict(list)
     for (sender, job_id), found in polls.items():
-        wishes[sender] += [one for one in found if one.wish]
+        held_back[sender] += [one for one in found if one.retry_after]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.
         moments[sender, job_id] += [(one.left, one.is_good or one.status in _TRANSIENT) for one in found]
     for wait in ledger.waits:
@@ -250,16 +291,16 @@ def _unseen(
         for (first, goes_on), (second, _) in pairwise(sorted([*times, *runs])):
             is_late = goes_on and second - first > allowed and (second, False) not in runs
             if is_late and not any(begin < second and first < end for begin, end in disturbed):
-                near = [one for one in wishes[sender] if first - _LONGEST_WISH < one.heard < second]
+                near = [one for one in held_back[sender] if first - _MAX_RETRY_AFTER < one.heard < second]
                 both = len({one.project for one in near}) > 1  # two projects that are refused hold all others
                 held = [
-                    (one.heard, one.heard + min(one.wish or 0.0, _LONGEST_WISH))
+                    (one.heard, one.heard + _held_for(one))
                     for one in near
                     if both or one.project == service.jobs[job_id].project
                 ]
                 # A pause of all polls moves them alike, the rest of a job's own Retry-After among it.
                 moved = both or len({one.subject for one in near if one.status == 503}) > 1
-                most = allowed + (_LONGEST_WISH if moved else _LONGEST_RELEASE if held else 0.0)
+                most = allowed + (_MAX_RETRY_AFTER if moved else _LONGEST_RELEASE if held else 0.0)
                 if (free := second - first - _covered(held, first, second)) > most:
                     yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {most:g}"
 
@@ -322,30 +363,33 @@ def _is_unknown(create: Request) -> bool:
     return create.is_cut or not (create.is_good or refused)
 
 
-def _limits(creates: dict[str, list[Request]], service: Service, ledger: Ledger) -> Iterator[str]:
-    """P3: `max_sending` and `max_active` are never exceeded."""
-    ended: dict[str, float] = {}
-    for one in service.requests:
-        given_up = one.kind == "poll" and not one.is_good and one.status not in _TRANSIENT  # its item is unfinished
-        if given_up or (one.is_end and one.is_good and not one.is_cut):
-            ended[one.job_id] = min(one.heard, ended.get(one.job_id, inf))
-    lives = Counter(sender.rpartition(".")[0] for sender in ledger.batches)
+def _limits(
+    creates: dict[str, list[Request]], polls: dict[tuple[str, str], list[Request]], ledger: Ledger
+) -> Iterator[str]:
+    """P3: nothing is sent while `max_sending` creates are under way, or `max_active` jobs are active."""
+    left = {one.job_id: one.left for sent in creates.values() for one in sent}
     for sender, batch in ledger.batches.items():
         sent = creates[sender]
-        if (most := _most_at_once([(one.left, one.heard) for one in sent])) > batch.max_sending:
-            yield f"P3: {sender} has {most} creates under way, of {batch.max_sending}"
-        if batch.timeout is not None or lives[sender.rpartition(".")[0]] > 1:
-            continue  # items that time out leave their places; two batches on a journal take over each other's items
-        spans = [(one.left, ended.get(one.job_id, inf)) for one in sent if one.is_good and not one.is_cut]
+        max_active, max_sending = batch.limits(int(sender.split(".")[1]))
+        if (most := _most_at_once([(one.left, one.heard) for one in sent])) > max_sending:
+            yield f"P3: {sender} has {most} creates under way, of {max_sending}"
+        spans = []
         unknown = [one for one in sent if _is_unknown(one)]
-        if batch.projects == 1:
-            for one in unknown:
-                settled = ledger.settled.get(one.subject, 0.0)
-                end = one.heard + batch.unknown_for
-                spans.append((one.left, min(end, settled) if settled > one.left else end))
-        more = ceil(batch.max_active / 2) if batch.projects > 1 and (unknown or ledger.settled) else 0
-        if (most := _most_at_once(spans)) > batch.max_active + more:
-            yield f"P3: {sender} has {most} active jobs, of {batch.max_active + more}"
+        is_single = len({one.project for one in sent}) == 1  # it may have taken over items of another batch
+        for one in unknown if is_single else ():
+            settled = ledger.settled.get(one.subject, 0.0)
+            end = one.heard + batch.unknown_for
+            spans.append((one.left, min(end, settled) if settled > one.left else end))
+        for begun, until in pairwise(
+            [*ledger.runs.get(sender, []), inf]
+        ):  # each begins with the active jobs of those before
+            for (poller, job_id), found in polls.items():
+                if poller == sender and (seen := [poll.left for poll in found if begun <= poll.left < until]):
+                    spans.append((max(begun, left[job_id]), max(seen)))
+        more = ceil(max_active / 2) if not is_single and (unknown or ledger.settled) else 0
+        for one in sent:
+            if (active := sum(begin <= one.left < end for begin, end in spans)) > max_active + more:
+                yield f"P3: {sender} sends {one.subject} with {active} active jobs, of {max_active + more}"
 
 
 def _rates(world: World, creates: dict[str, list[Request]], ledger: Ledger) -> Iterator[str]:
@@ -371,7 +415,7 @@ def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledg
     """P4, P7 and P14: a wait ends in time, with the job that was seen to end, and with an error only for a cause."""
     late = wait.ended - wait.begun - wait.timeout
     is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
-    if late > 0.25 and not is_slow and not world.stalled_since(wait.begun):
+    if late > 0.25 and not is_slow and not world.stalled(wait.begun, wait.ended):
         yield f"P7: {wait} ended {late:g} s late"
     seen = [one for one in polls if one.is_good and not one.is_cut and wait.begun < one.heard <= wait.ended]
     if isinstance(wait.error, WaitTimeoutError):
@@ -385,7 +429,9 @@ def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledg
         if wait.sender not in ledger.closed:
             yield f"P17: {wait} ended as closed, though nothing was closed"
     elif isinstance(wait.error, AgentJobsError) and wait.error.outcome is None:  # else it is that of a create
-        yield from _error(wait, wait.error, seen, [one for one in polls if one.heard >= wait.begun])
+        first = min(one.begun for one in ledger.waits if (one.owner, one.job_id) == (wait.owner, wait.job_id))
+        missing = [one for one in polls if one.status != 404 or one.heard > first + _NOT_FOUND_GRACE - _SLACK]
+        yield from _error(wait, wait.error, seen, [one for one in missing if one.heard >= wait.begun])
 
 
 def _wrong_job(wait: Wait, service: Service) -> Iterator[str]:
@@ -426,7 +472,7 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
                 one for one in requests if one.sender == sender and one.kind == "create" and since <= one.begun < until
             ]
             for project in {one.project for one in sent} if kind in {"503", "504", "maintenance"} else ():
-                tries = sum(one.project == project for one in sent)
+                tries = sum(one.project == project and one.status != 429 for one in sent)  # two outages may overlap
                 runs = 1 + sum(fault.what == "cancel" for fault in world.happened)  # each finds it out anew
                 if tries > runs * (batch.max_sending + 10) + (until - since) / 55.0:
                     yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"

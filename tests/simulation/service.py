@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 from attrs import define
 
-from tests.simulation.network import Link, Network
+from tests.simulation.network import Connection, Network
 from tests.simulation.world import EPOCH, Fault, World
 
 _ENDS: Final = ("completed",) * 8 + ("failed", "archived")
@@ -32,7 +32,7 @@ class Request:
         left: When its first byte was sent.
         job_id: The job that it asks for or starts.
         status: What it was answered with; 0 if it was not.
-        wish: Seconds of the answer's Retry-After; `None` without one that counts.
+        retry_after: Seconds of the answer's Retry-After; `None` without one that counts.
         is_good: Whether the answer showed the job.
         is_end: Whether it showed the job's end.
         heard: When the answer had arrived, or could not arrive any more.
@@ -47,7 +47,7 @@ class Request:
     left: float
     job_id: str = ""
     status: int = 0
-    wish: float | None = None
+    retry_after: float | None = None
     is_good: bool = False
     is_end: bool = False
     fault: str = ""
@@ -91,27 +91,27 @@ class Service:
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         world, transport = self._world, http.transport
-        link: Link = transport.link  # type: ignore[union-attr]  # of this world
+        connection: Connection = transport.connection  # type: ignore[union-attr]  # of this world
         body = await http.read()
-        left = world.now if link.left_at is None else link.left_at
+        left = world.now if connection.left_at is None else connection.left_at
         sender = http.headers.get("User-Agent", "")
         if not http.path.startswith("/v2/agent/") or http.headers.get("Authorization") != f"Bearer {self._key}":
             world.violate(f"P9, P15: a request for {http.path}, {http.headers}")
             return web.Response(status=500)
         _, _, _, project, _, *ids = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
         kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", ids[0])
-        request = Request(kind, project, subject, sender, link.begun, left)
+        request = Request(kind, project, subject, sender, connection.begun, left)
         self.requests.append(request)
         job = self.jobs.get(subject)
         fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project)
 
         def heard() -> None:
-            request.heard, request.is_cut = min(world.now, link.cut_at), link.cut_at < inf
+            request.heard, request.is_cut = min(world.now, connection.cut_at), connection.cut_at < inf
 
-        if link.cut_at < inf:
+        if connection.cut_at < inf:
             heard()
         else:
-            link.on_heard = heard
+            connection.on_heard = heard
         if kind == "create":
             job = self._start(project, subject, fault)
         request.job_id = "" if job is None else job.id
@@ -120,7 +120,7 @@ class Service:
             transport.abort()  # type: ignore[union-attr]  # as above
             return web.Response(status=500)
         request.status = response.status
-        world.note(f"{kind} {subject} {request.status} {request.fault} {request.wish}")
+        world.note(f"{kind} {subject} {request.status} {request.fault} {request.retry_after}")
         return response
 
     def _poison(self, job: Job | None) -> Fault | None:
@@ -172,7 +172,7 @@ class Service:
             return _DOCUMENTS[what](document)
         request.is_good = True
         request.is_end = document["status"] != "active"
-        return web.json_response(document, headers=self._wish(request, fault) if what == "wish" else {})
+        return web.json_response(document, headers=self._retry_after(request, fault) if what == "retry after" else {})
 
     def _document(self, job: Job) -> dict[str, Any]:
         """Return the document of a job as it is now."""
@@ -189,19 +189,19 @@ class Service:
 
     def _refusal(self, request: Request, fault: Fault) -> web.Response:
         echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {self._key}"})
-        headers = {**self._wish(request, fault), "X-Request-Id": f"of {self._key}"}
+        headers = {**self._retry_after(request, fault), "X-Request-Id": f"of {self._key}"}
         if fault.what.startswith("3"):
             headers["Location"] = f"http://elsewhere.test/?key={self._key}"
         return web.Response(text=echo, status=int(fault.what), headers=headers, content_type="application/json")
 
-    def _wish(self, request: Request, fault: Fault) -> dict[str, str]:
+    def _retry_after(self, request: Request, fault: Fault) -> dict[str, str]:
         """Return a Retry-After of the form that the fault names."""
         form, _, seconds = fault.text.partition(" ")
         if not seconds:
             return {}
         if form == "garbage":
             return {"Retry-After": "soon"}
-        request.wish = max(0.0, float(seconds))
+        request.retry_after = max(0.0, float(seconds))
         if form == "seconds":
             return {"Retry-After": seconds}
         there = EPOCH + self._world.now + _SKEWS[form]  # by a clock of its own, which its Date shows as well

@@ -32,7 +32,7 @@ def test_found(case: Case) -> None:
     """What broke a promise once does so no more, though all of its faults still happen."""
     result = run(case)
     assert not result.violations, explanation(case, result)
-    assert result.happened == set(case.faults)
+    assert result.happened == set(case.faults), f"these do not happen: {set(case.faults) - result.happened}"
 
 
 def test_explanation() -> None:

@@ -77,7 +77,7 @@ class World:
         self.events = 0
         self.made = 0  # tasks and futures
         self.kills = 0
-        self.rests_until = 0.0  # when the last program that is down is started again
+        self.down_until = 0.0  # when the last program that is down is started again
         self.slept = 0.0  # s, by the work in a thread that runs at present
         self.name_fails = False
         self.outages: list[tuple[float, float, str]] = []  # from when, until when, of which kind
@@ -96,7 +96,7 @@ class World:
                 self.loop.call_at(fault.at, self._begin, fault)
 
     def _begin(self, fault: Fault) -> None:
-        self.tell(fault)
+        self.note_fault(fault)
         if fault.what == "outage":
             self.outages.append((self.now, self.now + fault.amount, fault.text))
         for loop in self.loops[1:]:
@@ -110,12 +110,12 @@ class World:
         self._counts[where] += 1
         found = self._planned.get((where, self._counts[where]), [])
         for fault in found:
-            self.tell(fault)
+            self.note_fault(fault)
             if fault.what in {"kill", "cancel"} and self.current not in {None, self.loop}:
-                self.current.call_first(self.current.process.suffer, fault)
+                self.current.call_first(self.current.process.apply, fault)
         return found
 
-    def tell(self, fault: Fault) -> None:
+    def note_fault(self, fault: Fault) -> None:
         """Note that a fault takes effect."""
         self.happened[fault] = self.now
         self.note(f"! {fault.where} {fault.at}: {fault.what} {fault.amount:g} {fault.text}")
@@ -168,9 +168,10 @@ class World:
         self.loop.call_later(seconds, over.append, True, context=Context())
         self.run(lambda: bool(over))
 
-    def stalled_since(self, moment: float) -> bool:
-        """Return whether the programs stood still at any time since `moment`."""
-        return any(fault.what == "stall" and fault.at + fault.amount >= moment for fault in self.happened)
+    def stalled(self, since: float, until: float) -> bool:
+        """Return whether the programs stood still at any time between two moments."""
+        stalls = [fault for fault in self.happened if fault.what == "stall"]
+        return any(fault.at <= until and fault.at + fault.amount >= since for fault in stalls)
 
     def _next_loop(self) -> "Loop":
         ready = [loop for loop in self.loops if loop._ready and loop.blocked_until <= self.now]
@@ -186,7 +187,7 @@ class World:
 
     def _turn(self, loop: "Loop") -> None:
         self.events += 1
-        if self.events > _MOST_EVENTS or self.now - max(self.network.last, self.rests_until) > _LONGEST_SILENCE:
+        if self.events > _MOST_EVENTS or self.now - max(self.network.last, self.down_until) > _LONGEST_SILENCE:
             raise ViolationError("P3: nothing is sent any more, and nothing ends")
         if self.current is not loop:
             self.current = loop
@@ -319,7 +320,7 @@ class Loop(asyncio.BaseEventLoop):
         timers = [repr(one) for one in self._scheduled if not one._cancelled and not _is_outside(one._callback)]
         return [*tasks, *timers, *map(repr, self.transports), *map(repr, self.errors)]
 
-    def die(self) -> None:
+    def kill(self) -> None:
         """End as a killed process does: nothing more is called, what was not committed is gone, locks are free."""
         self.world.loops.remove(self)
         self.world.dead.append(self)
@@ -348,7 +349,7 @@ class Process:
     _world: World
     name: str
     _main: Callable[["Process"], Coroutine[Any, Any, None]]
-    lives: int = 0
+    starts: int = 0
     is_over: bool = False
     error: BaseException | None = None
     cancelled_at: dict[asyncio.Task[Any], float] = field(factory=dict)
@@ -360,10 +361,10 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """Begin a new life."""
-        self.lives += 1
-        skew = self.loop.skew if self.lives > 1 else 0.0
-        self.loop = self._world.add_loop(f"{self.name}.{self.lives}")
+        """Start it, again after a kill."""
+        self.starts += 1
+        skew = self.loop.skew if self.starts > 1 else 0.0
+        self.loop = self._world.add_loop(f"{self.name}.{self.starts}")
         self.loop.process, self.loop.skew = self, skew
         self.cancellable = {}
         self._task = self.loop.create_task(self._main(self), context=Context())
@@ -372,18 +373,18 @@ class Process:
     def _ended(self, task: asyncio.Task[None]) -> None:
         error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
         self._world.note("ended" if error is None else f"ended with {type(error).__name__}: {error}")
-        if not isinstance(error, JournalError) or self.lives > 200:
+        if not isinstance(error, JournalError) or self.starts > 200:
             self.error, self.is_over = error, True
         else:
-            self._bury(60.0)
+            self._kill(60.0)
 
-    def suffer(self, fault: Fault) -> None:
+    def apply(self, fault: Fault) -> None:
         """Be killed, or have a task cancelled."""
         if self.is_over or self._task.done() or self.loop not in self._world.loops:
             return
         if fault.what == "kill":
             self._world.kills += 1
-            self._bury(fault.amount)
+            self._kill(fault.amount)
         elif self.cancellable:
             tasks = list(self.cancellable)
             task = tasks[int(fault.amount) % len(tasks)]
@@ -391,10 +392,10 @@ class Process:
             self.cancelled_at.setdefault(task, self._world.now)
             task.cancel()
 
-    def _bury(self, rest: float) -> None:
-        self.loop.die()
-        self._world.rests_until = max(self._world.rests_until, self._world.now + rest)
-        self._world.loop.call_later(rest, self.start, context=Context())
+    def _kill(self, downtime: float) -> None:
+        self.loop.kill()
+        self._world.down_until = max(self._world.down_until, self._world.now + downtime)
+        self._world.loop.call_later(downtime, self.start, context=Context())
 
 
 @frozen
