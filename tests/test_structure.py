@@ -100,7 +100,7 @@ LINES = {
     "_http": 1961,
     "_polling": 4214,
     "tracing": 271,
-    "batch": 7816,
+    "batch": 7823,
     "durable": 1075,
     "engines": 480,
     "report": 2220,

@@ -54,7 +54,7 @@ class Feed:
         self._caller_context = copy_context()
         self._begun = 0
         self._backlog = Backlog(self._project_of, self._may_begin)
-        self._planned = PlannedRows(self._context.entries)
+        self._planned = PlannedRows(self._context.entries, self._context.session.project_id)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
@@ -114,7 +114,7 @@ class Feed:
         return self._context.throttles.refusal is not None and (silent or not self._has_room_to_read())
 
     def _only_refused(self) -> bool:
-        left = {*self._backlog.projects(), *map(self._project, self._planned.projects())}
+        left = {*self._backlog.projects(), *self._planned.projects()}
         return all(self._context.throttles.is_refused(project) for project in left)
 
     async def _read_new(self, rows: _Rows) -> None:
@@ -163,7 +163,7 @@ class Feed:
 
     async def _begin_planned(self) -> None:
         while self._planned and not self._is_enough():
-            row = await self._planned.next(lambda project: self._may_begin(self._project(project)))
+            row = await self._planned.next(self._may_begin)
             if row is not None:
                 self._begin(row)
             else:
@@ -191,7 +191,7 @@ class Feed:
         return may_go and not self._is_enough() and self._context.slots.has_room(project)
 
     def _planned_may_begin(self) -> bool:
-        return any(self._may_begin(self._project(project)) for project in self._planned.projects())
+        return any(map(self._may_begin, self._planned.projects()))
 
     def _is_enough(self) -> bool:
         return self._item_tasks.phase >= Phase.NO_CREATES or (self._limit is not None and self._begun >= self._limit)
@@ -205,10 +205,7 @@ class Feed:
         return sum(count for project, count in slots.waiting() if slots.free(project) > 0 and throttles.may_go(project))
 
     def _project_of(self, row: JournalRow) -> str | None:
-        return self._project(row.project_id)
-
-    def _project(self, project_id: str | None) -> str | None:
-        return project_id or self._context.session.project_id
+        return row.project_id or self._context.session.project_id
 
     def _notify(self) -> None:
         for event in self._moved:

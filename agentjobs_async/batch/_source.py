@@ -85,10 +85,16 @@ async def new(
 
 
 class PlannedRows:
-    """The planned rows of earlier runs: those of a project in their order, the projects by turns."""
+    """The planned rows of earlier runs: those of a project in their order, the projects by turns.
 
-    def __init__(self, entries: Entries) -> None:
+    Args:
+        entries: The journal's rows.
+        default: The project of rows that name none. A claim makes them name it: they are read with those that do.
+    """
+
+    def __init__(self, entries: Entries, default: str | None) -> None:
         self._entries = entries
+        self._default = default
         self._last = 0
         self._pages: dict[str | None, deque[JournalRow]] = {}
         self._after: dict[str | None, int] = {}
@@ -96,7 +102,8 @@ class PlannedRows:
     async def open(self, last: int) -> None:
         """Find the projects of the planned rows up to the number `last`."""
         self._last = last
-        self._after = {project: first - 1 for project, first in await self._entries.planned_projects(last)}
+        for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
+            self._after.setdefault(project or self._default, first - 1)
         self._pages = {project: deque() for project in self._after}
 
     def __bool__(self) -> bool:
@@ -123,7 +130,10 @@ class PlannedRows:
     async def _fill(self, project: str | None) -> None:
         size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
         after, until = self._after[project], self._last
-        found = await self._entries.page(after, state=State.PLANNED, until=until, size=size, project=(project,))
+        found: list[JournalRow] = []
+        for name in dict.fromkeys((project, None) if project == self._default else (project,)):
+            found += await self._entries.page(after, state=State.PLANNED, until=until, size=size, project=(name,))
+        found = sorted(found, key=lambda row: row.number)[:size]
         self._pages[project].extend(found)
         if found:
             self._after[project] = found[-1].number

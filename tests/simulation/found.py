@@ -40,4 +40,9 @@ FOUND: Final = {
         ),
         faults=(Fault("call", 6, "kill", 12.0), Fault("time", 11, "outage", 300.0, "silent")),
     ),
+    "a planned item whose failed create had given it a project came twice in a run": _case(
+        Batch(2, 1, 1, 1, None, 60.0, 0.0, retries=False, changes=False),
+        Fault("time", 0, "outage", 300.0, "refuse"),
+        Fault("event", 400, "kill", 1.0),
+    ),
 }

@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.batch._source import PlannedRows
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
@@ -112,6 +113,22 @@ async def test_planned_counts(journal: Journal) -> None:
     await journal.add([BatchItem("b", "x", "api"), *items(2)])
     await entries_of(journal).claim("a0", "docs")
     assert await entries_of(journal).planned_counts() == {"docs": 2, "api": 1, None: 2}
+
+
+async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
+    """A row that names no project is read once, though a claim makes it name the session's."""
+    entries, found = entries_of(journal), []
+    await journal.add([BatchItem("1", "x"), BatchItem("2", "y")])
+    assert await entries.claim("1", "docs")
+    assert await entries.release_claim("1", WHY)
+    planned = PlannedRows(entries, "docs")
+    await planned.open(await entries.last_number())
+    while planned:
+        if (row := await planned.next(lambda _: True)) is not None:
+            found.append(row.key)
+            assert await entries.claim(row.key, "docs")
+            assert await entries.release_claim(row.key, WHY)
+    assert found == ["1", "2"]
 
 
 async def test_what_was_sent_again(journal: Journal) -> None:
