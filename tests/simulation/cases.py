@@ -139,7 +139,7 @@ def _program(draw: random.Random, name: str, most: int) -> Program:
         interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
         in_flight=draw.choice((1, 2, 5, 100)),
         per_second=draw.choice((None, None, 0.5, 3.0)),
-        closes=draw.choice(("drain", "close")) if kinds == [_calls] and draw.random() < 0.3 else "",
+        closes=draw.choice(("drain", "close")) if draw.random() < 0.3 else "",
     )
 
 
@@ -176,6 +176,7 @@ def _durable(draw: random.Random) -> Durable:
         draw.choice((0.0, 30.0)),
         draw.random() < 0.7,
         projects=draw.choice((1, 1, 2)),
+        begins_silent=draw.random() < 0.3,
     )
 
 

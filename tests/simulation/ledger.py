@@ -76,6 +76,7 @@ class Durable(Activity):
         on_end_seconds: Seconds that `on_end` takes.
         waits: Whether a submission waits for its create.
         projects: How many projects they belong to, by turns.
+        begins_silent: Whether the first run has no `on_end`.
     """
 
     count: int
@@ -83,6 +84,7 @@ class Durable(Activity):
     on_end_seconds: float
     waits: bool
     projects: int = 1
+    begins_silent: bool = False
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}:{number}" for number in range(self.count))
@@ -152,6 +154,8 @@ class Ledger:
     rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
+    run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
+    ends: dict[tuple[str, int], Any] = field(factory=dict)  # the state of each row after the last run, by its number
     settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other

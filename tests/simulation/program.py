@@ -31,7 +31,7 @@ from agentjobs_async import (
     wait_for_job,
     wait_learned,
 )
-from agentjobs_async.batch import BatchItem, Journal, Rate, State, Where, run_batch
+from agentjobs_async.batch import BatchItem, BatchResult, Journal, Rate, State, Where, run_batch
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.telemetry import CreateFailed, JobPolled, PollFailed, WaitEnded, WaitStarted
 from tests.simulation.ledger import KEY, PROJECTS, Batch, Call, Calls, Create, Durable, Ledger, Program, Wait
@@ -70,10 +70,16 @@ class Run:
                 works.append(
                     do(activity, session, sender, f"{name}-{number}", **(journals if do != self._calls else {}))
                 )
-            if self.program.closes:
+            closes = self.program.closes and (process.starts == 1 or not journals)
+            if closes:
                 works.append(self._close(sessions[0], f"{name}.{process.starts}.0"))
-            await _together(works)
-            for session in sessions[bool(self.program.closes) :]:
+            try:
+                await _together(works)
+            except SessionClosedError:
+                if not (closes and journals):
+                    raise
+                raise JournalError("a session was closed: the process is started again", "io") from None
+            for session in sessions[bool(closes) :]:
                 self._check_stats(session)
             for journal in journals.values():
                 self.ledger.rows[name] = await journal.rows(all_tries=True)
@@ -158,13 +164,15 @@ class Run:
             self.world.violate(f"P16: there are control characters in {error!r}")
 
     async def _close(self, session: AgentJobsSession, sender: str) -> None:
-        """Close a session early."""
+        """Close a session early; a process that has a journal ends then, as one that is to be replaced does."""
         await asyncio.sleep(random.Random(f"{self.world.seed} {sender}").choice((0.01, 0.06, 3.0, 60.0, 200.0)))
         begun, grace = self.world.now, 5.0 if self.program.closes == "drain" else 0.0
         self.ledger.closed[sender] = begun, begun + grace
         await (session.drain(grace) if grace else session.aclose())
         if self.world.now > begun + grace + 0.25 and not self.world.stalled(begun, self.world.now):
             self.world.violate(f"P17: closing took {self.world.now - begun:g} s, with {grace:g} s of grace")
+        if not all(isinstance(one, Calls) for one in self.program.activities):
+            raise SessionClosedError("the process ends")
 
     # --- creates and waits, one by one
 
@@ -208,6 +216,14 @@ class Run:
             self.process.cancellable.pop(task, None)
             task.cancel()
 
+    async def _noted_run(self, sender: str, work: Coroutine[Any, Any, bool]) -> bool | None:
+        """Return what a run of a batch or of durable jobs returns; note when it begins and ends."""
+        self.ledger.runs.setdefault(sender, []).append(self.world.now)
+        try:
+            return await self._cancellable(work)
+        finally:
+            self.ledger.run_ends.setdefault(sender, []).append(self.world.now)
+
     @contextmanager
     def _noted(self, call: Call) -> Iterator[None]:
         """Note with which error a call ends, and when."""
@@ -232,11 +248,13 @@ class Run:
         if calls.way == "run":
             wait = Wait(*place, calls.timeout, way="run")
             self.ledger.waits.append(wait)
-            with self._noted(wait):
-                wait.job = await session.run_job(
-                    prompt, project_id=project, timeout=calls.timeout, on_update=self._on_update()
-                )
-            wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
+            try:
+                with self._noted(wait):
+                    wait.job = await session.run_job(
+                        prompt, project_id=project, timeout=calls.timeout, on_update=self._on_update()
+                    )
+            finally:
+                wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
             return
         create = Create(*place, calls.create_timeout, prompt=prompt)
         self.ledger.creates.append(create)
@@ -308,7 +326,7 @@ class Run:
         self.ledger.batches[sender] = batch
         for is_last in (False, True):
             runs = 0
-            while not await self._cancellable(self._run_batch(batch, session, sender, prefix, journal)):
+            while not await self._noted_run(sender, self._run_batch(batch, session, sender, prefix, journal)):
                 await asyncio.sleep(30.0)
                 runs += 1
                 rows = [row async for row in journal.rows(State.SENDING) if row.key.startswith(f"{prefix}/")]
@@ -322,7 +340,6 @@ class Run:
         self, batch: Batch, session: AgentJobsSession, sender: str, prefix: str, journal: Journal
     ) -> bool:
         """Run it once; return whether all items have ended."""
-        self.ledger.runs.setdefault(sender, []).append(self.world.now)
         max_active, max_sending = batch.limits(self.process.starts)
         rate = None if batch.rate is None else Rate(batch.rate[0], batch.rate[1], scope=batch.rate[2])
         try:
@@ -336,16 +353,32 @@ class Run:
                 timeout=batch.timeout,
                 unknown_for=batch.unknown_for,
             ) as results:
+                seen: set[str] = set()
                 async for result in results:
-                    if result.error is not None:
-                        self._check_error(result.error)
+                    self._check_result(result, seen)
         except AuthError as error:
             self._check_error(error)
             await self._check_refused(sender, prefix, journal)
         except ValueError:  # of the source
             return False
+        finally:
+            self.ledger.run_ends.setdefault(sender, []).append(self.world.now)
         rows = [row async for row in journal.rows() if row.key.startswith(f"{prefix}/")]
+        for row in rows:
+            before = self.ledger.ends.setdefault((self.program.name, row.number), row.state)
+            if before is not row.state and before in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
+                self.world.violate(f"P3: {row.key} was {before}, and is {row.state}")
+            self.ledger.ends[self.program.name, row.number] = row.state
         return len(rows) == batch.count and all(row.state in _ENDS for row in rows)
+
+    def _check_result(self, result: BatchResult, seen: set[str]) -> None:
+        if result.item.key in seen:
+            self.world.violate(f"P3: a run gives two results of {result.item.key}")
+        seen.add(result.item.key)
+        if result.job is not None and result.job.id not in self.service.agents.get(result.item.prompt, []):
+            self.world.violate(f"P12: the result of {result.item.key} has {result.job.id}, which is another's")
+        if result.error is not None:
+            self._check_error(result.error)
 
     async def _items(self, batch: Batch, prefix: str) -> AsyncIterator[BatchItem]:
         for number, key in enumerate(batch.keys(prefix)):
@@ -374,7 +407,7 @@ class Run:
         if batch.retries:
             failed = Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED), text=f"{prefix}/")
             for row in await journal.rows(where=failed):
-                self.service.allowed[row.prompt] = len(self.service.agents.get(row.prompt, [])) + 1
+                self.service.allowed[row.prompt] = min(len(self.service.agents.get(row.prompt, [])) + 1, 2)
                 self.ledger.settled[row.prompt] = self.world.now
             await journal.retry(where=failed, max_tries=2)
 
@@ -384,14 +417,13 @@ class Run:
         self, durable: Durable, session: AgentJobsSession, sender: str, prefix: str, *, journal: Journal
     ) -> None:
         wanted = {key: number for number, key in enumerate(durable.keys(prefix))}
-        while not await self._cancellable(self._run_durable(durable, session, sender, wanted, journal)):  # noqa: ASYNC110 - the condition is the work
+        while not await self._noted_run(sender, self._run_durable(durable, session, sender, wanted, journal)):  # noqa: ASYNC110 - the condition is the work
             await asyncio.sleep(30.0)
 
     async def _run_durable(
         self, durable: Durable, session: AgentJobsSession, sender: str, wanted: dict[str, int], journal: Journal
     ) -> bool:
         """Submit everything twice, follow it to its end, and settle what is unknown; return that it is done."""
-        self.ledger.runs.setdefault(sender, []).append(self.world.now)
 
         async def on_end(entry: Any, end: Any) -> None:
             said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
@@ -407,22 +439,32 @@ class Run:
         async def on_change(_entry: Any, _job: AgentJob) -> None:
             await self._misbehave_if_due()
 
-        async with DurableJobs(session, journal, on_end=on_end, on_change=on_change) as jobs:
+        is_silent = durable.begins_silent and self.process.starts == 1 and len(self.ledger.runs[sender]) == 1
+        async with DurableJobs(session, journal, on_end=None if is_silent else on_end, on_change=on_change) as jobs:
             twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
             projects = {key: PROJECTS[number % durable.projects] for key, number in wanted.items()}
             submits = [self._submit(jobs, durable, key, projects[key], place) for key, place in twice]
             await _together([self._cancellable(submit) for submit in submits])
             for key in wanted:  # the callers of both may have been cancelled
                 await self._submit(jobs, durable, key, projects[key], 0)
+            if is_silent:
+                await self._ended(journal, wanted)
+                return False  # the next run tells all ends
             while not wanted.keys() <= self.ledger.on_end_returned:  # noqa: ASYNC110 - before an earlier kill, too
                 await asyncio.sleep(20.0)
             for row in [row async for row in journal.unknown() if row.key in wanted]:
                 await asyncio.sleep(120.0)
                 await self._settle_by_truth(journal, row.key)
-            while any(row.key in wanted and row.state not in _ENDS for row in await journal.rows()):  # noqa: ASYNC110 - as above
+            await self._ended(journal, wanted)
+            calls = self.ledger.on_end_calls
+            while any(calls[key][-1] == "CreateOutcomeUnknownError" for key in wanted if key in self.ledger.settled):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(20.0)
-            await asyncio.sleep(60.0)  # until the second end of what was settled has been told
         return True
+
+    async def _ended(self, journal: Journal, wanted: dict[str, int]) -> None:
+        """Wait until all rows have ended."""
+        while any(row.key in wanted and row.state not in _ENDS for row in await journal.rows()):  # noqa: ASYNC110 - the journal tells nobody
+            await asyncio.sleep(20.0)
 
     async def _settle_by_truth(self, journal: Journal, key: str) -> None:
         for job_id in self.service.agents.get(key, []):
@@ -434,7 +476,7 @@ class Run:
         while True:
             try:
                 await jobs.submit(key, key, project_id=project, wait_for_create=durable.waits)
-            except JournalError:
+            except (JournalError, SessionClosedError):
                 raise
             except AgentJobsError as error:
                 self._check_error(error)

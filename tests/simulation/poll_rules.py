@@ -1,0 +1,286 @@
+"""What was broken by polls and waits."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from math import inf
+from typing import Final
+
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    NotFoundError,
+    ProtocolError,
+    RejectedError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from tests.simulation.ledger import Batch, Calls, Ledger, Program, Wait
+from tests.simulation.service import DOCUMENTS, Request, Service
+from tests.simulation.world import World
+
+SLACK: Final = 0.02  # s, for what a network takes
+_MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
+_LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
+_LONGEST_DELAY: Final = 9.9  # s, of the default policy
+_ANSWER_GRACE: Final = 60.0  # s
+_NOT_FOUND_GRACE: Final = 30.0  # s
+_TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
+
+
+def broken_by_polls(
+    world: World,
+    service: Service,
+    polls: dict[tuple[str, str], list[Request]],
+    ledger: Ledger,
+    programs: tuple[Program, ...],
+) -> Iterator[str]:
+    """Yield what polls and waits broke, one sentence each; `polls` has those of each sender and job in their order."""
+    yield from _one_at_a_time(world, polls, ledger)
+    yield from _paces(polls, ledger, programs)
+    yield from _retry_afters(service.requests, ledger)
+    yield from _unseen(world, service, polls, ledger, programs)
+    yield from _budgets(world, polls, ledger, programs)
+    for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
+        yield from _wait(world, service, wait, polls[wait.sender, wait.job_id], ledger)
+
+
+def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
+    """P13: one poll of a job at a time, and none after its end. P8: nor goes one on after the last wait."""
+    for (sender, job_id), found in polls.items():
+        for first, second in pairwise(found):
+            if second.left < first.heard - 1e-6:
+                yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
+        ended = next((one.heard for one in found if one.is_end and one.is_good and not one.is_cut), inf)
+        waits = [wait for wait in ledger.waits if wait.job_id == job_id]
+        left = max((wait.ended for wait in waits), default=inf)
+        is_stalled = world.stalled(found[0].left, found[-1].heard)  # an answer may have come, and not be read in time
+        if any(poll.left > left + SLACK or poll.left < left < poll.heard - 0.1 for poll in found) and not is_stalled:
+            yield f"P8: {sender} goes on polling {job_id} after {left:g}, when its last wait ended"
+        begun = [*(wait.begun for wait in waits), *ledger.runs.get(sender, [])]
+        late = [
+            poll.left
+            for poll in found
+            if poll.left > ended + 1e-6 and not any(ended <= one < poll.left for one in begun)
+        ]
+        if late and not is_stalled:
+            yield f"P13: {sender} polls {job_id} at {late[0]:g}, which has ended at {ended:g}"
+
+
+def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """P6: after a fault no job is polled sooner than after an answer; but at a deadline and for a new wait."""
+    exact = {}
+    for program in programs:
+        for place, activity in enumerate(program.activities):
+            if program.interval > 0 and isinstance(activity, Calls) and not activity.notifies:
+                exact[program.name, str(place)] = program.interval, activity.timeout
+    for (sender, job_id), found in polls.items():
+        name, _, number = sender.split(".")
+        interval, timeout = exact.get((name, number), (0.0, 0.0))
+        begun = [wait.begun for wait in ledger.waits if wait.job_id == job_id and wait.way != "run"]
+        for first, second in pairwise(found if begun else []):
+            is_last = any(abs(second.left - start - timeout + 0.5) < 0.5 + SLACK for start in begun)
+            is_first = any(first.left < start < second.left + SLACK for start in begun)
+            if second.left - first.left < interval - SLACK and not (is_first or is_last):
+                yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
+
+
+def _retry_afters(requests: list[Request], ledger: Ledger) -> Iterator[str]:
+    """P5: nothing is sent before a Retry-After is over."""
+    until: dict[tuple[str, str, str], tuple[float, float]] = {}
+    heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(one, ledger)]
+    sent = [(one.left, 1, number) for number, one in enumerate(requests)]
+    for moment, is_sent, number in sorted([*heard, *sent]):
+        one = requests[number]
+        of_job = (one.sender, one.kind, one.subject)
+        of_project = (one.sender, one.kind, f"project {one.project}")
+        if not is_sent:
+            alone = ledger.own_get_job if one.kind == "poll" else ledger.independent_creates
+            for scope in [of_job] if one.status != 429 or one.sender in alone else [of_job, of_project]:
+                until[scope] = max(until.get(scope, (0.0, 0.0)), (moment + _held_for(one), moment))
+            continue
+        for held in (of_job, of_project):
+            end, since = until.get(held, (0.0, 0.0))
+            # What is connecting when another request of its project is refused is under way.
+            slack = 1e-6 if held == of_job else SLACK
+            begun = (one.begun if one.kind == "create" else moment) - slack
+            if one.kind == "create" and any(since <= run <= moment for run in ledger.runs.get(one.sender, [])):
+                continue  # a run knows nothing of what an earlier one was asked
+            if since < begun and moment < end - 0.1:  # the head of an answer may come before the rest
+                yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
+
+
+def _is_binding(one: Request, ledger: Ledger) -> bool:
+    """Return whether the Retry-After of an answer holds for what its sender sends next."""
+    if one.retry_after is None or one.is_cut:
+        return False
+    if one.kind == "create":
+        return one.status == 429
+    if one.is_good:
+        return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
+    return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
+
+
+def _held_for(one: Request) -> float:
+    """Return for how many seconds an answer's Retry-After holds."""
+    return min(one.retry_after or 0.0, _MAX_RETRY_AFTER)
+
+
+def _unseen(
+    world: World,
+    service: Service,
+    polls: dict[tuple[str, str], list[Request]],
+    ledger: Ledger,
+    programs: tuple[Program, ...],
+) -> Iterator[str]:
+    """P5, P14 and P21: no job stays unseen for longer than its delay and two fair turns, unless it is held back."""
+    disturbed = [*_disturbed(world)]
+    held_back: dict[str, list[Request]] = defaultdict(list)
+    moments: dict[tuple[str, str], list[tuple[float, float, bool]]] = defaultdict(
+        list
+    )  # from, until, whether more come
+    for (sender, job_id), found in polls.items():
+        held_back[sender] += [one for one in found if one.retry_after]
+        # An answer of another kind may end a wait; its caller begins the next one when it likes.
+        moments[sender, job_id] += [(one.left, one.heard, one.is_good or one.status in _TRANSIENT) for one in found]
+    for wait in ledger.waits:
+        if isinstance(wait.error, WaitTimeoutError) and wait.way != "run":
+            moments[wait.sender, wait.job_id] += [(wait.begun, wait.begun, True), (wait.ended, wait.ended, False)]
+    for (sender, job_id), times in moments.items():
+        allowed = _longest_gap(sender, programs)
+        runs = {*ledger.runs.get(sender, [])}  # each may end the waits of the one before
+        for (_, first, goes_on), (second, _, _) in pairwise(sorted([*times, *((run, run, False) for run in runs)])):
+            is_late = goes_on and second - first > allowed and second not in runs
+            if is_late and not any(begin < second and first < end for begin, end in disturbed):
+                near = [one for one in held_back[sender] if first - _MAX_RETRY_AFTER < one.heard < second]
+                both = len({one.project for one in near}) > 1  # two projects that are refused hold all others
+                held = [
+                    (one.heard, one.heard + _held_for(one))
+                    for one in near
+                    if both or one.project == service.jobs[job_id].project
+                ]
+                # A pause of all polls moves them alike, the rest of a job's own Retry-After among it.
+                moved = both or len({one.subject for one in near if one.status == 503}) > 1
+                most = allowed + (_MAX_RETRY_AFTER if moved else _LONGEST_RELEASE if held else 0.0)
+                if (free := second - first - _covered(held, first, second)) > most:
+                    yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {most:g}"
+
+
+def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
+    """Return how many seconds may lie between two polls of a job; infinite where nothing is promised."""
+    name, _, place = sender.split(".")
+    program = next(one for one in programs if one.name == name)
+    activity = program.activities[int(place)]
+    if program.interval < 0 or (program.interval == 0 and isinstance(activity, Batch)):
+        return inf  # its delays are learned
+    if isinstance(activity, Calls):
+        waits = 3 * activity.count if activity.way == "shared" else activity.count
+    else:  # what follows one journal may take over the jobs of another one
+        waits = sum(one.count for one in program.activities if not isinstance(one, Calls))
+    if isinstance(activity, Calls) and activity.way == "free":
+        return inf  # each wait polls for itself
+    turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)
+    return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
+
+
+def _disturbed(world: World) -> Iterator[tuple[float, float]]:
+    """Yield the times in which polls may be late for another cause."""
+    for fault, moment in world.happened.items():
+        if fault.where == "lookup" or fault.what in {"silent", "hang", "slow", "late", "stall"}:
+            yield moment - 100.0, moment + (1300.0 if fault.where == "job" else 300.0)  # all polls of that job
+        elif fault.where == "connection":  # the poll may have been lost before it came
+            yield moment - 1.0, moment + 1.0
+        elif fault.what == "cancel" or fault.where == "call":  # the next run of a batch begins after 30 s
+            yield moment, moment + 40.0
+    for since, until, kind in world.outages:
+        if kind != "429 blog":
+            yield since - 100.0, until + 300.0
+
+
+def _covered(spans: list[tuple[float, float]], first: float, last: float) -> float:
+    """Return how much of the time from `first` to `last` the spans cover."""
+    total = 0.0
+    for begin, end in sorted(spans):
+        total += max(0.0, min(end, last) - max(begin, first))
+        first = max(first, min(end, last))
+    return total
+
+
+def _budgets(
+    world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]
+) -> Iterator[str]:
+    """P18: no session has more polls under way, or begins more a second, than its budget allows."""
+    found: dict[str, list[Request]] = defaultdict(list)
+    for (sender, _), some in polls.items():
+        if sender not in ledger.own_get_job:  # whose reads are no polls of the session
+            found[sender] += some
+    is_late = any(fault.where == "lookup" or fault.what in {"stall", "slow"} for fault in world.happened)
+    for sender, some in found.items():
+        program = next(one for one in programs if one.name == sender.partition(".")[0])
+        if (most := most_at_once([(one.left, one.heard) for one in some])) > program.in_flight:
+            yield f"P18: {sender} has {most} polls under way, of {program.in_flight}"
+        if program.per_second is not None and not is_late:
+            begun = sorted(one.left for one in some)
+            count = int(10.0 * program.per_second) + 3
+            for first, last in zip(begun, begun[count - 1 :], strict=False):
+                if last - first < 10.0 - SLACK:
+                    yield f"P18: {sender} begins {count} polls in {last - first:g} s"
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    most = now = 0
+    spans = [(begin, end) for begin, end in spans if end > begin]
+    for _, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledger: Ledger) -> Iterator[str]:
+    """P4, P7 and P14: a wait ends in time, with the job that was seen to end, and with an error only for a cause."""
+    late = wait.ended - wait.begun - wait.timeout
+    is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
+    if late > 0.25 and not is_slow and not world.stalled(wait.begun, wait.ended):
+        yield f"P7: {wait} ended {late:g} s late"
+    seen = [one for one in polls if one.is_good and not one.is_cut and wait.begun < one.heard <= wait.ended]
+    if isinstance(wait.error, WaitTimeoutError):
+        if any(one.is_end and one.heard < wait.begun + wait.timeout - 1e-3 for one in seen):
+            yield f"P7: {wait} timed out, with the end in hand"
+        if late < -1e-3:
+            yield f"P4: {wait} timed out {-late:g} s early"
+    elif wait.error is None:
+        yield from _wrong_job(wait, service)
+    elif isinstance(wait.error, SessionClosedError):
+        if wait.sender not in ledger.closed:
+            yield f"P17: {wait} ended as closed, though nothing was closed"
+    elif isinstance(wait.error, AgentJobsError) and wait.error.outcome is None:  # else it is that of a create
+        first = min(one.begun for one in ledger.waits if (one.owner, one.job_id) == (wait.owner, wait.job_id))
+        missing = [one for one in polls if one.status != 404 or one.heard > first + _NOT_FOUND_GRACE - SLACK]
+        yield from _error(wait, wait.error, seen, [one for one in missing if one.heard >= wait.begun])
+
+
+def _wrong_job(wait: Wait, service: Service) -> Iterator[str]:
+    end = service.jobs[wait.job_id].end
+    if wait.job is None or (wait.job.id, wait.job.status) != (wait.job_id, end):
+        yield f"P7, P12: {wait} gave no job of its own that ended as {end}"
+
+
+def _error(wait: Wait, error: AgentJobsError, seen: list[Request], polls: list[Request]) -> Iterator[str]:
+    if not any(_is_cause(one, error) for one in polls):
+        yield f"P4: {wait} ended with an error, without a cause"
+    elif seen and wait.ended - max(one.heard for one in seen) < _ANSWER_GRACE - SLACK:
+        yield f"P4: {wait} ended with an error too soon after the job was seen"
+
+
+def _is_cause(poll: Request, error: AgentJobsError) -> bool:
+    """Return whether what a poll was answered may end a wait with this error."""
+    match error:
+        case AuthError():
+            return poll.status in {401, 403}
+        case NotFoundError():
+            return poll.status in {404, 410}
+        case RejectedError():
+            return 300 <= poll.status < 500 and poll.status not in _TRANSIENT
+        case ProtocolError():
+            return poll.fault in {*DOCUMENTS, "maintenance"}
+    return False
