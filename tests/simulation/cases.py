@@ -22,7 +22,7 @@ from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
 
-_SHOWN: Final = 40  # events of a failure
+_SHOWN_EVENTS: Final = 40  # events of a failure
 _LONGEST_WORLD: Final = 60 * 86_400.0  # s, after which every program has ended
 _DOWNTIMES: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again
 
@@ -104,13 +104,10 @@ def _run(world: World, processes: list[Process]) -> list[str]:
                 lines = traceback.format_exception(process.error)
                 found.append(f"P12: {process.name} ended with {process.error!r}\n{''.join(lines)}")
             elif not process.is_over:
-                found.append(f"P3: {process.name} never ends")
+                found.append(f"World: {process.name} never ends")
             else:
                 found += [f"P17: {process.name} leaves {what}" for what in process.loop.left_behind()]
     return found
-
-
-# --- from a seed to a case
 
 
 def case_of(seed: int, most: int = 400) -> Case:
@@ -180,24 +177,24 @@ def _durable(draw: random.Random) -> Durable:
     )
 
 
-_CONNECTION: Final = (
+_CONNECTION_FAULTS: Final = (
     *product(("silent", "reset", "close"), ("request", "response")),
     *product(("pieces", "slow", "refuse", "unreachable", "descriptors", "hang"), ("both",)),
 )
 _RETRY_AFTER: Final = ("", "seconds 3", "seconds 20", "seconds 300", "seconds -5", "ahead 30", "behind 30", "garbage 7")
-_REFUSALS: Final = (*("429",) * 3, *("503",) * 2, "500", "502", "504", "408", "401", "403", "404", "410", "400", "307")
-_MOMENTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
+_STATUSES: Final = (*("429",) * 3, *("503",) * 2, "500", "502", "504", "408", "401", "403", "404", "410", "400", "307")
+_TIME_FAULTS: Final[tuple[tuple[str, tuple[float, ...]], ...]] = (
     *(("outage", (20.0, 300.0, 2400.0, 7200.0)),) * 3,
     ("clock", (-7200.0, -30.0, 60.0, 86_400.0)),
     ("stall", (1.0, 35.0)),
 )
-_ELSEWHERE: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
+_OTHER_FAULTS: Final[dict[str, tuple[int, tuple[str, ...], tuple[float, ...]]]] = {
     "commit": (6, ("slow", "slow", "fail", "full", "lost", "kill", "cancel"), (0.5, 5.0, 60.0)),
     "call": (5, ("raise", "hang", "swallow", "kill"), (12.0,)),
     "event": (300, ("cancel",), tuple(range(20))),
     "lookup": (1, ("fail", "slow"), (2.0, 30.0)),
 }
-"""How many there are of it for each create, what befalls it, and how much."""
+"""By what is counted: how many there are for each create, what may befall them, and the amounts."""
 _OUTAGES: Final = ("refuse", "unreachable", "silent", "names", "503", "504", "429", *("429 blog",) * 4, "maintenance")
 
 
@@ -209,33 +206,30 @@ def _faults(draw: random.Random, creates: int) -> list[Fault]:
 
 
 def _fault(draw: random.Random, creates: int) -> Fault:
-    where = draw.choice(("connection", "connection", "create", "job", "poll", "poll", "time", *_ELSEWHERE))
+    where = draw.choice(("connection", "connection", "create", "job", "poll", "poll", "time", *_OTHER_FAULTS))
     if where == "connection":
-        what, side = draw.choice(_CONNECTION)
+        what, side = draw.choice(_CONNECTION_FAULTS)
         amount = draw.choice({"pieces": (1, 7, 100), "slow": (1.0, 6.0, 25.0)}.get(what, (0, 1, 50, 250, 1000)))
         return Fault(where, draw.randint(1, 4 * creates), what, amount, side)
     if where in {"create", "job", "poll"}:
         return _answer(draw, where, creates)
     if where == "time":
-        what, amounts = draw.choice(_MOMENTS)
+        what, amounts = draw.choice(_TIME_FAULTS)
         text = draw.choice(_OUTAGES) if what == "outage" else ""
         return Fault(where, int(draw.expovariate(1 / draw.choice((20.0, 900.0)))) + 1, what, draw.choice(amounts), text)
-    many, kinds, how_much = _ELSEWHERE[where]
+    many, kinds, how_much = _OTHER_FAULTS[where]
     return Fault(where, draw.randint(1, many * creates + 5), draw.choice(kinds), draw.choice(how_much))
 
 
 def _answer(draw: random.Random, where: str, creates: int) -> Fault:
     at = draw.randint(1, 6 * creates if where == "poll" else creates)
-    what = draw.choice((*_REFUSALS, "late", "hang up", *("document",) * 4, "retry after"))
+    what = draw.choice((*_STATUSES, "late", "hang up", *("document",) * 4, "retry after"))
     amount = draw.choice((1.0, 15.0, 40.0, 200.0)) if what == "late" else float(draw.random() < 0.5)
     if what == "document":
         what = draw.choice([one for one in (*DOCUMENTS, *("wrong id",) * 3) if where != "create" or one != "wrong id"])
     if where == "create" and what[0] in "34" and what != "408":
         amount = 0.0  # a service that refuses starts no agent
     return Fault(where, at, what, amount, draw.choice(_RETRY_AFTER))
-
-
-# --- from a failure to the least of it
 
 
 def shrunk(case: Case) -> Case:
@@ -278,4 +272,4 @@ def explanation(case: Case, result: Result) -> str:
     lines = [f"seed {case.seed}: {violation}" for violation in said]
     lines += ["", "programs:", *(f"  {program}" for program in case.programs)]
     lines += ["", "faults:", *(f"  {fault}" for fault in case.faults)]
-    return "\n".join([*lines, "", f"the last {_SHOWN} events of these, and faults:", *events[-_SHOWN:]])
+    return "\n".join([*lines, "", f"the last {_SHOWN_EVENTS} events of these, and faults:", *events[-_SHOWN_EVENTS:]])

@@ -46,7 +46,16 @@ class Calls(Activity):
 
 @frozen
 class Batch(Activity):
-    """A batch, run until all of its items have ended."""
+    """A batch, run until all of its items have ended.
+
+    Attributes:
+        projects: How many projects they belong to, by turns.
+        rate: How many creates, in how many seconds, and for what.
+        timeout: Seconds of an item.
+        unknown_for: Seconds for which an unknown item keeps its place.
+        retries: Whether failed items are tried again.
+        changes: Whether every other start has half the limits.
+    """
 
     count: int
     projects: int
@@ -56,7 +65,7 @@ class Batch(Activity):
     timeout: float | None
     unknown_for: float
     retries: bool
-    changes: bool  # whether a restart has other limits
+    changes: bool
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}/{number}" for number in range(self.count))
@@ -109,7 +118,14 @@ class Program:
 
 @define(eq=False)
 class Call:
-    """What a caller asked for, and what became of it."""
+    """What a caller asked for, and what became of it.
+
+    Attributes:
+        owner: The process and its start, such as `p0.1`.
+        sender: The session, by its User-Agent: `p0.1.0` is that of activity 0.
+        begun, ended: Seconds since the world began.
+        timeout: Seconds.
+    """
 
     owner: str
     sender: str
@@ -117,7 +133,7 @@ class Call:
     timeout: float
     job: AgentJob | None = None
     error: BaseException | None = None
-    ended: float = inf  # while it is under way, and when its process was killed
+    ended: float = inf  # while it is under way, and for ever when its process was killed
 
 
 @define(eq=False)

@@ -20,11 +20,7 @@ _MOST_PIECES: Final = 2_000  # of what is sent at once
 
 
 class Transport(asyncio.Transport):
-    """One end of a connection.
-
-    Attributes:
-        connection: The connection.
-    """
+    """One end of a connection."""
 
     def __init__(self, connection: "Connection", loop: Loop, extra: dict[str, Any]) -> None:
         super().__init__(extra)
@@ -78,7 +74,8 @@ class Transport(asyncio.Transport):
 
     def vanish(self) -> None:
         """Free what the system keeps; when a process is killed, the system resets its connections."""
-        if self.loop.transports.pop(self, self) is None:
+        if self in self.loop.transports:
+            del self.loop.transports[self]
             self.leave(_RESET)
             if (sock := self.get_extra_info("socket")) is not None:
                 sock.close()
@@ -141,7 +138,7 @@ class Pipe:
             return
         data = self._queue[0]
         cut = self._cut
-        if cut is not None and (data is _RESET or self._passed + len(data) >= cut.amount):
+        if cut is not None and (data is _RESET or self._passed + len(data) > cut.amount):
             head = b"" if not data else data[: int(cut.amount) - self._passed]
             self._is_cut = True
             self._connection.world.note_fault(cut)
@@ -175,10 +172,10 @@ class Connection:
         self.on_heard: Callable[[], None] | None = None
         self.client = Transport(self, client, {"socket": sock, "peername": ("192.0.2.1", 80)})
         self.server = Transport(self, world.loop, {"peername": ("192.0.2.7", number)})
-        there = [fault for fault in faults if fault.text in {"request", "both", ""}]
-        back = [fault for fault in faults if fault.text in {"response", "both", ""}]
-        self.client.out = self.server.into = Pipe(self, self.server, there)
-        self.server.out = self.client.into = Pipe(self, self.client, back)
+        of_requests = [fault for fault in faults if fault.text != "response"]
+        of_responses = [fault for fault in faults if fault.text != "request"]
+        self.client.out = self.server.into = Pipe(self, self.server, of_requests)
+        self.server.out = self.client.into = Pipe(self, self.client, of_responses)
 
     def sends(self, pipe: Pipe, data: bytes | None) -> None:
         """Remember when a request began."""
@@ -219,7 +216,7 @@ class Network:
     Attributes:
         connects: When each connection was begun, and by which process.
         lost: When a request was given up that had not arrived whole, and by which process.
-        last: When the last request was begun.
+        last: When a connection was last begun, or a request last sent.
     """
 
     def __init__(self, world: World, serve: Callable[[], Any]) -> None:

@@ -46,12 +46,12 @@ def broken_by_polls(
 
 
 def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
-    """P13: one poll of a job at a time, and none after its end. P8: nor goes one on after the last wait."""
+    """P13: one poll of a job at a time, and none after its end. P8: none goes on after the last wait."""
     for (sender, job_id), found in polls.items():
         for first, second in pairwise(found):
             if second.left < first.heard - 1e-6:
                 yield f"P13: {sender} polls {job_id} twice at once, at {first.left:g} and {second.left:g}"
-        ended = next((one.heard for one in found if one.is_end and one.is_good and not one.is_cut), inf)
+        ended = next((one.heard for one in found if one.is_end and not one.is_cut), inf)
         waits = [wait for wait in ledger.waits if wait.job_id == job_id]
         left = max((wait.ended for wait in waits), default=inf)
         is_stalled = world.stalled(found[0].left, found[-1].heard)  # an answer may have come, and not be read in time
@@ -68,7 +68,7 @@ def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], le
 
 
 def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
-    """P6: after a fault no job is polled sooner than after an answer; but at a deadline and for a new wait."""
+    """P6: after a fault no job is polled sooner than after an answer, except at a deadline and for a new wait."""
     exact = {}
     for program in programs:
         for place, activity in enumerate(program.activities):
@@ -118,7 +118,7 @@ def _is_binding(one: Request, ledger: Ledger) -> bool:
         return one.status == 429
     if one.is_good:
         return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
-    return one.status in _TRANSIENT or one.status == 200  # others end the wait, and a new one is its caller's
+    return one.status in _TRANSIENT  # others may end the wait, and a new one is its caller's
 
 
 def _held_for(one: Request) -> float:
@@ -179,7 +179,7 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
         waits = sum(one.count for one in program.activities if not isinstance(one, Calls))
     if isinstance(activity, Calls) and activity.way == "free":
         return inf  # each wait polls for itself
-    turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)
+    turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)  # 0.3 s: the longest good poll
     return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
 
 

@@ -174,8 +174,6 @@ class Run:
         if not all(isinstance(one, Calls) for one in self.program.activities):
             raise SessionClosedError("the process ends")
 
-    # --- creates and waits, one by one
-
     async def _calls(self, calls: Calls, session: AgentJobsSession, sender: str, prefix: str) -> None:
         self.ledger.independent_creates.add(sender)
         if calls.way in {"free", "tracker"}:
@@ -203,7 +201,7 @@ class Run:
         return get_job
 
     async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return what `work` returns, or `None` when a fault cancels it; note how long it takes to leave."""
+        """Return what `work` returns, or `None` when a fault cancels it; note when it was cancelled and had left."""
         task = asyncio.get_running_loop().create_task(work)
         self.process.cancellable[task] = None
         try:
@@ -318,8 +316,6 @@ class Run:
 
         return on_update
 
-    # --- batches
-
     async def _batch(
         self, batch: Batch, session: AgentJobsSession, sender: str, prefix: str, *, journal: Journal
     ) -> None:
@@ -386,7 +382,7 @@ class Run:
             yield BatchItem(key, key, PROJECTS[number % batch.projects])
 
     async def _check_refused(self, sender: str, prefix: str, journal: Journal) -> None:
-        """P14: a run ends with an `AuthError` only once nothing is left that another project could send."""
+        """Report a run that ended with an `AuthError` though another project could still send."""
         sent = [one for one in self.service.requests if one.kind == "create" and one.sender == sender]
         refused = {one.project for one in sent if one.status in {401, 403}}
         for row in await journal.rows(State.PLANNED):
@@ -410,8 +406,6 @@ class Run:
                 self.service.allowed[row.prompt] = min(len(self.service.agents.get(row.prompt, [])) + 1, 2)
                 self.ledger.settled[row.prompt] = self.world.now
             await journal.retry(where=failed, max_tries=2)
-
-    # --- durable jobs
 
     async def _durable(
         self, durable: Durable, session: AgentJobsSession, sender: str, prefix: str, *, journal: Journal
@@ -467,6 +461,7 @@ class Run:
             await asyncio.sleep(20.0)
 
     async def _settle_by_truth(self, journal: Journal, key: str) -> None:
+        """Settle an unknown row with the job that the service has for it, if there is one."""
         for job_id in self.service.agents.get(key, []):
             self.ledger.settled[key] = self.world.now
             await journal.resolve(key, job_id=job_id)

@@ -57,7 +57,15 @@ class Request:
 
 @define(eq=False)
 class Job:
-    """An agent that was started."""
+    """An agent that was started.
+
+    Attributes:
+        started: When, in seconds since the world began.
+        seconds: How long it works.
+        end: The status with which it ends.
+        visible: When it can be read; before, its polls are answered with a 404.
+        poison: What its polls are answered for a while; `None` for what is true.
+    """
 
     id: str
     project: str
@@ -66,7 +74,7 @@ class Job:
     seconds: float
     end: str
     visible: float
-    poison: Fault | None  # what its polls are answered for a while
+    poison: Fault | None
 
 
 class Service:

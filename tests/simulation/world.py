@@ -46,11 +46,12 @@ class Fault:
 
     Attributes:
         where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `commit`, `call` or `event`; or
-            `time`, in s.
-        at: Which of them it befalls, from 1.
+            `time`.
+        at: Which of them it befalls, from 1; for `time`, seconds since the world began.
         what: What happens.
-        amount: How much of it: seconds or bytes.
-        text: What else belongs to it.
+        amount: Seconds; bytes for what cuts a connection; which task a `cancel` takes; not 0 where a refused create
+            starts an agent nevertheless.
+        text: The direction of a connection's fault, the Retry-After of an answer, the kind of an outage.
     """
 
     where: str
@@ -79,7 +80,7 @@ class World:
         self.kills = 0
         self.down_until = 0.0  # when the last program that is down is started again
         self.slept = 0.0  # s, by the work in a thread that runs at present
-        self.name_fails = False
+        self.lookup_fails = False
         self.outages: list[tuple[float, float, str]] = []  # from when, until when, of which kind
         self.random = random.Random(f"{seed} order")
         self.violations: list[str] = []
@@ -178,7 +179,7 @@ class World:
         if not ready:
             when = min(max(loop.due(), loop.blocked_until) for loop in self.loops)
             if when == inf:
-                raise ViolationError("P3: everything waits for ever")
+                raise ViolationError("World: everything waits for ever")
             self.now = max(self.now, when)
             for loop in self.loops:
                 loop.take_due()
@@ -188,7 +189,7 @@ class World:
     def _turn(self, loop: "Loop") -> None:
         self.events += 1
         if self.events > _MOST_EVENTS or self.now - max(self.network.last, self.down_until) > _LONGEST_SILENCE:
-            raise ViolationError("P3: nothing is sent any more, and nothing ends")
+            raise ViolationError(f"World: {self.events} events; nothing was sent since {self.network.last:g}")
         if self.current is not loop:
             self.current = loop
             events._set_running_loop(loop)
@@ -238,7 +239,7 @@ class Loop(asyncio.BaseEventLoop):
     def __init__(self, world: World, name: str) -> None:
         super().__init__()
         self.world = world
-        self._default = SimpleNamespace()  # its own thread
+        self._default_executor_thread = SimpleNamespace()
         self._thread_id = threading.get_ident()
         self.name = name
         self.process: Process
@@ -288,7 +289,7 @@ class Loop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # of anything
         future = self.create_future()
-        world, thread = self.world, executor or self._default
+        world, thread = self.world, executor or self._default_executor_thread
         begins = max(world.now, getattr(thread, "free_at", 0.0)) + 0.0001
         thread.free_at = begins + 0.0002
 
@@ -324,7 +325,7 @@ class Loop(asyncio.BaseEventLoop):
         """End as a killed process does: nothing more is called, what was not committed is gone, locks are free."""
         self.world.loops.remove(self)
         self.world.dead.append(self)
-        self._unfinished = asyncio.all_tasks(self)
+        self._unfinished = asyncio.all_tasks(self)  # kept: a task that is collected runs its `finally`
         for transport in list(self.transports):
             transport.vanish()
         with contextlib.suppress(sqlite3.Error):
@@ -380,7 +381,7 @@ class Process:
 
     def apply(self, fault: Fault) -> None:
         """Be killed, or have a task cancelled."""
-        if self.is_over or self._task.done() or self.loop not in self._world.loops:
+        if self._task.done() or self.loop not in self._world.loops:
             return
         if fault.what == "kill":
             self._world.kills += 1
@@ -399,7 +400,7 @@ class Process:
 
 
 @frozen
-class _Thread:
+class _LookupThread:
     """Looks a name up, as a thread would: after a while."""
 
     world: World
@@ -413,9 +414,9 @@ class _Thread:
         asyncio.get_running_loop().call_later(delay, self._run, faults, context=Context())
 
     def _run(self, faults: list[Fault]) -> None:
-        self.world.name_fails = self.world.outage() == "names" or any(fault.what == "fail" for fault in faults)
+        self.world.lookup_fails = self.world.outage() == "names" or any(fault.what == "fail" for fault in faults)
         self.target()
-        self.world.name_fails = False
+        self.world.lookup_fails = False
 
 
 class _Database(sqlite3.Connection):
@@ -428,7 +429,7 @@ class _Database(sqlite3.Connection):
         faults = world.next("commit")
         for fault in faults:
             if fault.what == "slow":
-                world.slept += fault.amount
+                world.sleep(fault.amount)
             elif fault.what in {"fail", "full"}:
                 if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
                     super().rollback()
@@ -461,7 +462,7 @@ def replaced(world: World) -> Iterator[None]:
         return lock
 
     def addresses(*_arguments: Any, **_options: Any) -> list[Any]:
-        if world.name_fails:
+        if world.lookup_fails:
             raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
 
@@ -474,7 +475,7 @@ def replaced(world: World) -> Iterator[None]:
         (time, "sleep", world.sleep),
         (os, "urandom", random.Random(f"{world.seed} identities").randbytes),
         (socket, "getaddrinfo", addresses),
-        (name_lookup, "threading", SimpleNamespace(Thread=partial(_Thread, world))),
+        (name_lookup, "threading", SimpleNamespace(Thread=partial(_LookupThread, world))),
         (file_lock, "_lock_of", lock_of),
         (file_lock, "_ACQUIRE_SECONDS", 0.0),  # filelock waits in real time
         (_Database, "world", world),
