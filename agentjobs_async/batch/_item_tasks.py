@@ -79,7 +79,8 @@ class ItemTasks:
         _ = self.start_helper(record_seen(self.context.entries, self._under_way), Phase.LEFT)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        del self._runs[task]
+        item = self._runs.pop(task)
+        self.context.entries.leave_claim(item.row.key, item.claim)
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
 

@@ -19,7 +19,6 @@ from agentjobs_async.telemetry.links import last_create
 __all__ = ["Creates"]
 
 _HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
-_UNRECORDED: Final = AgentJobsError("the journal could not record its outcome")
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -36,12 +35,10 @@ class _Create:
     Attributes:
         answered: Its entry, as soon as the create is answered or held back; or what keeps it from being sent.
         followed: Whether its job is to be followed.
-        claim: The claim under which it was sent last; `None` before.
     """
 
     answered: asyncio.Future[DurableEntry] = field(factory=lambda: asyncio.get_running_loop().create_future())
     followed: bool = True
-    claim: str | None = None
 
     def answer(self, result: DurableEntry | Exception) -> None:
         """Set the first result; later ones change nothing."""
@@ -99,8 +96,6 @@ class Creates:
             await self._send(item, create)
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
-            if create.claim is not None:  # where it is still `sending`, the journal did not take the outcome
-                await entries.mark_unknown(item.key, _UNRECORDED, claim=create.claim)  # the next sweep tells of it
             row = (await entries.get_many([item.key]))[item.key]
             mine = not await self._following.rows.no_longer_followed([item.key])
         except SessionClosedError as error:
@@ -113,6 +108,7 @@ class Creates:
                 await self._record_late(item, create, ref)
                 return True
             create.answer(error)
+            entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
             _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
             item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
             return item.phase >= Phase.NO_CREATES
@@ -145,10 +141,7 @@ class Creates:
 
     async def _send(self, item: ItemRun, create: _Create) -> None:
         sending = ItemCreate(item)
-        try:
-            sent = await sending.run()
-        finally:
-            create.claim = item.claim or create.claim
+        sent = await sending.run()
         if isinstance(sent, Created):
             item.over = True
             create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))

@@ -45,4 +45,7 @@ FOUND: Final = {
         Fault("time", 0, "outage", 300.0, "refuse"),
         Fault("event", 400, "kill", 1.0),
     ),
+    "a create that was cut while the disk failed stayed `sending` for as long as the journal was open": _case(
+        Durable(1, 0.0, 0.0, waits=False), Fault("commit", 8, "fail", 0.5), Fault("event", 200, "cancel")
+    ),
 }

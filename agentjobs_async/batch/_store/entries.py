@@ -96,6 +96,8 @@ class Entries(Reader):
         self._mask: Callable[[str], str] = str
         # Claims without an answer: which key each is of, and the loop time at which that was noticed.
         self._unanswered: dict[str, tuple[str, float]] = {}
+        self._claims: dict[str, str] = {}  # under which creates may be sent, by key, until an outcome is recorded
+        self._left: dict[str, str] = {}  # keys of rows whose senders have gone before that, by claim
 
     def mask(self, mask: Callable[[str], str]) -> None:
         """Set `mask`, which removes the API key from all text of a session's responses and errors."""
@@ -152,15 +154,27 @@ class Entries(Reader):
         if not rows:
             return None
         if rows[0].claimed:
+            self._claims[key] = claim
             return claim
         return None if rows[0].wait is None else NoRoom(rows[0].wait, rows[0].of_project)
+
+    def leave_claim(self, key: str, claim: str | None) -> None:
+        """Make a row unknown at the next `take_back`, unless an outcome of `claim` is recorded: its sender has gone."""
+        if claim is not None and self._claims.get(key) == claim:
+            self._left[claim] = key
+            del self._claims[key]
 
     async def take_back(self) -> tuple[str, ...]:
         """Plan the rows again whose claims had no answer, and return their keys.
 
         Nothing was sent under such a claim, so a row is planned again even when it has become unknown meanwhile. A
-        claim without a row is looked for again by later calls: it may still be executed.
+        claim without a row is looked for again by later calls: it may still be executed. A row that `leave_claim` was
+        called for becomes unknown, unless its outcome was recorded.
         """
+        if left := dict(self._left):
+            unknown = {"error": "its outcome could not be recorded", **self._changed("sent_at")}
+            await self._database.write(statements.mark_left_unknown(left, **unknown))
+            self._left = {claim: key for claim, key in self._left.items() if claim not in left}
         if not self._unanswered:
             return ()
         unanswered = {claim: key for claim, (key, _) in self._unanswered.items()}
@@ -297,7 +311,10 @@ class Entries(Reader):
         ending = () if MOVES[target] else ("ended_at",)
         values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
-        return (await self._database.write(statement, parameters=parameters))[0] == 1
+        is_moved = (await self._database.write(statement, parameters=parameters))[0] == 1
+        if is_moved:
+            self._claims.pop(key, None)
+        return is_moved
 
     def unknown_columns(self) -> dict[str, Any]:
         """Return the columns of a row that becomes unknown since its owner ended."""

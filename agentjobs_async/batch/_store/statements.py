@@ -40,6 +40,7 @@ __all__ = [
     "get_many",
     "has_number",
     "last_number",
+    "mark_left_unknown",
     "mark_sending_unknown",
     "move",
     "newest_try",
@@ -169,6 +170,12 @@ def mark_sending_unknown(**values: Any) -> ReturningUpdate[Any]:
     """Make all rows unknown that are sending, since their owner ended, and return their keys."""
     rows = update(ENTRIES).where(_ROW.state == State.SENDING)
     return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+
+
+def mark_left_unknown(claims: Mapping[str, str], **values: Any) -> Update:
+    """Make the rows unknown that are sending under one of these claims; the keys of the rows are given by claim."""
+    borne = and_(_ROW.key.in_(set(claims.values())), _ROW.claim.in_(claims))
+    return update(ENTRIES).where(borne, _ROW.state == State.SENDING).values(state=State.UNKNOWN, **values)
 
 
 def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:

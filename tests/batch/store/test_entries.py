@@ -284,6 +284,19 @@ async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
     assert (await journal.counts())[State.PLANNED] == 20
 
 
+async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
+    """A row whose sender has gone becomes unknown, unless an outcome was recorded, or another claim holds."""
+    entries = entries_of(journal)
+    await journal.add(items(3))
+    left, recorded, _ = [str(await entries.claim(key)) for key in ("k0", "k1", "k2")]
+    assert await entries.mark_rejected("k1", WHY)
+    for key, claim in (("k0", left), ("k1", recorded), ("k2", left)):
+        entries.leave_claim(key, claim)
+    await entries.take_back()
+    states = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
+    assert states == [State.UNKNOWN, State.REJECTED, State.SENDING]
+
+
 async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim without an answer that was never carried out is looked for a while, and forgotten."""
 
