@@ -178,7 +178,9 @@ _UNSURE: Final = (State.UNKNOWN, State.ABANDONED)
 
 def _ends(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
     """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
-    is_disturbed = world.kills or any(one.where in {"commit", "call", "event", "time"} for one in world.happened)
+    is_disturbed = (
+        world.kills or ledger.closed or any(one.where in {"commit", "call", "event", "time"} for one in world.happened)
+    )
     for key, ends in ledger.on_end_calls.items():
         kinds = list(dict.fromkeys(ends))
         if len(ends) > len(kinds) and not is_disturbed:
@@ -274,15 +276,17 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
                 one for one in requests if one.sender == sender and one.kind == "create" and since <= one.begun < until
             ]
             for project in {one.project for one in sent} if kind in {"503", "504", "maintenance"} else ():
-                tries = sum(one.project == project and one.status != 429 for one in sent)  # two outages may overlap
+                tries = sum(one.project == project and not (one.is_good or one.status == 429) for one in sent)
                 runs = 1 + sum(since < run < until for run in ledger.runs.get(sender, []))  # each finds it out anew
                 if tries > runs * (batch.max_sending + 10) + (until - since) / 55.0:
                     yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
             if kind == "429 blog" and until - since > 250.0 and batch.rate is None:
                 mine = [one for one in requests if one.sender == sender]
                 creates = [one for one in mine if one.kind == "create" and one.subject not in ledger.settled]
-                yield from _others(creates, since, until)
-                yield from _others([one for one in mine if one.kind == "poll"], since, until)
+                polls = [one for one in mine if one.kind == "poll"]
+                next_run = min((run for run in ledger.runs.get(sender, []) if run > since), default=inf)
+                for requests_of_a_kind in (creates, polls):
+                    yield from _others(requests_of_a_kind, since, until, next_run)
 
 
 def _connects(world: World, ledger: Ledger, program: Program, since: float, until: float) -> Iterator[str]:
@@ -302,7 +306,7 @@ def _connects(world: World, ledger: Ledger, program: Program, since: float, unti
         yield f"P6: {program.name} connects {tries} times in the outage at {since:g}, of {allowed:.0f}"
 
 
-def _others(requests: list[Request], since: float, until: float) -> Iterator[str]:
+def _others(requests: list[Request], since: float, until: float, next_run: float) -> Iterator[str]:
     """P14: while one project is refused, what a sender has to do for the others is done."""
     if not requests or requests[0].left > since or requests[-1].left < until:
         return
@@ -314,5 +318,5 @@ def _others(requests: list[Request], since: float, until: float) -> Iterator[str
         return
     before = {one.subject for one in others if one.left < since}
     for one in others:
-        if one.left >= until and (one.kind == "create" or one.subject in before):
+        if until <= one.left < next_run and (one.kind == "create" or one.subject in before):
             yield f"P14: {one.sender} sends a {one.kind} of {one.project} only after the limit of another project"
