@@ -130,10 +130,8 @@ class PlannedRows:
     async def _fill(self, project: str | None) -> None:
         size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
         after, until = self._after[project], self._last
-        found: list[JournalRow] = []
-        for name in dict.fromkeys((project, None) if project == self._default else (project,)):
-            found += await self._entries.page(after, state=State.PLANNED, until=until, size=size, project=(name,))
-        found = sorted(found, key=lambda row: row.number)[:size]
+        projects = (project, None) if project == self._default else (project,)
+        found = await self._entries.page(after, state=State.PLANNED, until=until, size=size, projects=projects)
         self._pages[project].extend(found)
         if found:
             self._after[project] = found[-1].number

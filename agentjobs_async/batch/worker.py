@@ -128,6 +128,7 @@ class BatchWorker:
             InvalidInputError: The worker is not open.
         """
         item_tasks = self._open
+        await entries_of(self.journal).take_back()
         rows = await entries_of(self.journal).get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:

@@ -311,8 +311,9 @@ class Entries(Reader):
         ending = () if MOVES[target] else ("ended_at",)
         values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
+        claim = self._claims.get(key)
         is_moved = (await self._database.write(statement, parameters=parameters))[0] == 1
-        if is_moved:
+        if is_moved and self._claims.get(key) == claim:  # not a newer one
             self._claims.pop(key, None)
         return is_moved
 

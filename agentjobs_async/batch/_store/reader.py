@@ -42,12 +42,12 @@ class Reader:
         state: State | str | None = None,
         until: int | None = None,
         size: int = _PAGE_ROWS,
-        project: tuple[str | None] | None = None,
+        projects: tuple[str | None, ...] | None = None,
         where: Where | None = None,
         newest: bool = False,
         max_tries: int | None = None,
     ) -> list[JournalRow]:
-        """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of this one.
+        """Return the next `size` rows above the number `after` and up to `until`; with `projects`, those of these.
 
         With `where`, they meet its conditions; with `newest`, they were not tried again; with `max_tries`, they have
         had fewer tries.
@@ -56,7 +56,7 @@ class Reader:
         met = [] if where is None else statements.conditions(where, self._clock())
         met += [statements.newest_try()] if newest else []
         met += [retries.fewer_tries(max_tries)] if max_tries is not None else []
-        statement = statements.page(after, size, state=state, until=until, project=project, where=met)
+        statement = statements.page(after, size, state=state, until=until, projects=projects, where=met)
         return rows_of(await self._database.read(statement))
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:

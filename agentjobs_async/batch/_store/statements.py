@@ -212,18 +212,18 @@ def page(
     *,
     state: State | None = None,
     until: int | None = None,
-    project: tuple[str | None] | None = None,
+    projects: tuple[str | None, ...] | None = None,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> Select[Any]:
-    """Select the next `size` rows above the number `after`, of one state or all, of one project (in a tuple) or all.
+    """Select the next `size` rows above the number `after`, of one state or all, of these projects or all.
 
     They meet all conditions of `where`.
     """
     rows = select(*SHOWN).where(_ROW.number > after, *where).order_by(_ROW.number).limit(size)
     if state is not None:
         rows = rows.where(_ROW.state == state)
-    if project is not None:
-        rows = rows.where(_ROW.project_id.is_not_distinct_from(project[0]))
+    if projects is not None:
+        rows = rows.where(or_(*map(_ROW.project_id.is_not_distinct_from, projects)))
     return rows if until is None else rows.where(_ROW.number <= until)
 
 
