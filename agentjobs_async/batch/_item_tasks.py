@@ -219,7 +219,7 @@ class ItemTasks:
             await until_done({asyncio.create_task(asyncio.wait([recording], timeout=_CANCELLED_SECONDS))})
             raise
         finally:
-            recording.cancel()  # a row that stays `sending` becomes unknown once its owner is gone
+            recording.cancel()  # the next `take_back` makes a row unknown that stays `sending`
             await until_done({recording})
 
     async def _mark_unknown(self, sending: list[ItemRun]) -> None:
