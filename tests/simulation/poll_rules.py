@@ -186,7 +186,9 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
 def _disturbed(world: World) -> Iterator[tuple[float, float]]:
     """Yield the times in which polls may be late for another cause."""
     for fault, moment in world.happened.items():
-        if fault.where == "lookup" or fault.what in {"silent", "hang", "slow", "late", "stall"}:
+        if (fault.where, fault.what) == ("connection", "slow"):
+            yield moment - 1.0, inf  # it may carry all polls that follow
+        elif fault.where == "lookup" or fault.what in {"silent", "hang", "slow", "late", "stall"}:
             yield moment - 100.0, moment + (1300.0 if fault.where == "job" else 300.0)  # all polls of that job
         elif fault.where == "connection":  # the poll may have been lost before it came
             yield moment - 1.0, moment + 1.0

@@ -277,8 +277,10 @@ def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tu
             ]
             for project in {one.project for one in sent} if kind in {"503", "504", "maintenance"} else ():
                 tries = sum(one.project == project and not (one.is_good or one.status == 429) for one in sent)
-                runs = 1 + sum(since < run < until for run in ledger.runs.get(sender, []))  # each finds it out anew
-                if tries > runs * (batch.max_sending + 10) + (until - since) / 55.0:
+                # Each run finds it out anew, and so does one that was given an answer amid the outage.
+                anew = 1 + sum(since < run < until for run in ledger.runs.get(sender, []))
+                anew += sum(one.project == project and one.status != 429 and not _is_unknown(one) for one in sent)
+                if tries > anew * (batch.max_sending + 10) + (until - since) / 55.0:
                     yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
             if kind == "429 blog" and until - since > 250.0 and batch.rate is None:
                 mine = [one for one in requests if one.sender == sender]
