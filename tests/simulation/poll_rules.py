@@ -37,7 +37,7 @@ def broken_by_polls(
 ) -> Iterator[str]:
     """Yield what polls and waits broke, one sentence each; `polls` has those of each sender and job in their order."""
     yield from _one_at_a_time(world, polls, ledger)
-    yield from _paces(polls, ledger, programs)
+    yield from _paces(world, polls, ledger, programs)
     yield from _retry_afters(service.requests, ledger)
     yield from _unseen(world, service, polls, ledger, programs)
     yield from _budgets(world, polls, ledger, programs)
@@ -67,7 +67,9 @@ def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], le
             yield f"P13: {sender} polls {job_id} at {late[0]:g}, which has ended at {ended:g}"
 
 
-def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+def _paces(
+    world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs: tuple[Program, ...]
+) -> Iterator[str]:
     """P6: after a fault no job is polled sooner than after an answer, except at a deadline and for a new wait."""
     exact = {}
     for program in programs:
@@ -81,7 +83,8 @@ def _paces(polls: dict[tuple[str, str], list[Request]], ledger: Ledger, programs
         for first, second in pairwise(found if begun else []):
             is_last = any(abs(second.left - start - timeout + 0.5) < 0.5 + SLACK for start in begun)
             is_first = any(first.left < start < second.left + SLACK for start in begun)
-            if second.left - first.left < interval - SLACK and not (is_first or is_last):
+            is_early = second.left - first.left < interval - SLACK and not world.stalled(first.left, second.left)
+            if is_early and not (is_first or is_last):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
 
 
