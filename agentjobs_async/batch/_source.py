@@ -35,16 +35,19 @@ async def earlier(
         became_unknown: Keys whose rows became unknown because an earlier owner ended.
         last: The highest number of a row of earlier runs.
     """
+    given = set()
     for row in (await entries.get_many(list(became_unknown))).values():
         if row.state is not State.UNKNOWN:
             continue
+        given.add(row.number)
         error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
         yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
     after = 0
     while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
-            yield row
+            if row.number not in given:  # else it was resolved while this run waited for room
+                yield row
 
 
 async def new(

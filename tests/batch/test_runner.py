@@ -552,6 +552,24 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     assert states(await rows_of(place)) == found
 
 
+async def test_resolved_after_it_was_told(path: Path) -> None:
+    """An item that is resolved once a run has told it as unknown gives no second result; the next run follows it."""
+    async with Journal.open(path) as journal:
+        await journal.add(items(3))
+        for key in ("k0", "k1", "k2"):
+            await entries_of(journal).claim(key)
+    async with Journal.open(path) as journal:
+        for key in ("k0", "k1"):
+            await journal.resolve(key, job_id=f"job_{key}")
+        session: Any = FakeSession()
+        async with run_batch(session, [], journal=journal, max_active=1) as batch:
+            results = [await anext(batch)]
+            await journal.resolve("k2", job_id="job_k2")
+            results += [result async for result in batch]
+        assert (len(results), outcomes(results)) == (3, {"k0": "completed", "k1": "completed", "k2": "unknown"})
+        assert outcomes(await run(FakeSession(), [], journal)) == {"k2": "completed"}
+
+
 class LossyError(Exception):
     """Somebody's own exception that can't be printed."""
 
