@@ -172,7 +172,7 @@ class Ledger:
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
     ends: dict[tuple[str, int], Any] = field(factory=dict)  # the state of each row after the last run, by its number
-    settled: dict[str, float] = field(factory=dict)  # when the rows of a prompt were settled or tried again
+    settled: dict[str, list[float]] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other
     own_get_job: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn

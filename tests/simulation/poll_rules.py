@@ -38,7 +38,7 @@ def broken_by_polls(
     """Yield what polls and waits broke, one sentence each; `polls` has those of each sender and job in their order."""
     yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(world, polls, ledger, programs)
-    yield from _retry_afters(service.requests, ledger)
+    yield from _retry_afters(world, service.requests, ledger)
     yield from _unseen(world, service, polls, ledger, programs)
     yield from _budgets(world, polls, ledger, programs)
     for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
@@ -88,7 +88,7 @@ def _paces(
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
 
 
-def _retry_afters(requests: list[Request], ledger: Ledger) -> Iterator[str]:
+def _retry_afters(world: World, requests: list[Request], ledger: Ledger) -> Iterator[str]:
     """P5: nothing is sent before a Retry-After is over."""
     until: dict[tuple[str, str, str], tuple[float, float]] = {}
     heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(one, ledger)]
@@ -105,12 +105,20 @@ def _retry_afters(requests: list[Request], ledger: Ledger) -> Iterator[str]:
         for held in (of_job, of_project):
             end, since = until.get(held, (0.0, 0.0))
             # What is connecting when another request of its project is refused is under way.
-            slack = 1e-6 if held == of_job else SLACK
+            slack = 1e-6 if held == of_job else SLACK + _lookup(world, moment)
             begun = (one.begun if one.kind == "create" else moment) - slack
             if one.kind == "create" and any(since <= run <= moment for run in ledger.runs.get(one.sender, [])):
                 continue  # a run knows nothing of what an earlier one was asked
             if since < begun and moment < end - 0.1:  # the head of an answer may come before the rest
                 yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
+
+
+def _lookup(world: World, moment: float) -> float:
+    """Return for how many seconds a name was looked up, for a request that left at `moment`."""
+    slow = [
+        (at, fault.amount) for fault, at in world.happened.items() if (fault.where, fault.what) == ("lookup", "slow")
+    ]
+    return max((seconds for at, seconds in slow if 0.0 <= moment - at - seconds < SLACK), default=0.0)
 
 
 def _is_binding(one: Request, ledger: Ledger) -> bool:

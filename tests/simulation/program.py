@@ -387,7 +387,7 @@ class Run:
     async def _settle(self, batch: Batch, prefix: str, journal: Journal) -> None:
         """Settle what is unknown by the truth, or give it up, and try again what has failed."""
         for n, row in enumerate([row async for row in journal.unknown() if row.key.startswith(f"{prefix}/")]):
-            self.ledger.settled[row.prompt] = self.world.now
+            self.ledger.settled.setdefault(row.prompt, []).append(self.world.now)
             agents = self.service.agents.get(row.prompt, [])
             if n % 3 == 2:
                 await journal.abandon(row.key)
@@ -399,7 +399,7 @@ class Run:
             failed = Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED), text=f"{prefix}/")
             for row in await journal.rows(where=failed):
                 self.service.allowed[row.prompt] = min(len(self.service.agents.get(row.prompt, [])) + 1, 2)
-                self.ledger.settled[row.prompt] = self.world.now
+                self.ledger.settled.setdefault(row.prompt, []).append(self.world.now)
             await journal.retry(where=failed, max_tries=2)
 
     async def _durable(
@@ -458,7 +458,7 @@ class Run:
     async def _settle_by_truth(self, journal: Journal, key: str) -> None:
         """Settle an unknown row with the job that the service has for it, if there is one."""
         for job_id in self.service.agents.get(key, []):
-            self.ledger.settled[key] = self.world.now
+            self.ledger.settled.setdefault(key, []).append(self.world.now)
             await journal.resolve(key, job_id=job_id)
 
     async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, project: str | None, place: int) -> None:

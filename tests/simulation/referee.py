@@ -222,9 +222,8 @@ def _limits(
         unknown = [one for one in sent if _is_unknown(one)]
         is_single = projects[sender] == 1  # it may have taken over items of another batch
         for one in unknown if is_single else ():
-            settled = ledger.settled.get(one.subject, 0.0)
-            end = one.heard + batch.unknown_for
-            spans.append((one.left, min(end, settled) if settled > one.left else end))
+            settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
+            spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
         for begun, until in pairwise(
             [*ledger.runs.get(sender, []), inf]
         ):  # each begins with the active jobs of those before
