@@ -60,7 +60,7 @@ def broken_promises(
     yield from _ends(world, service, ledger)
     yield from broken_by_polls(world, service, polls, ledger, programs)
     yield from _runs(service.requests, ledger)
-    yield from _limits(service.requests, creates, polls, ledger)
+    yield from _limits(world, service.requests, creates, polls, ledger)
     yield from _rates(world, creates, ledger)
     yield from _outages(world, service.requests, ledger, programs)
     yield from _causes(world, ledger)
@@ -205,6 +205,7 @@ def _is_unknown(create: Request) -> bool:
 
 
 def _limits(
+    world: World,
     requests: list[Request],
     creates: dict[str, list[Request]],
     polls: dict[tuple[str, str], list[Request]],
@@ -221,7 +222,8 @@ def _limits(
         spans = []
         unknown = [one for one in sent if _is_unknown(one)]
         is_single = projects[sender] == 1  # it may have taken over items of another batch
-        for one in unknown if is_single else ():
+        # A run keeps the places of earlier runs by a clock.
+        for one in unknown if is_single and not _is_skewed(world) else ():
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
             spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
         for begun, until in pairwise(
@@ -256,12 +258,15 @@ def _rates(world: World, creates: dict[str, list[Request]], ledger: Ledger) -> I
         for one in creates[sender]:
             if one.status not in {401, 403, 429}:  # those started nothing
                 sent[f"{program}.{number}", one.project if scope == "project" else scope, count, per].append(one.left)
-    skews = any(fault.what == "clock" for fault in world.happened)
     for (name, which, count, per), moments in sent.items():
         moments.sort()
         for first, last in zip(moments, moments[count:], strict=False):
-            if last - first < per - 0.2 and not skews:
+            if last - first < per - 0.2 and not _is_skewed(world):
                 yield f"P3: {name} sends {count + 1} creates of {which} in {last - first:g} s, of {count} in {per:g} s"
+
+
+def _is_skewed(world: World) -> bool:
+    return any(fault.what == "clock" for fault in world.happened)
 
 
 def _outages(world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
