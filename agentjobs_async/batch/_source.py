@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -26,27 +26,24 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 
 
 async def earlier(
-    entries: Entries, became_unknown: Iterable[str], last: int
+    entries: Entries, unknown: Sequence[JournalRow], last: int
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
-    """Yield the results of rows that became unknown, then the rows that have a job.
+    """Yield the results of unknown rows, then the other rows that have a job.
 
     Args:
         entries: The journal's rows.
-        became_unknown: Keys whose rows became unknown because an earlier owner ended.
+        unknown: Rows that became unknown because an earlier owner ended.
         last: The highest number of a row of earlier runs.
     """
-    given = set()
-    for row in (await entries.get_many(list(became_unknown))).values():
-        if row.state is not State.UNKNOWN:
-            continue
-        given.add(row.number)
+    for row in unknown:
         error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
         yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
+    given = {row.number for row in unknown}  # each may be resolved while the run waits for room
     after = 0
     while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
-            if row.number not in given:  # else it was resolved while this run waited for room
+            if row.number not in given:
                 yield row
 
 
@@ -99,12 +96,13 @@ class PlannedRows:
         self._entries = entries
         self._default = default
         self._last = 0
+        self._without: set[int] = set()
         self._pages: dict[str | None, deque[JournalRow]] = {}
         self._after: dict[str | None, int] = {}
 
-    async def open(self, last: int) -> None:
-        """Find the projects of the planned rows up to the number `last`."""
-        self._last = last
+    async def open(self, last: int, without: Iterable[JournalRow] = ()) -> None:
+        """Find the projects of the planned rows up to the number `last`; rows of `without` are left to the next run."""
+        self._last, self._without = last, {row.number for row in without}
         for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
             self._after.setdefault(project or self._default, first - 1)
         self._pages = {project: deque() for project in self._after}
@@ -132,12 +130,15 @@ class PlannedRows:
 
     async def _fill(self, project: str | None) -> None:
         size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
-        after, until = self._after[project], self._last
+        page, until = self._pages[project], self._last
         projects = (project, None) if project == self._default else (project,)
-        found = await self._entries.page(after, state=State.PLANNED, until=until, size=size, projects=projects)
-        self._pages[project].extend(found)
-        if found:
+        while not page and (
+            found := await self._entries.page(
+                self._after[project], state=State.PLANNED, until=until, size=size, projects=projects
+            )
+        ):
             self._after[project] = found[-1].number
+            page.extend(row for row in found if row.number not in self._without)
 
 
 class _Iterator:

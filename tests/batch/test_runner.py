@@ -552,11 +552,12 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     assert states(await rows_of(place)) == found
 
 
-async def test_resolved_after_it_was_told(path: Path) -> None:
-    """An item that is resolved once a run has told it as unknown gives no second result; the next run follows it."""
+@pytest.mark.parametrize("resolution", [{"job_id": "job_k3"}, {"send_again": True}], ids=str)
+async def test_resolved_after_it_was_told(path: Path, resolution: dict[str, Any]) -> None:
+    """An item that is resolved once a run has told it as unknown gives no second result; the next run takes it up."""
     async with Journal.open(path) as journal:
-        await journal.add(items(3))
-        for key in ("k0", "k1", "k2"):
+        await journal.add(items(4))
+        for key in ("k0", "k1", "k3"):
             await entries_of(journal).claim(key)
     async with Journal.open(path) as journal:
         for key in ("k0", "k1"):
@@ -564,10 +565,11 @@ async def test_resolved_after_it_was_told(path: Path) -> None:
         session: Any = FakeSession()
         async with run_batch(session, [], journal=journal, max_active=1) as batch:
             results = [await anext(batch)]
-            await journal.resolve("k2", job_id="job_k2")
+            await journal.resolve("k3", **resolution)
             results += [result async for result in batch]
-        assert (len(results), outcomes(results)) == (3, {"k0": "completed", "k1": "completed", "k2": "unknown"})
-        assert outcomes(await run(FakeSession(), [], journal)) == {"k2": "completed"}
+        ended = dict.fromkeys(("k0", "k1", "k2"), "completed")
+        assert (len(results), outcomes(results)) == (4, ended | {"k3": "unknown"})
+        assert outcomes(await run(FakeSession(), [], journal)) == {"k3": "completed"}
 
 
 class LossyError(Exception):
