@@ -164,15 +164,16 @@ def _unseen(
             is_late = goes_on and second - first > allowed and second not in runs
             if is_late and not any(begin < second and first < end for begin, end in disturbed):
                 near = [one for one in held_back[sender] if first - _MAX_RETRY_AFTER < one.heard < second]
-                both = len({one.project for one in near}) > 1  # two projects that are refused hold all others
+                # Two projects that are refused hold all others, and so do two jobs that are not served.
+                all_held = len({one.project for one in near}) > 1
+                all_held |= len({one.subject for one in near if one.status == 503}) > 1
                 held = [
                     (one.heard, one.heard + _held_for(one))
                     for one in near
-                    if both or one.project == service.jobs[job_id].project
+                    if all_held or one.project == service.jobs[job_id].project
                 ]
                 # A pause of all polls moves them alike, the rest of a job's own Retry-After among it.
-                moved = both or len({one.subject for one in near if one.status == 503}) > 1
-                most = allowed + (_MAX_RETRY_AFTER if moved else _LONGEST_RELEASE if held else 0.0)
+                most = allowed + (_MAX_RETRY_AFTER if all_held else _LONGEST_RELEASE if held else 0.0)
                 if (free := second - first - _covered(held, first, second)) > most:
                     yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {most:g}"
 

@@ -200,8 +200,11 @@ def _ends(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
 
 def _is_unknown(create: Request) -> bool:
     """Return whether its sender cannot know if a create has started an agent."""
-    refused = 300 <= create.status < 500 and create.status not in {303, 408}
-    return create.is_cut or not (create.is_good or refused)
+    return create.is_cut or not (create.is_good or _is_refused(create))
+
+
+def _is_refused(create: Request) -> bool:
+    return 300 <= create.status < 500 and create.status not in {303, 408}
 
 
 def _limits(
@@ -222,8 +225,9 @@ def _limits(
         spans = []
         unknown = [one for one in sent if _is_unknown(one)]
         is_single = projects[sender] == 1  # it may have taken over items of another batch
-        # A run keeps the places of earlier runs by a clock.
-        for one in unknown if is_single and not _is_skewed(world) else ():
+        # A run keeps the places of earlier runs by a clock; of a refusal that was cut, the status may have come.
+        is_kept = is_single and not _is_skewed(world)
+        for one in [one for one in unknown if is_kept and not _is_refused(one)]:
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
             spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
         for begun, until in pairwise(
