@@ -71,10 +71,9 @@ class Feed:
         """Begin everything, until nothing is left or the limit is reached."""
         entries = self._context.entries
         last = await entries.last_number()
-        rows = await entries.get_many(list(became_unknown))
-        unknown = [row for row in rows.values() if row.state is State.UNKNOWN]
-        await self._planned.open(last, unknown)  # without them: the run gives their results at once
-        await self._read(earlier(entries, unknown, last), self._add_job)
+        told: set[int] = set()
+        await self._planned.open(last, told)
+        await self._read(earlier(entries, became_unknown, last, told), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(new(entries, self._items, self.room, last, self._on_silence))),

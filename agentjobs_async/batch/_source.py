@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -26,24 +26,28 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 
 
 async def earlier(
-    entries: Entries, unknown: Sequence[JournalRow], last: int
+    entries: Entries, became_unknown: Iterable[str], last: int, told: set[int]
 ) -> AsyncGenerator[JournalRow | BatchResult, None]:
-    """Yield the results of unknown rows, then the other rows that have a job.
+    """Yield the results of rows that became unknown, then the other rows that have a job.
 
     Args:
         entries: The journal's rows.
-        unknown: Rows that became unknown because an earlier owner ended.
+        became_unknown: Keys whose rows became unknown because an earlier owner ended.
         last: The highest number of a row of earlier runs.
+        told: Gets the numbers of the rows whose results were yielded. Each may be resolved while the run goes on, and
+            is left to the next run then: a run gives one result of an item.
     """
-    for row in unknown:
-        error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
-        yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
-    given = {row.number for row in unknown}  # each may be resolved while the run waits for room
+    for key in became_unknown:
+        row = (await entries.get_many([key])).get(key)  # as late as possible: those before it may have waited
+        if row is not None and row.state is State.UNKNOWN:
+            told.add(row.number)
+            error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
+            yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
     after = 0
     while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
-            if row.number not in given:
+            if row.number not in told:
                 yield row
 
 
@@ -96,13 +100,13 @@ class PlannedRows:
         self._entries = entries
         self._default = default
         self._last = 0
-        self._without: set[int] = set()
+        self._told: set[int] = set()
         self._pages: dict[str | None, deque[JournalRow]] = {}
         self._after: dict[str | None, int] = {}
 
-    async def open(self, last: int, without: Iterable[JournalRow] = ()) -> None:
-        """Find the projects of the planned rows up to the number `last`; rows of `without` are left to the next run."""
-        self._last, self._without = last, {row.number for row in without}
+    async def open(self, last: int, told: set[int]) -> None:
+        """Find the projects of the planned rows up to the number `last`; `told` is as of `earlier`."""
+        self._last, self._told = last, told
         for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
             self._after.setdefault(project or self._default, first - 1)
         self._pages = {project: deque() for project in self._after}
@@ -138,7 +142,7 @@ class PlannedRows:
             )
         ):
             self._after[project] = found[-1].number
-            page.extend(row for row in found if row.number not in self._without)
+            page.extend(row for row in found if row.number not in self._told)
 
 
 class _Iterator:

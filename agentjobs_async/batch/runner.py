@@ -42,7 +42,8 @@ def run_batch(
 
     How each item ended is in the journal before its result is returned. So a later run on the same journal continues
     where this one stopped: planned items are sent, active ones are waited for, and items that were being sent when the
-    process ended become `unknown`. Items whose rows ended in an earlier run give no result.
+    process ended become `unknown`. Items whose rows ended in an earlier run give no result. A run gives one result of
+    an item: when you resolve it after its `unknown` result, the next run takes it up.
 
     Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an
     outage. After a 401 or 403 the items of the project stay planned, and the run ends with the `AuthError` when nothing

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
-from agentjobs_async.batch import BatchItem, Journal, State
-from agentjobs_async.batch._source import PlannedRows
+from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State
+from agentjobs_async.batch._source import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
@@ -122,13 +122,30 @@ async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
     assert await entries.claim("1", "docs")
     assert await entries.release_claim("1", WHY)
     planned = PlannedRows(entries, "docs")
-    await planned.open(await entries.last_number())
+    await planned.open(await entries.last_number(), set())
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)
             assert await entries.claim(row.key, "docs")
             assert await entries.release_claim(row.key, WHY)
     assert found == ["1", "2"]
+
+
+async def test_resolved_before_it_is_told(journal: Journal) -> None:
+    """What is resolved before a run has told it as unknown is followed by this run."""
+    await journal.add(items(2))
+    for key in ("k0", "k1"):
+        await move(journal, key, State.SENDING)
+        await move(journal, key, State.UNKNOWN)
+    told: set[int] = set()
+    found = earlier(entries_of(journal), ("k0", "k1"), 2, told)
+    first = await anext(found)
+    await journal.resolve("k1", job_id="job_1")
+    rest = [one async for one in found]
+    assert isinstance(first, BatchResult)
+    assert (first.item.key, told) == ("k0", {1})
+    assert [(one.key, one.state) for one in rest if isinstance(one, JournalRow)] == [("k1", State.ACTIVE)]
+    assert len(rest) == 1
 
 
 async def test_what_was_sent_again(journal: Journal) -> None:
