@@ -100,7 +100,7 @@ LINES = {
     "_http": 1961,
     "_polling": 4214,
     "tracing": 271,
-    "batch": 7858,
+    "batch": 7859,
     "durable": 1068,
     "engines": 480,
     "report": 2220,

@@ -54,7 +54,8 @@ class Feed:
         self._caller_context = copy_context()
         self._begun = 0
         self._backlog = Backlog(self._project_of, self._may_begin)
-        self._planned = PlannedRows(self._context.entries, self._context.session.project_id)
+        self._told: set[int] = set()  # as of `earlier`
+        self._planned = PlannedRows(self._context.entries, self._context.session.project_id, self._told)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
@@ -71,9 +72,8 @@ class Feed:
         """Begin everything, until nothing is left or the limit is reached."""
         entries = self._context.entries
         last = await entries.last_number()
-        told: set[int] = set()
-        await self._planned.open(last, told)
-        await self._read(earlier(entries, became_unknown, last, told), self._add_job)
+        await self._planned.open(last)
+        await self._read(earlier(entries, became_unknown, last, self._told), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(new(entries, self._items, self.room, last, self._on_silence))),

@@ -94,19 +94,20 @@ class PlannedRows:
     Args:
         entries: The journal's rows.
         default: The project of rows that name none. A claim makes them name it: they are read with those that do.
+        told: As of `earlier`.
     """
 
-    def __init__(self, entries: Entries, default: str | None) -> None:
+    def __init__(self, entries: Entries, default: str | None, told: set[int]) -> None:
         self._entries = entries
         self._default = default
+        self._told = told
         self._last = 0
-        self._told: set[int] = set()
         self._pages: dict[str | None, deque[JournalRow]] = {}
         self._after: dict[str | None, int] = {}
 
-    async def open(self, last: int, told: set[int]) -> None:
-        """Find the projects of the planned rows up to the number `last`; `told` is as of `earlier`."""
-        self._last, self._told = last, told
+    async def open(self, last: int) -> None:
+        """Find the projects of the planned rows up to the number `last`."""
+        self._last = last
         for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
             self._after.setdefault(project or self._default, first - 1)
         self._pages = {project: deque() for project in self._after}

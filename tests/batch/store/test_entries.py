@@ -121,8 +121,8 @@ async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
     await journal.add([BatchItem("1", "x"), BatchItem("2", "y")])
     assert await entries.claim("1", "docs")
     assert await entries.release_claim("1", WHY)
-    planned = PlannedRows(entries, "docs")
-    await planned.open(await entries.last_number(), set())
+    planned = PlannedRows(entries, "docs", set())
+    await planned.open(await entries.last_number())
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)
