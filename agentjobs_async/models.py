@@ -247,8 +247,15 @@ class AgentJob:
 
 
 @frozen
-class JobWithRetryAfter:
-    """A job, and the seconds of the Retry-After that came with it. Stays within the package."""
+class ReadJob:
+    """A job as a response showed it, where that says more. Stays within the package.
+
+    Attributes:
+        job: The job.
+        retry_after: The seconds of the Retry-After that came with it; `None` without one.
+        is_large: Whether `raw` is too large to be kept between two polls.
+    """
 
     job: AgentJob
-    retry_after: float
+    retry_after: float | None = None
+    is_large: bool = False

@@ -5,7 +5,6 @@ from functools import cached_property
 from math import inf
 from random import uniform
 from time import time
-from types import MethodType
 from typing import Any, Final, Literal, Protocol
 
 import tenacity
@@ -29,7 +28,6 @@ __all__ = [
     "checked_policy",
     "checked_strategy",
     "created_by",
-    "delay_by_age",
     "delay_of",
     "parts_of",
 ]
@@ -69,34 +67,22 @@ DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes Tim
 
 
 class PollHistory(Protocol):
-    """What the polls of one job have shown so far. Times are loop times, in seconds.
+    """What strategies may know of the polls of one job. Times are loop times, in seconds.
 
     Attributes:
         started: When the wait started.
         created: When the job was created, by its `created_at` and the local clock; the wait's start where the document
             does not say, or says a later time.
-        seen: When the grace for a 404 began: at the first wait's start, or with the last response that showed it.
-        shown: The number of the last poll that showed the job, from 1; 0 if none did.
         polls: The number of polls made, including the one to decide on.
     """
 
     started: float
     created: float
-    seen: float
-    shown: int
     polls: int
 
     @property
     def job(self) -> AgentJob | None:
         """The job as it was shown last, or given; `None` before."""
-
-    @property
-    def bad_answers(self) -> int:
-        """The number of unusable responses in a row before the one to decide on."""
-
-    @property
-    def refused_since(self) -> float | None:
-        """Loop time since which the server, which had shown the job, has answered without it; `None` if it has not."""
 
 
 def parts_of(wait: Any) -> Iterator[Any]:
@@ -149,12 +135,6 @@ def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: flo
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
-
-
-def delay_by_age(wait: WaitStrategy) -> Callable[[float], float] | None:
-    """Return the function from a wait's age in seconds to its unchecked delay; `None` if `wait` looks at more."""
-    at_age = _BY_AGE.get(type(wait))  # exactly this type: a subclass may look at more
-    return None if at_age is None else MethodType(at_age, wait)
 
 
 def _called(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> Any:

@@ -23,7 +23,6 @@ from measuring import arguments, print_table
 from plotting import lines
 
 from agentjobs_async import AgentJob, History, JobRef, PollPolicy, wait_learned
-from agentjobs_async._polling.decision import decide
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.learning.gaps import default_gap
@@ -221,7 +220,7 @@ def cpu_of(policy: PollPolicy) -> float:
     ages = [number % 300 + 0.5 for number in range(CPU_DECISIONS)]
     before = process_time()
     for age in ages:
-        decide(policy, tracked, job, age)
+        tracked.apply(policy, job, age)
     return (process_time() - before) / CPU_DECISIONS
 
 

@@ -1,10 +1,11 @@
-"""Histories of polls, for the tests of what comes after them."""
+"""States of waits, for the tests of what the next answer means."""
+
+from typing import Any
 
 import tenacity
-from attrs import define
 
-from agentjobs_async._polling.decision import Again, Answer, decide
-from agentjobs_async.models import AgentJob
+from agentjobs_async._polling.wait_state import Answer, WaitState
+from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollPolicy
 
 ACTIVE = AgentJob("job", "docs", "active")
@@ -16,29 +17,16 @@ NOW = 1000.0
 POLICY = PollPolicy(wait=tenacity.wait_fixed(5))
 
 
-@define
-class Past:
-    """A history of which the poll to be decided on is the last."""
-
-    started: float
-    seen: float
-    polls: int = 1
-    bad_answers: int = 0
-    shown: int = 0
-    refused_since: float | None = None
-    job: AgentJob | None = None
-    created: float = NOW
-
-    def after(self, decision: Again) -> "Past":
-        return Past(
-            self.started, decision.seen, self.polls + 1, decision.bad_answers, decision.shown, decision.refused_since
-        )
+def past(**fields: Any) -> WaitState:
+    """Return the state of a wait that began now, whose first poll is in flight, but for `fields`."""
+    state = WaitState(JobRef("docs", "job"), None, NOW)
+    for name, value in ({"polls": 1} | fields).items():
+        setattr(state, name, value)
+    return state
 
 
-START = Past(NOW, NOW)
-
-
-def again(answer: Answer, policy: PollPolicy = POLICY, history: Past = START, now: float = NOW) -> Again:
-    decision = decide(policy, history, answer, now)
-    assert isinstance(decision, Again)
-    return decision
+def again(answer: Answer, policy: PollPolicy = POLICY, state: WaitState | None = None, now: float = NOW) -> WaitState:
+    """Return the state after an answer that ends no wait."""
+    state = state or past()
+    assert state.apply(policy, answer, now) is None
+    return state

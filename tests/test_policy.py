@@ -10,8 +10,8 @@ from attrs.exceptions import FrozenInstanceError
 from tenacity.wait import wait_base
 
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, delay_by_age
-from tests.past import POLICY
+from agentjobs_async.policy import PollBudget, PollPolicy
+from tests.past import ACTIVE, NOW, POLICY, again
 from tests.rows import failures
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
@@ -107,18 +107,11 @@ def test_identity() -> None:
             setattr(value, name, 1)
 
 
-def test_strategies_that_look_at_the_age_only() -> None:
-    """The delay of the default and of `wait_fixed` follows from a wait's age alone; other strategies are called."""
+def test_strategy_derived_from_a_fixed_one() -> None:
+    """A strategy that derives from `wait_fixed` is called: its delay may follow from more than the wait's age."""
 
     class FixedButForItsFirst(tenacity.wait_fixed):
         def __call__(self, retry_state: tenacity.RetryCallState) -> float:
             return 0.0 if retry_state.attempt_number == 1 else 5.0
 
-    default, fixed = delay_by_age(DEFAULT_WAIT), delay_by_age(tenacity.wait_fixed(5))
-    assert default is not None
-    assert 0.9 * 6.3 <= default(100.0) <= 1.1 * 6.3
-    assert fixed is not None
-    assert fixed(100.0) == 5.0
-    assert delay_by_age(tenacity.wait_random(1, 2)) is None
-    assert delay_by_age(lambda _state: 5.0) is None
-    assert delay_by_age(FixedButForItsFirst(5)) is None
+    assert again(ACTIVE, PollPolicy(wait=FixedButForItsFirst(5))).due == NOW

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import tenacity
-from attrs import evolve
 from tenacity.wait import wait_base
 
 from agentjobs_async._http.create import create_attempts
-from agentjobs_async._polling.decision import Again, Failed, decide
 from agentjobs_async.errors import AgentJobsError, NotSentError, ServerError, TransportError
 from agentjobs_async.policy import PollPolicy
-from tests.past import ACTIVE, NOW, START, again
+from tests.past import ACTIVE, NOW, again, past
 from tests.rows import failures, failures_at_once
 
 
@@ -31,12 +29,11 @@ def delay_after_error(error: BaseException) -> float:
 
 def test_any_strategy() -> None:
     """Any wait strategy of tenacity's, an own one and a plain function pace after answers and errors alike."""
-    second = evolve(START, polls=2)
 
     def check(wait: Any, least: float, most: float, after_error: float = 0.0) -> None:
         policy = PollPolicy(wait=wait)
-        assert least <= again(ACTIVE, policy, second).due - NOW <= most
-        delay = again(TransportError("reset"), policy, second).due - NOW - after_error
+        assert least <= again(ACTIVE, policy, past(polls=2)).due - NOW <= most
+        delay = again(TransportError("reset"), policy, past(polls=2)).due - NOW - after_error
         assert least <= delay <= most
 
     rows: list[tuple[Any, ...]] = [
@@ -67,8 +64,9 @@ def test_call_state() -> None:
 
     policy = PollPolicy(wait=wait)
     error = ServerError(503)
-    after = START.after(again(ACTIVE, policy, now=NOW + 2))
-    again(error, policy, after, NOW + 7)
+    state = again(ACTIVE, policy, now=NOW + 2)
+    state.polls += 1
+    again(error, policy, state, NOW + 7)
     good, bad = states
     assert (good.attempt_number, good.start_time, good.outcome_timestamp) == (1, NOW, NOW + 2)
     assert (bad.attempt_number, bad.start_time, bad.outcome_timestamp) == (2, NOW, NOW + 7)
@@ -87,9 +85,9 @@ def test_call_state() -> None:
 def test_own_faults() -> None:
     """Which exceptions of a user's own get-job pass is any plain retry strategy's to say."""
 
-    def check(retry: Any, error: Exception, kind: type) -> None:
-        decision = decide(PollPolicy(wait=tenacity.wait_none(), retry=retry), evolve(START, polls=2), error, NOW)
-        assert isinstance(decision, kind)
+    def check(retry: Any, error: Exception, result: Exception | None) -> None:
+        policy = PollPolicy(wait=tenacity.wait_none(), retry=retry)
+        assert past(polls=2).apply(policy, error, NOW) is result
 
     value_errors = tenacity.retry_if_exception_type(ValueError)
     key_errors = tenacity.retry_if_exception_type(KeyError)
@@ -111,14 +109,14 @@ def test_own_faults() -> None:
         (tenacity.retry_never, OSError()),
         (lambda state: state.attempt_number < 2, ValueError()),
     ]
-    assert failures(check, *((*row, Again) for row in rides), *((*row, Failed) for row in passes)) == {}
+    assert failures(check, *((*row, None) for row in rides), *((*row, row[1]) for row in passes)) == {}
 
 
 def test_default_pace() -> None:
     """By default polls are 3.3 s apart and 3 % of the wait's age more, up to 9 s, give or take a tenth."""
     policy = PollPolicy()
     for age, delay in ((0, 3.3), (100, 6.3), (190, 9), (1_000_000, 9)):
-        delays = {again(ACTIVE, policy, evolve(START, started=NOW - age)).due - NOW for _ in range(200)}
+        delays = {again(ACTIVE, policy, past(started=NOW - age)).due - NOW for _ in range(200)}
         assert 0.9 * delay - 1e-6 <= min(delays) < 0.95 * delay < 1.05 * delay < max(delays) <= 1.1 * delay + 1e-6
 
 

@@ -90,15 +90,15 @@ LINES = {
     "_job_json": 148,
     "_documents": 134,
     "errors": 298,
-    "models": 254,
-    "policy": 325,
+    "models": 261,
+    "policy": 305,
     "tracker": 55,
     "session": 303,
     "_loop": 382,
     "telemetry": 1031,
     "learning": 708,
-    "_http": 1961,
-    "_polling": 4214,
+    "_http": 1963,
+    "_polling": 3894,
     "tracing": 271,
     "batch": 7859,
     "durable": 1068,
@@ -111,7 +111,7 @@ LINES = {
 }
 """Of each room."""
 
-CROWDED = {"_polling": 26, "batch": 27, "batch/_store": 26, "cli": 40}
+CROWDED = {"_polling": 22, "batch": 27, "batch/_store": 26, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
@@ -120,7 +120,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_PRIVATE_WITH_ALL = 131
+MOST_PRIVATE_WITH_ALL = 124
 """Private modules that have an `__all__`."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 16
@@ -151,7 +151,7 @@ IMPORTERS = {
 """Which rooms or modules may import a third-party library; every module may import attrs."""
 
 # What modules share beyond their public names.
-WITHIN_THE_PACKAGE = {"errors": {"describe"}, "models": {"JobWithRetryAfter", "TERMINAL"}}
+WITHIN_THE_PACKAGE = {"errors": {"describe"}, "models": {"ReadJob", "TERMINAL"}}
 
 
 def room_of(module: str) -> str:
@@ -418,13 +418,14 @@ def test_all() -> None:
 
 
 def test_shared_names() -> None:
-    """What others take from a module is in its `__all__`, but for what the table keeps within the package."""
+    """What others take from a public module is in its `__all__`, but for what the table keeps within the package."""
     taken: dict[str, set[str]] = {module: set() for module in FILES}
     for module in FILES:
         for target, name, _ in own_imports(module):
             if name:
                 taken[target].add(name)
-    beyond = {module: names for module in MODULES if (names := taken[module] - set(names_of(module)))}
+    listed = {module: set(found) for module in MODULES if (found := names_of(module))}  # private ones have no list
+    beyond = {module: names for module, found in listed.items() if (names := taken[module] - found)}
     assert beyond == WITHIN_THE_PACKAGE
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async.errors import AgentJobsError
-from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, ReadJob
 
 __all__ = ["PolledJobs"]
 
@@ -25,7 +25,7 @@ class PolledJobs:
         self._decoder = decoder
         self._last: dict[JobRef, tuple[bytes, AgentJob]] = {}
 
-    def read(self, response: Response, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+    def read(self, response: Response, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return what the decoder's `read` would return, or the equal job that it returned the last time."""
         last = self._last.get(ref)
         if last is not None and response.body == last[0] and _says_no_more_than_its_body(response):

@@ -30,12 +30,13 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 
 __all__ = ["Headers", "Response", "ResponseDecoder", "checked_document_bytes", "checked_refusals", "prompt_body"]
 
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
+_MAX_KEPT_BYTES: Final = 16_384  # between two polls: 100,000 jobs still fit into memory, and nearly all are smaller
 _SHOWN_BYTES: Final = 200  # of an id within a message
 _EXCERPT_BYTES: Final = 65_536  # of a body: more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
@@ -102,13 +103,14 @@ class ResponseDecoder:
     create_refusals: frozenset[int] = frozenset()
     statuses: Mapping[str, JobStatus] = field(factory=dict)
 
-    def read(self, response: Response, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+    def read(self, response: Response, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job that the response to a read of `ref` shows, or the error; errors are returned, not raised."""
         retry_after = _retry_after(response.headers)
         if not _is_success(response.status) or response.status in _WITHOUT_DOCUMENT:
             return self._refusal(response)
         try:
-            job = self._job(response, ref.project_id)
+            body = self._decoded(response)
+            job = self._job(body, ref.project_id)
         except ProtocolError as error:
             error.retry_after = retry_after
             return error.with_traceback(None)  # its frames hold the body, in which the server may echo the key
@@ -116,7 +118,8 @@ class ResponseDecoder:
             return ProtocolError(
                 "wrong_id", f"the answer is about the job {one_line(job.id, _SHOWN_BYTES)}", retry_after
             )
-        return job if retry_after is None else JobWithRetryAfter(job, retry_after)
+        is_large = len(body) > _MAX_KEPT_BYTES
+        return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
 
     def create(self, response: Response, project_id: str) -> AgentJob | AgentJobsError:
         """Return the job that the response to a create shows, or the error, with its `outcome` set, not raised."""
@@ -127,7 +130,7 @@ class ResponseDecoder:
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
         try:
-            job = self._job(response, project_id)
+            job = self._job(self._decoded(response), project_id)
             checked_id("job_id", job.id)  # else no read could ask for it
         except (ProtocolError, InvalidInputError) as error:
             defect = error.message
@@ -139,8 +142,7 @@ class ResponseDecoder:
         unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself
         return unknown and status not in self.create_refusals
 
-    def _job(self, response: Response, project_id: str) -> AgentJob:
-        body = self._decoded(response)
+    def _job(self, body: bytes, project_id: str) -> AgentJob:
         document = parse(body)
         if not self.key.may_be_in(body):
             return job_of(document, project_id, self.statuses)

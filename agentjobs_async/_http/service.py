@@ -12,7 +12,7 @@ from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import AgentJobsError
-from agentjobs_async.models import AgentJob, JobRef, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, ReadJob
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
@@ -63,12 +63,12 @@ class Service:
         url = self._create_path.url(request.project_id)
         return await Create(request, url, self._transport, self._decoder, hooks).run(group)
 
-    async def read(self, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+    async def read(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job as the service shows it now, or the error of this one exchange."""
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
 
-    async def poll(self, ref: JobRef) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+    async def poll(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return what `read` would return; the same object as at the last poll if the response has not changed."""
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._polled.read(response, ref)

@@ -1,26 +1,28 @@
-"""Acting on answers: each is recorded and passed on to the waiters, then the job is polled again or its waits end."""
+"""Acting on answers: what each shows is passed on to the waiters, then the job is polled again or its waits end."""
 
-from collections.abc import Callable
-from math import inf
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from agentjobs_async._polling.decision import Again, Answer, Done, Failed, decide
-from agentjobs_async._polling.ends import Result
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.snapshots import snapshot
+from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.stats import Counters
-from agentjobs_async._polling.status_warnings import StatusWarnings
-from agentjobs_async._polling.tracked import Tracked
-from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
-from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, JobWithRetryAfter
-from agentjobs_async.policy import PollPolicy, created_by, delay_by_age, delay_of
+from agentjobs_async._polling.tracked import Tracked, Watch
+from agentjobs_async._polling.wait_state import Answer, StatusWarnings
+from agentjobs_async.errors import AgentJobsError, NotSentError, RateLimitedError, ResponseError
+from agentjobs_async.models import TERMINAL, AgentJob, ReadJob
+from agentjobs_async.policy import PollPolicy
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
 
-__all__ = ["Answers"]
-
 _NOTIFIED_EVERY_SECONDS: Final = 0.25  # between two polls of a job, however often `notify` is called for it
+
+Result = AgentJob | BaseException
+"""How a wait ends."""
 
 
 class Answers:
@@ -28,6 +30,9 @@ class Answers:
 
     Args:
         finish: Stops polling a job and ends all of its waits with a result.
+
+    Attributes:
+        policy: What decides from the next answer on.
     """
 
     def __init__(
@@ -38,30 +43,19 @@ class Answers:
         queue: PollQueue,
         finish: Callable[[Tracked, Result], None],
     ) -> None:
-        self.use(policy)
+        self.policy = policy
         self._hooks = hooks
         self._counters = counters
         self._queue = queue
         self._finish = finish
         self._warnings = StatusWarnings()
-        self._notified: set[Tracked] = set()
-        """Jobs for which `notify` was called while their poll was in flight: it may have missed the news."""
-
-    def use(self, policy: PollPolicy) -> None:
-        """Decide by `policy` from now on."""
-        self._policy = policy
-        self._delay_by_age = delay_by_age(policy.wait)
 
     def notify(self, tracked: Tracked, now: float) -> None:
         """Poll the job once more, soon; after the answer where a poll of it is in flight."""
         if tracked.worker is not None:
-            self._notified.add(tracked)
+            tracked.notified = True
         else:
             self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFIED_EVERY_SECONDS), now)
-
-    def forget(self, tracked: Tracked) -> None:
-        """Forget a job that is no longer polled."""
-        self._notified.discard(tracked)
 
     def take(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         """Act on the answer that came at the loop time `now` to a poll that began at `began`.
@@ -70,110 +64,70 @@ class Answers:
         the job would never be polled again, and they would hang.
         """
         try:
-            if isinstance(answer, AgentJob):  # nearly every answer is one
-                self._on_job(tracked, answer, now, began)
-                return
-            if isinstance(answer, JobWithRetryAfter):
-                self._record(tracked, answer.job, now, began)
-            else:
-                self._on_error(tracked, answer, now, began)
-            if tracked.bucket != Tracked.REMOVED:  # else a hook or a callback has ended the last wait
-                self._act(tracked, answer, now, began)
+            result = self._result_of(tracked, answer, now, began)
         except BaseException as error:
             self._finish(tracked, error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
+            return
+        if result is not None:
+            self._finish(tracked, result)
+        elif tracked.bucket == Tracked.NOWHERE:  # else a strategy, a hook or a callback has ended the last wait
+            self._poll_again(tracked, answer, now, began)
 
-    def _record(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> bool:
-        """Record a good answer, and pass it on; return whether the job has ended."""
-        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)  # first: what follows may raise
-        ended = job.status in TERMINAL  # `is_terminal` without its call
-        self._queue.answered(began, now)
+    def _result_of(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> Result | None:
+        """Apply an answer, and tell hooks and waiters of it; return what ends the waits, `None` to poll again."""
         previous = tracked.job
-        if job is not previous or not tracked.shown:  # else it was checked; one that a caller gave was not
-            tracked.job = snapshot(job)
-            tracked.created = min(tracked.created, created_by(job, now))
-            if type(job.status) is not JobStatus:
-                self._warnings.check(job)
+        try:
+            if isinstance(answer, AgentJob | ReadJob | Exception):
+                return tracked.apply(self.policy, answer, now)
+            return answer
+        finally:  # also when a strategy raised: each poll gives one event
+            if isinstance(answer, BaseException):
+                self._on_error(tracked, answer, now, began)
+            else:
+                self._on_job(tracked, answer.job if isinstance(answer, ReadJob) else answer, previous, now, began)
+
+    def _on_job(self, tracked: Tracked, job: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
+        """Report a good answer to hooks and waiters."""
+        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
+        self._queue.answered(began, now)
+        self._warnings.check(job)
         tracked.mark = None
-        if tracked.trouble is not None:
-            tracked.recover()
-        if not ended:  # the end of a wait says how long ago that was
-            tracked.seen, tracked.shown = now, tracked.polls
         if self._hooks is not None:
+            ended = job.status in TERMINAL
             if ended and self._hooks.ends_new(tracked.ref, tracked.started):
                 tracked.shown = tracked.polls
             lateness = now - tracked.seen if ended and tracked.shown else None
             self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label, lateness)
         if tracked.notifies:
             tracked.notify_all(job)
-        return ended
-
-    def _on_job(self, tracked: Tracked, job: AgentJob, now: float, began: float) -> None:
-        """Record a good answer, and end the waits or poll again, as `_act` and `_poll_again` do by `decide`.
-
-        Nearly every answer is a job without a Retry-After. It needs none of their records of faults and pauses, which
-        cost a sixth of a poll's CPU in memory (`benchmarks/bench_waits.py`).
-        """
-        if self._record(tracked, job, now, began):
-            self._finish(tracked, job)
-            return
-        by_age = self._delay_by_age
-        if by_age is None or not 0.0 <= (delay := by_age(now - tracked.started)) < inf:
-            if tracked.bucket == Tracked.REMOVED:
-                return  # a hook or a callback has ended the last wait: no strategy is called for it
-            delay = delay_of(self._policy.wait, tracked, job, now)  # raises for an invalid delay
-        due = now + delay
-        tracked.not_before = now
-        if self._notified and tracked in self._notified:
-            self._notified.remove(tracked)
-            due = min(due, now + _NOTIFIED_EVERY_SECONDS)
-        if tracked.bucket == Tracked.NOWHERE:  # else a hook, a callback or the strategy has ended the last wait
-            self._queue.place(tracked, due, now)
 
     def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
+        """Report to hooks that a poll did not show the job."""
         self._counters.count_error(now)
-        if isinstance(error, Exception):
-            tracked.in_trouble().error = error
         if not isinstance(error, NotSentError):
             self._queue.outage.reached()
         if self._hooks is not None:
             self._hooks.poll_failed(tracked.ref, error, tracked.polls, now - began, tracked.label)
 
-    def _act(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
-        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
-            self._finish(tracked, answer)
-            return
-        decision = decide(self._policy, tracked, answer, now)
-        if tracked.bucket == Tracked.REMOVED:
-            return  # the last waiter left while a strategy was called
-        if type(decision) is Again:
-            self._poll_again(tracked, answer, decision, now, began)
-        elif isinstance(decision, Done):
-            self._finish(tracked, decision.job)
-        elif isinstance(decision, Failed):
-            self._finish(tracked, decision.error)
-
-    def _poll_again(self, tracked: Tracked, answer: Answer, again: Again, now: float, began: float) -> None:
-        if tracked.trouble is not None:
-            tracked.trouble.bad_answers, tracked.trouble.refused_since = again.bad_answers, again.refused_since
-        tracked.not_before = again.not_before
-        if again.not_before <= now and not isinstance(answer, RateLimitedError):
-            tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due
-        due = again.due
-        if tracked in self._notified:
-            self._notified.remove(tracked)
+    def _poll_again(self, tracked: Tracked, answer: object, now: float, began: float) -> None:
+        """Queue the next poll, at the time that the state says."""
+        due = tracked.due
+        if tracked.notified:
+            tracked.notified = False
             if not isinstance(answer, Exception):
-                due = min(due, max(again.not_before, now + _NOTIFIED_EVERY_SECONDS))
+                due = min(due, max(tracked.not_before, now + _NOTIFIED_EVERY_SECONDS))
         if isinstance(answer, Exception):
-            self._hold_back(tracked, answer, again.not_before, due, now, began)
+            if tracked.not_before <= now and not isinstance(answer, RateLimitedError):
+                tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due
+            self._hold_back(tracked, answer, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:
             self._queue.place(tracked, due, now)
 
-    def _hold_back(
-        self, tracked: Tracked, error: Exception, not_before: float, due: float, now: float, began: float
-    ) -> None:
+    def _hold_back(self, tracked: Tracked, error: Exception, due: float, now: float, began: float) -> None:
         """Make the polls of others wait as well, where a poll that began at `began` failed for a reason they share."""
+        not_before = tracked.not_before
         if isinstance(error, RateLimitedError):
             self._queue.refused(began, now, not_before)
         if isinstance(error, NotSentError):
@@ -182,3 +136,61 @@ class Answers:
             if due > not_before:  # placed before the pause begins, it keeps its spacing to the others
                 self._queue.place(tracked, due, now)
             self._queue.pause(tracked.ref, error.status, not_before, due, now, began)
+
+
+class Ends:
+    """Ends all waiters of a job that is no longer polled, some of them in each turn of the loop.
+
+    Args:
+        end: Ends one wait with its own result.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[Watch, Result], None]) -> None:
+        self._loop = loop
+        self._end = end
+        self._left: deque[tuple[Tracked, Iterator[tuple[Watch, Result]]]] = deque()
+
+    def add(self, tracked: Tracked, result: Result) -> None:
+        """End all waiters of `tracked` with `result`: the first ones within this call."""
+        if tracked.is_shared or self._left:
+            self._end_in_turns(tracked, result)
+        elif tracked.waiters is not None:  # one needs no turns; none is left if a hook has ended the wait
+            self._end(tracked.waiters, result)
+
+    def _end_in_turns(self, tracked: Tracked, result: Result) -> None:
+        self._left.append((tracked, zip(tracked.present(), _one_for_each(result), strict=False)))
+        if len(self._left) == 1:  # else the turns are under way, or this call comes from within one
+            self._go_on()
+
+    def _go_on(self) -> None:
+        turn = Slice(self._loop)
+        try:
+            while self._left and turn.has_room():
+                self._end_some(turn)
+        finally:  # even if a callback raised: the other waits end nevertheless
+            if self._left:
+                self._loop.call_soon(self._go_on, context=Context())
+
+    def _end_some(self, turn: Slice | None) -> None:
+        """End waiters of the first job, as many as `turn` has room for; all of them where it is `None`."""
+        tracked, waiters = self._left[0]
+        for waiter, result in waiters:
+            if waiter.tracked is tracked:  # else it has left meanwhile
+                self._end(waiter, result)
+            if turn is not None:
+                turn.take()
+                if not turn.has_room():
+                    return
+        self._left.popleft()
+
+    def end_all(self) -> None:
+        """End all waiters that are left, within this call."""
+        while self._left:
+            self._end_some(None)
+
+
+def _one_for_each(result: Result) -> Iterator[Result]:
+    """Yield `result` for each waiter: an error of this package as copies, since raising one adds a traceback to it."""
+    yield result
+    while True:
+        yield copy(result) if isinstance(result, AgentJobsError) else result

@@ -13,7 +13,7 @@ from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.reading import ref_of
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 

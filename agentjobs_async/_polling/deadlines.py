@@ -7,11 +7,11 @@ from contextvars import Context
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from agentjobs_async._polling.decision import last_poll_lead
 from agentjobs_async._polling.pace import ROUNDING_SECONDS
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.timers import RESOLUTION_SECONDS, Timers, bucket_of, last_due
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.tracked import Watch
+from agentjobs_async._polling.wait_state import last_poll_lead
 
 __all__ = ["Deadlines"]
 

@@ -3,8 +3,9 @@
 from math import inf
 from typing import Final
 
+from agentjobs_async._polling.wait_state import WaitState
 from agentjobs_async.models import AgentJob
-from agentjobs_async.policy import PollHistory, PollPolicy, parts_of
+from agentjobs_async.policy import PollPolicy, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["Durations"]
@@ -25,14 +26,14 @@ class Durations:
         methods = (getattr(part, "learn", None) for part in parts_of(policy.wait))
         self._learners = tuple(GuardedCallback("policy.wait.learn", learn) for learn in methods if callable(learn))
 
-    def ended(self, job: AgentJob, wait: PollHistory, now: float) -> None:
+    def ended(self, job: AgentJob, wait: WaitState, now: float) -> None:
         """Record that a job ended after it was last seen active, and by the loop time `now`."""
         if wait.seen > wait.started:
             self._learn(job, wait.seen - wait.created, now - wait.created)
         elif wait.started - wait.created < _TOLERATED_SECONDS:
             self._learn(job, 0.0, now - wait.created)
 
-    def timed_out(self, wait: PollHistory) -> None:
+    def timed_out(self, wait: WaitState) -> None:
         """Record that a wait timed out, for a job that was active when it was last seen."""
         if wait.job is not None and wait.seen > wait.started:
             self._learn(wait.job, wait.seen - wait.created, inf)

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from attrs import evolve, frozen
 
 from agentjobs_async._documents import job_of
-from agentjobs_async._polling.decision import Answer
+from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 
 __all__ = [
     "KINDS",
@@ -165,7 +165,7 @@ def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:
     try:
         if isinstance(answer, Exception):
             raise answer if ref is None else with_ref(answer, ref)
-        return answer.job if isinstance(answer, JobWithRetryAfter) else answer
+        return answer.job if isinstance(answer, ReadJob) else answer
     finally:
         del answer
 

@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from agentjobs_async._polling.answers import Answers
+from agentjobs_async._polling.answers import Answers, Ends, Result
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.decision import CUT, timed_out
 from agentjobs_async._polling.durations import Durations
-from agentjobs_async._polling.ends import Ends, Result
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.pauses import RememberedPauses
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
 from agentjobs_async._polling.slices import Slice
-from agentjobs_async._polling.snapshots import snapshot
 from agentjobs_async._polling.stats import Counters, TrackerStats
-from agentjobs_async._polling.tracked import Tracked
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.tracked import Tracked, Watch
+from agentjobs_async._polling.wait_state import CUT, timed_out
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef
@@ -81,7 +78,7 @@ class Scheduler:
         if self._hooks is not None:
             self._hooks.wait_started(waiter, ref, label)
         if job is not None and job.is_terminal:
-            waiter.on_job(job)
+            waiter.on_job(job, job)
             waiter.on_end(job)
             if self._hooks is not None:
                 self._hooks.wait_ended(waiter, ref, job, 0, self.loop.time() - waiter.started, None, shared=False)
@@ -95,11 +92,11 @@ class Scheduler:
         self._deadlines.add(waiter)
         known = job or tracked.job
         if known is not None:
-            waiter.on_job(known)  # last: the caller's callback may end this wait, or begin others
+            waiter.on_job(known, known)  # last: the caller's callback may end this wait, or begin others
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         """Start polling a job for its first wait. Later waits join it."""
-        tracked = Tracked(ref, job and snapshot(job), now, self._counters.begin(now))
+        tracked = Tracked(ref, job, now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
         self._jobs[ref] = tracked
         self._enqueue(tracked, now)
@@ -161,7 +158,6 @@ class Scheduler:
         now = self.loop.time()
         if tracked.not_before > now:
             self._remembered.remember(tracked.ref, tracked.not_before, now)
-        self._answers.forget(tracked)
         self._reader.forget(tracked.ref)
         self._counters.end(tracked.seen_second)
         self._queue.remove(tracked)
@@ -193,7 +189,7 @@ class Scheduler:
             return
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
-        self._end_one(waiter, timed_out(tracked.ref, tracked.job, tracked.error, polls, elapsed, cut=cut))
+        self._end_one(waiter, timed_out(tracked, polls, elapsed, cut=cut))
 
     def _dispatch(self) -> None:
         self._workers.dispatch()
@@ -207,7 +203,7 @@ class Scheduler:
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
         self._durations = Durations(policy)
-        self._answers.use(policy)
+        self._answers.policy = policy
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
         """Return a tracked job as it was last seen, if it was, and the seconds since its creation; else `None`."""
@@ -256,7 +252,7 @@ class Scheduler:
         jobs = deque(self._jobs.values())
         while jobs:
             tracked = jobs.popleft()  # nothing holds it from here on: were they all freed at the end, that took long
-            for waiter in tracked.snapshot():
+            for waiter in tracked.present():
                 if waiter.tracked is tracked:  # else it has left meanwhile
                     self._end_one(waiter, copy(error))
                 turn.take()

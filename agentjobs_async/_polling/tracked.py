@@ -1,33 +1,107 @@
-"""What the scheduler keeps of one job, of those who wait for it, and of the worker that polls it."""
+"""What the scheduler keeps of one job, of each wait for it, and of the worker that polls it."""
 
 import asyncio
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, Final, NamedTuple
 
+from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.stats import Second
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.wait_state import WaitState
+from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
-from agentjobs_async.policy import created_by
+from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
-__all__ = ["Mark", "Tracked", "Worker"]
+_STOPPED: Final = "a strategy or get_job raised StopIteration"
+
+Leave = Callable[["Watch"], object]
+"""Ends the wait of a watch that its owner has cancelled."""
 
 
-class Trouble:
-    """What is kept of a job only while its polls fail or are slow: a healthy job does without, to save memory.
+class Watch(asyncio.Future[AgentJob]):
+    """One wait for a job, with a deadline of its own: a future of the ended job.
+
+    The scheduler keeps its notes on the wait in the attributes, and calls `on_job` and `on_end`. What differs between
+    the ways to wait is what their watches do in these two.
 
     Attributes:
-        error: The error of the last poll that was answered; `None` when that poll showed the job.
-        bad_answers: As in `PollHistory`.
-        refused_since: As in `PollHistory`.
-        patience_seconds: How long a poll of the job may hang while others wait, once one was cut; 0.0 before.
+        tracked: The record of the job; `None` before the wait has begun and once it is over.
+        started: Loop time of the wait's start.
+        timeout: Seconds from `started` to the deadline; `None` waits for ever.
+        polls_before: The number of polls of the job before this wait.
+        polls_at_end: The number of polls of this wait once it is over.
+        chunk: Where the watch lies among the deadlines; `None` for nowhere.
     """
 
-    __slots__ = ("bad_answers", "error", "patience_seconds", "refused_since")
+    __slots__ = ("_leave", "chunk", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.bad_answers = 0
-        self.refused_since: float | None = None
-        self.patience_seconds = 0.0
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave) -> None:
+        super().__init__(loop=loop)
+        self._leave = leave
+        self.tracked: Tracked | None = None
+        self.started = loop.time()
+        self.timeout = timeout
+        self.polls_before = self.polls_at_end = 0
+        self.chunk: Any = None
+
+    @property
+    def polls(self) -> int:
+        """How often the job was polled in this wait so far."""
+        return self.polls_at_end if self.tracked is None else self.tracked.polls - self.polls_before
+
+    @property
+    def seen(self) -> float | None:
+        """Loop time at which a poll of this wait last showed the job; `None` before, and once the wait is over."""
+        tracked = self.tracked
+        return None if tracked is None or tracked.shown <= self.polls_before else tracked.seen
+
+    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
+        """Do nothing with a state of the job: a plain watch is a future of the end only.
+
+        Args:
+            job: The state.
+            kept: The same state without a large `raw`, for what is kept until the next one.
+        """
+
+    def on_end(self, result: AgentJob | BaseException) -> None:
+        """End the future with a job or an error. Called once, after `tracked` was set to `None`."""
+        if self.done():
+            return
+        if isinstance(result, AgentJob):
+            self.set_result(result)
+        elif isinstance(result, asyncio.CancelledError):
+            super().cancel()
+        else:
+            self.set_exception(as_runtime_error(result, StopIteration, _STOPPED))
+            if isinstance(result, SessionClosedError):
+                self.exception()  # marks it as retrieved: the owner closed the session, and need not await the watch
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Stop waiting, at once. The job continues remotely."""
+        if self.done():
+            return False
+        self._leave(self)
+        return super().cancel(msg)
+
+
+class WatchWithUpdates(Watch):
+    """A watch that also calls `update` with each change, in the context in which the watch was made."""
+
+    __slots__ = ("_context", "_last", "_update")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave, update: GuardedCallback
+    ) -> None:
+        super().__init__(loop, timeout, leave)
+        self._update = update
+        self._context = copy_context()
+        self._last: AgentJob | None = None
+
+    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
+        """Call `update` when the job is new or has changed."""
+        if self._last is None or self._last != job:
+            self._last = kept
+            call_in(self._context, self._update, job)
 
 
 class Mark(NamedTuple):
@@ -42,22 +116,17 @@ class Mark(NamedTuple):
     overdue_from: float
 
 
-class Tracked:
-    """One job, its polls and its waiters. It is the `PollHistory` that `decide` takes.
+class Tracked(WaitState):
+    """One job, its polls and its waiters.
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         notifies: Whether some waiter, present or past, is told of each state of the job; a plain `Watch` is told of the
             end only.
-        job: The job as the last good answer showed it.
-        created: As in `PollHistory`.
+        notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
         label: The first label that one of its waits came with, for events; `None` without one.
-        seen: Loop time of the last good answer that showed the job not ended; before the first one, of the start of the
-            oldest wait.
-        shown: The number of the poll that it answered; 0 before the first, and for a job that was found ended.
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
-        trouble: What is wrong with its polls; `None` for a healthy job. Its fields are properties of this class, too.
-        not_before: Loop time before which the server asked not to be polled.
+        patience_seconds: How long a poll of it may hang while others wait, once one was cut; 0.0 before.
         mark: Its place among the due jobs, until a poll shows it or fails. A refused one keeps it.
         bucket: The number of its time bucket, or one of the constants below.
         worker: The worker that polls it now.
@@ -80,36 +149,16 @@ class Tracked:
     REMOVED = -4
 
     __slots__ = (
-        "bucket",
-        "created",
-        "job",
-        "label",
-        "mark",
-        "not_before",
-        "notifies",
-        "polls",
-        "ref",
-        "seen",
-        "seen_second",
-        "shown",
-        "started",
-        "trouble",
-        "waiters",
-        "worker",
+        *("bucket", "label", "mark", "notified", "notifies", "patience_seconds", "seen_second", "waiters", "worker"),
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
-        self.ref = ref
-        self.job = job
+        super().__init__(ref, job, now)
         self.label: str | None = None
         self.seen_second = second
-        self.trouble: Trouble | None = None
         self.waiters: Any = None
-        self.notifies = False
-        self.started = self.seen = self.not_before = now
-        self.created = now if job is None else min(now, created_by(job, now))
-        self.polls = 0
-        self.shown = 0
+        self.notifies = self.notified = False
+        self.patience_seconds = 0.0
         self.mark: Mark | None = None
         self.bucket = Tracked.NOWHERE
         self.worker: Worker | None = None
@@ -124,40 +173,7 @@ class Tracked:
         """Whether there is, or was, more than one waiter at a time."""
         return type(self.waiters) is dict
 
-    @property
-    def error(self) -> Exception | None:
-        """The error of the last poll that was answered; `None` when that poll showed the job."""
-        return None if self.trouble is None else self.trouble.error
-
-    @property
-    def bad_answers(self) -> int:
-        """As in `PollHistory`."""
-        return 0 if self.trouble is None else self.trouble.bad_answers
-
-    @property
-    def refused_since(self) -> float | None:
-        """As in `PollHistory`."""
-        return None if self.trouble is None else self.trouble.refused_since
-
-    @property
-    def patience_seconds(self) -> float:
-        """How long a poll of the job may hang while others wait, once one was cut; 0.0 before."""
-        return 0.0 if self.trouble is None else self.trouble.patience_seconds
-
-    def in_trouble(self) -> Trouble:
-        """Return `trouble`, made if there is none yet."""
-        if self.trouble is None:
-            self.trouble = Trouble()
-        return self.trouble
-
-    def recover(self) -> None:
-        """Forget all failures, at a good answer; `patience_seconds` stays."""
-        patience_seconds = self.patience_seconds
-        self.trouble = None
-        if patience_seconds:
-            self.in_trouble().patience_seconds = patience_seconds
-
-    def snapshot(self) -> tuple[Watch, ...]:
+    def present(self) -> tuple[Watch, ...]:
         """Return the waiters as they are now, so that they may come and go in a loop over them."""
         waiters = self.waiters
         if waiters is None:
@@ -190,9 +206,9 @@ class Tracked:
 
     def notify_all(self, job: AgentJob) -> None:
         """Pass the state of the job to all waiters, which may leave or join meanwhile."""
-        for waiter in self.snapshot():
+        for waiter in self.present():
             if waiter.tracked is self:  # else it has left meanwhile
-                waiter.on_job(job)
+                waiter.on_job(job, self.job or job)
 
 
 class Worker:

@@ -8,8 +8,7 @@ from typing import Self
 
 from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.scheduler import Scheduler
-from agentjobs_async._polling.snapshots import snapshot
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -25,9 +24,9 @@ class _UpdatesWatch(Watch):
         super().__init__(scheduler.loop, timeout, scheduler.leave)
         self._updates = updates
 
-    def on_job(self, job: AgentJob) -> None:
+    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
         """Pass the job on."""
-        self._updates.on_job(job)
+        self._updates.on_job(job, kept)
 
     def on_end(self, result: AgentJob | BaseException) -> None:
         """Pass the result on."""
@@ -51,7 +50,7 @@ class Updates(AsyncIterator[AgentJob]):
         self._job = job
         self._timeout = timeout
         self.watch: Watch | None = None
-        self._newest: AgentJob | None = None
+        self._newest: tuple[AgentJob, AgentJob] | None = None
         self._last: AgentJob | None = None
         self._end: BaseException | None = None
         self._changed = asyncio.Event()
@@ -76,9 +75,8 @@ class Updates(AsyncIterator[AgentJob]):
         if self.watch is None:
             raise InvalidInputError("iterate within the block: async with updates(...) as changes")
         while True:
-            newest = self._newest
-            if newest is not None and newest != self._last:
-                self._last, self._newest = snapshot(newest), None
+            if self._newest is not None and self._newest[0] != self._last:
+                (newest, self._last), self._newest = self._newest, None
                 return newest
             if self._end is not None:
                 end, self._end = self._end, StopAsyncIteration()
@@ -97,9 +95,9 @@ class Updates(AsyncIterator[AgentJob]):
                     self._changed.clear()
                     await self._changed.wait()
 
-    def on_job(self, job: AgentJob) -> None:
+    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
         """Keep the newest state for the reader."""
-        self._newest = job
+        self._newest = job, kept
         if job != self._last:
             self._changed.set()
 

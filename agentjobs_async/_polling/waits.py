@@ -10,13 +10,13 @@ from attrs import evolve
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
-from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
+from agentjobs_async._polling.tracked import Watch, WatchWithUpdates
 from agentjobs_async._polling.updates import Updates
-from agentjobs_async._polling.watch import Watch, WatchWithUpdates
+from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.learning.estimate import Estimate, estimate_job, estimate_many

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
-from agentjobs_async._polling.decision import Answer
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, as_runtime_error, without_own_frame
 from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
+from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import TransportError
 from agentjobs_async.models import JobRef
 
@@ -136,7 +136,7 @@ class Workers:
         patience = max(tracked.patience_seconds, _PATIENCE_SECONDS if overtaken else _MAX_PATIENCE_SECONDS)
         if now - worker.began >= patience:
             self.cut(tracked)
-            tracked.in_trouble().patience_seconds = min(2 * patience, self._longest)
+            tracked.patience_seconds = min(2 * patience, self._longest)
             self._on_answer(tracked, TransportError(_HANGS), now, worker.began)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
@@ -174,7 +174,7 @@ class Workers:
                 continue  # `on_left` queues it again when its cut poll has ended
             worker.tracked, worker.began, worker.polls_before = tracked, now, counters.polls
             tracked.worker, tracked.polls = worker, tracked.polls + 1
-            if tracked.trouble is not None and tracked.patience_seconds:
+            if tracked.patience_seconds:
                 self._count_slow(worker, slow=True)
             if lone:
                 lone = False
@@ -213,7 +213,7 @@ class Workers:
         """Record that the poll of a slow job was answered; a quick answer shows that it is slow no longer."""
         self._count_slow(worker, slow=False)
         if now - worker.began < _PATIENCE_SECONDS:
-            tracked.in_trouble().patience_seconds = 0.0
+            tracked.patience_seconds = 0.0
 
     async def _pause_after(self, error: BaseException, took: float) -> float:
         """Hold the slot for as long as a poll usually takes: polls that fail at once must not make the client faster.

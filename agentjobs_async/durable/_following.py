@@ -12,8 +12,8 @@ from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
 from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
-from agentjobs_async._polling.watch import Watch
 from agentjobs_async.batch import JournalRow, Outcome, State
 from agentjobs_async.batch._run_item import record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows

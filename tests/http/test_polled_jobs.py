@@ -14,7 +14,7 @@ from agentjobs_async import AgentJob, AgentJobsError, JobRef, PollPolicy
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.polled_jobs import PolledJobs
 from agentjobs_async._http.responses import Response, ResponseDecoder
-from agentjobs_async.models import JobWithRetryAfter
+from agentjobs_async.models import ReadJob
 from tests.polled import REF, every
 from tests.rows import failures
 from tests.scripted import KEY, Reply, Scripted, http, job
@@ -53,7 +53,7 @@ def test_the_same_bytes_in_another_response() -> None:
         polled.read(response(), REF)
         answer = polled.read(other, REF)
         assert type(answer) is type(DECODER.read(other, REF))
-        assert isinstance(answer, JobWithRetryAfter | AgentJobsError)
+        assert isinstance(answer, ReadJob | AgentJobsError)
 
     coded, cut = response(Content_Encoding="gzip"), response(whole=False)
     others = [response(status=500), response(status=204), response(Retry_After="7"), coded, cut]
@@ -79,7 +79,7 @@ def test_any_history(responses: list[Response]) -> None:
 
 
 def _shown(answer: Any) -> object:
-    if isinstance(answer, JobWithRetryAfter):
+    if isinstance(answer, ReadJob):
         return "retry", answer.retry_after, _shown(answer.job)
     return (answer, answer.raw) if isinstance(answer, AgentJob) else (type(answer), str(answer))
 

@@ -33,7 +33,7 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobSource, JobWithRetryAfter
+from agentjobs_async.models import AgentJob, JobRef, JobSource, ReadJob
 from tests.http.test_api_key import FORMS, KEY, recognisable
 from tests.polled import REF
 from tests.rows import failures
@@ -59,7 +59,7 @@ def answer(document: Any = DOCUMENT, status: int = 200, **headers: str) -> Respo
     return Response(status, CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), body)
 
 
-def polled(response: Response, ref: JobRef = REF) -> AgentJob | JobWithRetryAfter | AgentJobsError:
+def polled(response: Response, ref: JobRef = REF) -> AgentJob | ReadJob | AgentJobsError:
     return CODEC.read(response, ref)
 
 
@@ -220,7 +220,7 @@ HEADERS = st.dictionaries(
 )
 
 
-def is_sound(result: AgentJob | JobWithRetryAfter | AgentJobsError) -> bool:
+def is_sound(result: AgentJob | ReadJob | AgentJobsError) -> bool:
     """Return whether it is a job whose fields are as typed, or an error of ours on one line, and holds no key."""
     if isinstance(result, AgentJobsError):
         assert result.__cause__ is None
@@ -228,7 +228,7 @@ def is_sound(result: AgentJob | JobWithRetryAfter | AgentJobsError) -> bool:
         assert KEY not in repr(vars(result)) + str(result)
         assert type(pickle.loads(pickle.dumps(result))) is type(result)  # noqa: S301 - our own bytes
         return str(result).isprintable() and len(str(result).encode()) < 4000
-    job = result.job if isinstance(result, JobWithRetryAfter) else result
+    job = result.job if isinstance(result, ReadJob) else result
     assert KEY not in repr(job) + json.dumps(job.raw)
     texts = (job.model, job.pr_link)
     moments = (job.created_at, job.archived_at)
@@ -318,7 +318,7 @@ def test_no_coding() -> None:
 def test_limit() -> None:
     """A document may be as long as the limit when decompressed, and not a byte longer; a bomb is never inflated."""
     fits, too_long = (compressed(SOUND + b" " * (size - len(SOUND))) for size in (LIMIT, LIMIT + 1))
-    assert polled(answer(fits, Content_Encoding="gzip")) == job_with()
+    assert polled(answer(fits, Content_Encoding="gzip")) == ReadJob(job_with(), is_large=True)
     assert bad(answer(too_long, Content_Encoding="gzip")) == "too_large"
     bombs = {"gzip": compressed(bytes(64 * 1024 * 1024)), "deflate": zlib.compress(bytes(64 * 1024 * 1024))}
     tracemalloc.start()

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.watch import Watch
+from agentjobs_async._polling.tracked import Watch
 from tests.polled import in_memory
 
 pytestmark = in_memory

@@ -56,7 +56,7 @@ def test_failing_jobs() -> None:
     """Jobs whose last poll failed keep the order of arrival: those of many projects do not come close together."""
     jobs = [job("docs" if number % 10 else f"broken_{number}", number) for number in range(100)]
     for number in range(0, 100, 10):
-        jobs[number].in_trouble().error = ConnectionError("reset")
+        jobs[number].error = ConnectionError("reset")
     found = [tracked.error is not None for tracked in taken(filled(*jobs))]
     assert sum(found) == 10
     assert not any(first and second for first, second in pairwise(found))
@@ -180,7 +180,7 @@ def test_refused_for_ever() -> None:
     now = 100.0
     due, refused = DueJobs(), [job("docs", number) for number in range(3)]
     for tracked in refused:
-        tracked.in_trouble().error = ConnectionError("503")
+        tracked.error = ConnectionError("503")
     found = Counter[bool]()
     healthy = [job("docs", number) for number in range(3, 10)]
     for tracked in (*refused, *healthy):

@@ -1,0 +1,192 @@
+"""What the polls of a job have shown, and what the next answer means: the pure decisions that all waits share."""
+
+from typing import Final, TypeGuard
+
+from attrs import evolve
+
+from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
+from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of
+from agentjobs_async.telemetry.observers import logger
+
+CUT: Final = "no answer until the wait ended"
+"""The error text of a poll that was cut because its wait ended."""
+
+Answer = AgentJob | ReadJob | Exception
+"""What one poll returned: errors are values."""
+
+Refusal = ResponseError | ProtocolError
+"""An answer of the server that does not show the job, and that is not a transient fault."""
+
+_MISSING: Final = 404
+_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
+_PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
+_SERVER_STATUSES: Final = range(500, 600)
+
+
+class WaitState:
+    """What the polls of one job have shown so far: the `PollHistory` that strategies see.
+
+    Times are loop times, in seconds.
+
+    Attributes:
+        ref: The job's ref.
+        job: The job as it was shown last, or given; `None` before. Its `raw` is empty where that was large.
+        started: When the oldest wait for the job started.
+        created: As in `PollHistory`.
+        seen: When an answer last showed the job not ended; before the first one, `started`.
+        shown: The number of the poll that it answered; 0 before the first, and for a job that was found ended.
+        polls: The number of polls made, including the one in flight.
+        error: The error of the last poll that was answered; `None` when that poll showed the job.
+        bad_answers: The number of unusable responses in a row.
+        refused_since: Since when the server, which had shown the job, has answered without it; `None` if it has not.
+        not_before: When the server allows the next poll.
+        due: When the next poll is due, as the policy says.
+    """
+
+    __slots__ = (
+        *("bad_answers", "created", "due", "error", "job", "not_before", "polls", "ref", "refused_since", "seen"),
+        *("shown", "started"),
+    )
+
+    def __init__(self, ref: JobRef, job: AgentJob | None, now: float) -> None:
+        self.ref = ref
+        self.job = job
+        self.started = self.seen = self.not_before = self.due = now
+        self.created = now if job is None else min(now, created_by(job, now))
+        self.polls = self.shown = self.bad_answers = 0
+        self.error: Exception | None = None
+        self.refused_since: float | None = None
+
+    def apply(self, policy: PollPolicy, answer: Answer, now: float) -> AgentJob | Exception | None:
+        """Record the answer that came at the loop time `now` to the last poll, and decide what it means.
+
+        Returns:
+            The job, which has ended; or the error that ends the wait, which may be one that a strategy raised; or
+            `None` to poll again at `due`.
+        """
+        retry_after: float | None = None
+        if isinstance(answer, ReadJob):
+            outcome: AgentJob | Exception = answer.job
+            retry_after = answer.retry_after
+            self._show(answer.job, now, is_large=answer.is_large)
+        elif isinstance(answer, AgentJob):
+            outcome = answer
+            self._show(answer, now)
+        else:
+            outcome = self.error = answer
+            if isinstance(answer, ResponseError | ProtocolError):
+                retry_after = answer.retry_after
+        try:
+            if outcome.is_terminal if isinstance(outcome, AgentJob) else self._ends_by(policy, outcome, now):
+                return outcome
+            self._schedule(policy, outcome, retry_after, now)
+        except Exception as error:  # noqa: BLE001 - a user's strategy may raise anything
+            return error
+        return None
+
+    def _schedule(
+        self, policy: PollPolicy, outcome: AgentJob | Exception, retry_after: float | None, now: float
+    ) -> None:
+        """Set the time of the next poll."""
+        self.not_before = now
+        if retry_after is not None and retry_after > 0:  # false for the NaN of a user's own error, too
+            self.not_before = now + min(retry_after, policy.max_retry_after)
+        self.due = max(now + delay_of(policy.wait, self, outcome, now), self.not_before)
+
+    def _show(self, job: AgentJob, now: float, *, is_large: bool = False) -> None:
+        """Record that the last poll has shown the job."""
+        if job is not self.job or not self.shown:  # else it is recorded: an unchanged one comes as the same object
+            self.job = evolve(job, raw={}) if is_large else job
+            self.created = min(self.created, created_by(job, now))
+        self.error, self.bad_answers, self.refused_since = None, 0, None
+        if not job.is_terminal:  # the end of a wait says how long ago that was
+            self.seen, self.shown = now, self.polls
+
+    def _ends_by(self, policy: PollPolicy, error: Exception, now: float) -> bool:
+        """Return whether an error ends the wait."""
+        if _is_refusal(error):
+            return self._ends_by_refusal(policy, error, now)
+        self.bad_answers = 0
+        # Else it is an exception of the caller's own `get_job`, which `policy.retry` judges.
+        transient = isinstance(error, NotSentError | TransportError | ResponseError)
+        return not (transient or accepts(policy.retry, self, error, now))
+
+    def _ends_by_refusal(self, policy: PollPolicy, error: Refusal, now: float) -> bool:
+        self.bad_answers = self.bad_answers + 1 if isinstance(error, ProtocolError) else 0
+        missing = isinstance(error, ResponseError) and error.status == _MISSING
+        within_grace = missing and now - self.seen < policy.not_found_grace
+        if not self.shown:
+            return self.bad_answers >= policy.max_bad_answers if self.bad_answers else not within_grace
+        # Once a poll has shown the job, refusals end the wait when they have lasted for the grace. A single one has not
+        # lasted at all, however long ago the job was shown: polls may be rare, or an outage may lie between.
+        since = self.refused_since
+        lasted = policy.answer_grace == 0 or (since is not None and now - since >= policy.answer_grace)
+        if since is None:  # they began with the last answer that showed the job, or now if other faults came between
+            self.refused_since = self.seen if self.shown == self.polls - 1 else now
+        return lasted and not within_grace
+
+
+def _is_refusal(answer: object) -> TypeGuard[Refusal]:
+    """Return whether `answer` is an answer of the server that does not show the job, and not a transient fault."""
+    return isinstance(answer, ProtocolError) or (isinstance(answer, ResponseError) and not _is_transient(answer.status))
+
+
+def _is_transient(status: int) -> bool:
+    return status in _TRANSIENT_STATUSES or (status in _SERVER_STATUSES and status not in _PERMANENT_SERVER_STATUSES)
+
+
+_LAST_POLL_LEAD_SECONDS: Final = 1.0  # time for the answer of the last poll to arrive before the deadline
+_CLOCK_TOLERANCE_SECONDS: Final = 0.001  # a timer may fire this early: the last poll is not made twice
+
+
+def last_poll_lead(timeout: float) -> float:
+    """Return the seconds by which a wait's last poll starts before its deadline."""
+    return min(_LAST_POLL_LEAD_SECONDS, timeout / 10)
+
+
+def moved_to_last_poll(
+    due: float, not_before: float, now: float, deadline: float | None, timeout: float | None
+) -> float:
+    """Return the loop time of the next poll: `due`, or an earlier one for the last poll before the deadline.
+
+    It is never before `not_before`, for a server's Retry-After applies to the last poll too: if that ends after the
+    deadline, there is no last poll.
+    """
+    if deadline is None or timeout is None:
+        return due
+    last = deadline - last_poll_lead(timeout)
+    if now + _CLOCK_TOLERANCE_SECONDS < last < due:
+        return max(last, not_before)
+    return due
+
+
+def timed_out(state: WaitState, polls: int, elapsed: float, *, cut: bool) -> WaitTimeoutError:
+    """Return the error of a wait that has reached its deadline after `polls` polls and `elapsed` seconds.
+
+    `cut`: the deadline cut a poll in flight.
+    """
+    cause = TransportError(CUT) if state.error is None and cut else state.error
+    return WaitTimeoutError(state.ref, state.job, cause, polls, elapsed)
+
+
+_MAX_WARNINGS: Final = 100  # statuses that are logged: a server may make up any number
+
+
+class StatusWarnings:
+    """Logs each status that this version does not know once, and at most 100 of them."""
+
+    __slots__ = ("_warned",)
+
+    def __init__(self) -> None:
+        self._warned: tuple[str, ...] = ()  # a tuple: all empty ones are one object, and most stay empty
+
+    def check(self, job: AgentJob) -> None:
+        """Log if the status of `job` is unknown to this version; an unknown status does not end a wait."""
+        if (
+            type(job.status) is not JobStatus
+            and job.shown_status not in self._warned
+            and len(self._warned) < _MAX_WARNINGS
+        ):
+            self._warned += (job.shown_status,)
+            logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, job.shown_status)

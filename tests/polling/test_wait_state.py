@@ -1,0 +1,109 @@
+"""What a state keeps, what a job with a Retry-After means, and when the last poll begins.
+
+All else that an answer means is in `test_waits.py`.
+"""
+
+import logging
+from typing import Any
+
+import pytest
+import tenacity
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs_async._polling.wait_state import StatusWarnings, moved_to_last_poll
+from agentjobs_async.errors import ServerError
+from agentjobs_async.models import AgentJob, ReadJob
+from agentjobs_async.policy import PollPolicy
+from tests.past import ACTIVE, NOW, POLICY, again, past
+from tests.rows import failures
+
+
+def test_wish_beside_an_end() -> None:
+    """Completed, archived and failed end the wait at once, whatever wish came with them."""
+    for status in ("completed", "archived", "failed"):
+        job = evolve(ACTIVE, status=status)
+        assert past().apply(POLICY, ReadJob(job, 30.0), NOW) is job
+
+
+def test_wish_beside_a_job() -> None:
+    """An active job with a wish is as good as one without, and the wish a lower bound of the delay, capped."""
+
+    def check(wish: float, due: float) -> None:
+        state = again(ReadJob(ACTIVE, wish), state=past(bad_answers=4, polls=7, seen=NOW - 9))
+        assert (state.due, state.not_before) == (NOW + due, NOW + min(wish, 60.0))
+        assert (state.job, state.seen, state.shown, state.bad_answers) == (ACTIVE, NOW, 7, 0)
+
+    assert failures(check, (0.0, 5.0), (3.0, 5.0), (20.0, 20.0), (900.0, 60.0)) == {}
+
+
+@given(st.floats(0, 100), st.floats(0, 1e6), st.floats(0, 100))
+def test_never_sooner(delay: float, wish: float, cap: float) -> None:
+    """The same strategy paces after an error as after a success: the delay is the larger of its own and the wish."""
+    policy = PollPolicy(wait=tenacity.wait_fixed(delay), max_retry_after=cap)
+    good = again(ReadJob(ACTIVE, wish), policy)
+    bad = again(ServerError(503, None, wish), policy)
+    assert good.due == bad.due == NOW + max(delay, min(wish, cap))
+
+
+def test_last_poll() -> None:
+    """A last poll starts `min(1 s, timeout / 10)` before the deadline, unless the server wishes none."""
+
+    def check(now: float, due: float, not_before: float, timeout: float | None, moved: float) -> None:
+        assert moved_to_last_poll(due, not_before, now, timeout, timeout) == pytest.approx(moved)
+
+    rows: list[tuple[float | None, ...]] = [
+        (0.0, 5.0, 0.0, None, 5.0),  # no deadline
+        (0.0, 5.0, 0.0, 100.0, 5.0),  # far from it
+        (95.0, 110.0, 95.0, 100.0, 99.0),  # the last poll starts 1 s before it
+        (95.0, 99.5, 95.0, 100.0, 99.0),
+        (0.0, 5.0, 0.0, 2.0, 1.8),  # of a short wait, a tenth of it
+        (98.5, 104.0, 98.5, 100.0, 99.0),
+        (99.0, 104.0, 99.0, 100.0, 104.0),  # that was the last one
+        (99.5, 104.0, 99.5, 100.0, 104.0),
+        (98.9999, 104.0, 98.9999, 100.0, 104.0),  # a clock's rounding makes no second last poll
+        (95.0, 110.0, 99.4, 100.0, 99.4),  # what the server does not wish earlier
+        (95.0, 155.0, 155.0, 100.0, 155.0),  # or not at all
+    ]
+    assert failures(check, *rows) == {}
+
+
+def test_large_document() -> None:
+    """Of a job whose document is large, all but that is kept for the time until the next poll."""
+    job = AgentJob("job", "docs", "active", model="m", raw={"log": "long"})
+    kept = again(ReadJob(job, is_large=True)).job
+    assert (kept, kept and kept.raw, job.raw) == (job, {}, {"log": "long"})
+    assert again(job).job is job
+
+
+def test_strategies_that_raise() -> None:
+    """What a strategy raises ends the wait; what the answer showed is recorded all the same."""
+
+    def wait(_state: tenacity.RetryCallState) -> float:
+        raise LookupError("mine")
+
+    def check(answer: Any) -> None:
+        state = past()
+        assert isinstance(state.apply(PollPolicy(wait=wait), answer, NOW), LookupError)
+        assert answer in (state.job, state.error)
+
+    assert failures(check, ACTIVE, ServerError(503)) == {}
+
+
+def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
+    """Each unknown status is warned about once, on one line, with the job's token; a known one is not."""
+    warnings = StatusWarnings()
+    for status in ("paused\n\x07", "paused\n\x07", "failed"):
+        warnings.check(AgentJob("job 1", "docs", status))
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.message == r"job docs/job%201 has the unknown status paused\n\x07: taken as not ended"
+
+
+def test_flood_of_statuses(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that makes up ever new statuses gets a hundred warnings, and no memory beyond them."""
+    warnings = StatusWarnings()
+    for number in range(1000):
+        warnings.check(AgentJob("job", "docs", f"paused {number}"))
+    assert len(caplog.records) == 100
