@@ -4,8 +4,6 @@ from collections import deque
 from math import inf
 from typing import Final
 
-__all__ = ["AdaptiveRate"]
-
 _CUT: Final = 0.7  # the part of the measured rate that a refusal leaves, as in CUBIC (RFC 9438)
 _PLATEAU: Final = 0.98  # of the refused rate: where the curve is flat, so that polls stay just below the quota
 _REGROWTH_SECONDS: Final = 8.0  # to the plateau; the shorter, the less of the quota is left unused
@@ -50,21 +48,12 @@ class AdaptiveRate:
     While all polls are refused, the quota of some span of time is used up: single polls try whether there is a new one.
     How long that lasts says how long the span is. The rate is measured over it, and a long one makes the limit grow
     more slowly, so that one span never has many more polls than the last.
-
-    Attributes:
-        in_force: Whether there is a limit: whether a poll was refused.
     """
 
-    __slots__ = (
-        *("_ahead", "_answered", "_counts", "_decided_at", "_doubles_from", "_last_refused_at", "_next_start"),
-        *("_paused_until", "_peak", "_refused_at", "_regrows_from", "_span", "_trial_seconds", "in_force"),
-    )
-
     def __init__(self) -> None:
-        self.in_force = False
         self._ahead = _FIRST_POLLS  # polls that may start at once, before there is a limit
         self._next_start = -inf
-        self._peak = inf
+        self._peak = inf  # the refused rate; there is no limit before the first refusal
         self._refused_at: float | None = None  # when the refusals began that no good answer has ended
         self._decided_at = self._last_refused_at = self._paused_until = self._regrows_from = self._doubles_from = -inf
         self._trial_seconds = 0.0
@@ -123,14 +112,11 @@ class AdaptiveRate:
             self._answered = measured > 0
             self._peak = min(measured, self.at(now)) if measured else _FLOOR
             self._refused_at = self._decided_at = now
-            self.in_force = True
             self._trial_seconds = 1 / self.at(now)
             self._next_start = now + self._trial_seconds
 
     def at(self, now: float) -> float:
         """Return the limit at the loop time `now`, in polls per second; infinity before the first refusal."""
-        if not self.in_force:
-            return inf
         if self._refused_at is not None:
             return self._peak * _CUT
         if now > self._doubles_from:
@@ -142,12 +128,12 @@ class AdaptiveRate:
 
     def next_start(self, now: float) -> float:
         """Return when the next poll may start."""
-        return self._next_start if self.in_force or self._ahead < 1 else now
+        return self._next_start if self._peak < inf or self._ahead < 1 else now
 
     def start(self, now: float) -> None:
         """Count one poll as started."""
         self._ahead = max(self._ahead - 1, 0.0)
-        if not self.in_force:
+        if self._peak == inf:
             self._next_start = now + 1 / _FIRST_POLLS
         elif self._refused_at is None:
             self._next_start = max(now - _CAUGHT_UP_SECONDS, self._next_start) + 1 / self.at(now)

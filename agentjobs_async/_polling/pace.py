@@ -1,30 +1,31 @@
 """When polls may start: a clock that can be stopped, and a list of limiters."""
 
-from math import inf
+from math import ceil, inf
 from typing import Final, Literal, Protocol
 
-from agentjobs_async._polling.adaptive import AdaptiveRate
-from agentjobs_async._polling.poll_share import PollShare, ShareLimiter
-from agentjobs_async._validation import checked_seconds
+from attrs import frozen
 
-__all__ = ["ROUNDING_SECONDS", "PollClock", "PollLimits", "Release"]
+from agentjobs_async._polling.adaptive import AdaptiveRate
+from agentjobs_async._validation import checked_seconds
 
 ROUNDING_SECONDS: Final = 1e-6
 """How early a timer may fire: its time and the clock's are rounded differently."""
+
+_HELD_BACK_SECONDS: Final = 1.0
+"""How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
+
+_MOST_TURNS_PER_SECOND: Final = 20.0  # a timer may be later than a shorter interval, and would miss turn after turn
 
 
 class PollClock:
     """The clock of the polls: the loop's time without the time for which this clock stood still.
 
     Attributes:
-        stopped_for: The seconds for which it stood still so far: its time is the loop's without them.
         resume_at: Loop time at which it continues by itself; `None` while it runs, or stands until `resume` is called.
     """
 
-    __slots__ = ("_stopped_at", "resume_at", "stopped_for")
-
     def __init__(self) -> None:
-        self.stopped_for = 0.0
+        self._behind = 0.0  # seconds: its time is the loop's without those for which it stood still so far
         self._stopped_at: float | None = None
         self.resume_at: float | None = None
 
@@ -40,17 +41,17 @@ class PollClock:
 
     def time(self, now: float) -> float:
         """Return its time at the loop time `now`."""
-        return (now if self._stopped_at is None else self._stopped_at) - self.stopped_for
+        return (now if self._stopped_at is None else self._stopped_at) - self._behind
 
     def due(self, when: float, now: float) -> float:
         """Return what its time will be at the loop time `when`, as far as that is known `now`."""
         if self._stopped_at is None:
-            return when - self.stopped_for
+            return when - self._behind
         return self.time(now) + max(0.0, when - (now if self.resume_at is None else self.resume_at))
 
     def to_loop(self, time: float) -> float:
         """Return the loop time at which it shows `time`; only while it runs."""
-        return time + self.stopped_for
+        return time + self._behind
 
     def stop(self, now: float, until: float | None) -> None:
         """Stand still until the loop time `until`, or, where it stands already, until the later of both times.
@@ -65,10 +66,8 @@ class PollClock:
 
     def resume(self, now: float) -> float:
         """Continue; return the seconds for which it stood still."""
-        if self._stopped_at is None:
-            return 0.0
-        stopped_for = now - self._stopped_at
-        self.stopped_for += stopped_for
+        stopped_for = 0.0 if self._stopped_at is None else now - self._stopped_at
+        self._behind += stopped_for
         self._stopped_at = self.resume_at = None
         return stopped_for
 
@@ -87,28 +86,24 @@ class FixedRate:
     """A number of polls per second: no two starts are closer than that, and unused ones are not saved up.
 
     Attributes:
-        interval: Seconds between two starts; 0.0 for no limit.
+        per_second: Polls per second; infinity for no limit.
     """
 
-    __slots__ = ("_last_start", "interval")
-
-    def __init__(self, per_second: float | None) -> None:
-        self.interval = 0.0 if per_second is None else 1 / per_second
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
         self._last_start = -inf
 
     def next_start(self, now: float) -> float:  # noqa: ARG002 - as all limiters
         """Return when the next poll may start."""
-        return self._last_start + self.interval
+        return self._last_start + 1 / self.per_second
 
     def start(self, now: float) -> None:
         """Count one poll as started."""
-        self._last_start = max(now, self._last_start + self.interval)
+        self._last_start = max(now, self._last_start + 1 / self.per_second)
 
 
 class Release:
     """A backlog that goes out spread evenly over some seconds, beside the polls that come due meanwhile."""
-
-    __slots__ = ("_allowed", "_counted_at", "_ends_at", "_per_second")
 
     def __init__(self, backlog: int, seconds: float, now: float) -> None:
         self._ends_at = now + seconds
@@ -132,6 +127,86 @@ class Release:
         self._counted_at = now
 
 
+class ShareOwner(Protocol):
+    """One of the processes that share a limit of polls."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no other process takes this one for dead, and uses its share."""
+
+
+@frozen
+class PollShare:
+    """The polls per second of one of the processes that share a limit.
+
+    Processes that only kept an interval each might all poll at the same moment: twenty of them with a quarter of a poll
+    per second each send twenty polls in one second. So each has turns of its own, one in each interval, which lie
+    between those of the others.
+
+    Attributes:
+        per_second: Polls per second; 0 for none at present.
+        turn: Loop time of one of the turns; `None` where polls may start at any time that keeps the interval.
+        owner: Has the share only while it is sure of it; `None` where no other process can take it.
+    """
+
+    per_second: float
+    turn: float | None = None
+    owner: ShareOwner | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two polls."""
+        return 1 / self.per_second if self.per_second else inf
+
+    @property
+    def may_poll(self) -> bool:
+        """Whether any poll may start at present."""
+        return self.per_second > 0 and (self.owner is None or self.owner.is_sure)
+
+
+class ShareLimiter:
+    """Keeps the polls of this process within its share, at its turns where it has them.
+
+    Args:
+        rate: The other limit of this process: where that is the lower one, turns are not needed.
+    """
+
+    def __init__(self, rate: FixedRate) -> None:
+        self._rate = rate
+        self._share: PollShare | None = None
+        self._turn: float | None = None  # the one that the next poll awaits
+        self._last_start = -inf  # the turn, where the poll started a little later
+
+    def use(self, share: PollShare | None) -> None:
+        """Keep to `share` from now on; `None` for no limit."""
+        self._share = share
+        self._turn = None  # of another share
+
+    def next_start(self, now: float) -> float:
+        """Return when the next poll may start.
+
+        A timer may be late: a turn that a poll awaits counts until the next one. At any other time, a poll that comes
+        up between two turns waits, as the polls of all processes may have come up together.
+        """
+        share = self._share
+        if share is None:
+            return now
+        if not share.may_poll:
+            return now + _HELD_BACK_SECONDS
+        interval = share.interval
+        if share.turn is None or share.per_second > min(self._rate.per_second, _MOST_TURNS_PER_SECOND):
+            return self._last_start + interval
+        if self._turn is None or now >= self._turn + interval:
+            earliest = max(now, self._last_start + interval / 2) - ROUNDING_SECONDS
+            self._turn = share.turn + ceil((earliest - share.turn) / interval) * interval
+        return self._turn
+
+    def start(self, now: float) -> None:
+        """Count one poll as started."""
+        self._last_start = now if self._turn is None else self._turn
+        self._turn = None
+
+
 class PollLimits:
     """All limits of the polls of one tracker. A poll starts when each of them allows it.
 
@@ -141,23 +216,21 @@ class PollLimits:
 
     def __init__(self, per_second: float | Literal["auto"] | None) -> None:
         self.adaptive = AdaptiveRate() if per_second == "auto" else None
-        self._budget = FixedRate(None if per_second == "auto" else per_second)
-        self._own = FixedRate(None)
+        self._budget = inf if per_second is None or per_second == "auto" else per_second
+        self._rate = FixedRate(self._budget)
         self._shares: dict[object, PollShare] = {}
-        self._share = ShareLimiter()
+        self._share = ShareLimiter(self._rate)
         self._release: Release | None = None
-        self._list()
 
     def limit(self, per_second: float | None) -> None:
-        """Start at most `per_second` polls per second beside the budget's own limit; `None` for that alone.
+        """Start at most `per_second` polls per second, within the budget's own limit; `None` for that alone.
 
         Raises:
             InvalidInputError: `per_second` is not a finite number above 0.
         """
         if per_second is not None:
             checked_seconds("per_second", per_second, unit="polls per second")
-        self._own.interval = 0.0 if per_second is None else 1 / per_second
-        self._list()
+        self._rate.per_second = self._budget if per_second is None else min(self._budget, per_second)
 
     def share(self, sharer: object, share: PollShare | None) -> None:
         """Poll within `share` beside all other limits; `None` lifts that of `sharer`. The smallest holds."""
@@ -165,28 +238,21 @@ class PollLimits:
             self._shares.pop(sharer, None)
         else:
             self._shares[sharer] = share
-        self._list()
+        self._share.use(min(self._shares.values(), key=lambda share: share.per_second, default=None))
 
     def release(self, backlog: int, seconds: float, now: float) -> None:
         """Spread the polls that are due `now` over some seconds."""
         self._release = Release(backlog, seconds, now)
-        self._list()
 
     def add(self) -> None:
         """Count a poll that has come due."""
         if self._release is not None:
             self._release.add()
 
-    def _list(self) -> None:
-        self._limiters: list[Limiter] = [self._budget, self._own]
-        if self.adaptive is not None:
-            self._limiters.append(self.adaptive)
-        if self._shares:
-            least = min(self._shares.values(), key=lambda share: share.per_second)
-            self._share.use(least, max(self._budget.interval, self._own.interval))
-            self._limiters.append(self._share)
-        if self._release is not None:
-            self._limiters.append(self._release)
+    @property
+    def _limiters(self) -> list[Limiter]:
+        found: list[Limiter | None] = [self._rate, self._share, self.adaptive, self._release]
+        return [limiter for limiter in found if limiter is not None]
 
     def next_start(self, now: float) -> float:
         """Return the loop time from which the next poll may start: `now` or later."""

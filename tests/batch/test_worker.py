@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError
-from agentjobs_async._polling.poll_share import PollShare
+from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.poll_sharing import PollSharing

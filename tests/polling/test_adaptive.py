@@ -44,7 +44,7 @@ def test_no_limit_before_a_refusal() -> None:
     assert flights[:2] == [5, 5]
     assert flights == sorted(flights)
     assert flights[-1] > 100
-    assert (rate.at(112.0), rate.in_force) == (inf, False)
+    assert rate.at(112.0) == inf
 
 
 def test_polls_that_fail_before_a_refusal() -> None:
@@ -143,6 +143,14 @@ def test_free_growth() -> None:
     assert rate.at(free) < 1.25 * 50
     assert rate.at(free + 6) == pytest.approx(2 * rate.at(free))
     assert 1e9 < rate.at(1e6) < inf
+
+
+def test_late_starts() -> None:
+    """A start that is a few milliseconds late does not delay those after it, once there is a limit."""
+    rate = refused(600)
+    due = rate.next_start(112.0)
+    rate.start(due + 0.005)
+    assert rate.next_start(due + 0.005) == pytest.approx(due + 1 / rate.at(due), abs=0.002)
 
 
 class Quota:

@@ -1,8 +1,9 @@
-"""The clock of the polls, and the limit of their rate."""
+"""The clock of the polls, and the limits of their rate."""
 
 import pytest
 
-from agentjobs_async._polling.pace import PollClock, PollLimits
+from agentjobs_async._polling.pace import PollClock, PollLimits, PollShare
+from tests.polled import peak
 from tests.rows import failures
 
 
@@ -12,6 +13,33 @@ def start(polls: PollLimits, now: float) -> float:
     if next_start == now:
         polls.start(now)
     return 0 if next_start == now else next_start
+
+
+def polls_of(limits: PollLimits, begin: float, end: float, late: float = 0.0) -> list[float]:
+    """Return when polls start that are due all the time; each timer is `late` by some seconds."""
+    starts, now = [], begin
+    while now < end:
+        next_start = limits.next_start(now)
+        if next_start > now:
+            now = next_start + late
+            continue
+        limits.start(now)
+        starts.append(now)
+    return starts
+
+
+def limits_of(count: int, limit: float) -> list[PollLimits]:
+    """Return the limits of processes that share one, as a journal gives each its share."""
+    found = [PollLimits(None) for _ in range(count)]
+    for number, limits in enumerate(found):
+        limits.share("journal", PollShare(limit / count, 7.0 + number / limit))
+    return found
+
+
+class Owner:
+    """A process that may be taken for dead."""
+
+    is_sure = False
 
 
 def test_stands_still() -> None:
@@ -61,14 +89,82 @@ def test_rate() -> None:
     assert start(polls, 100.3) == 100.5
 
 
-def test_late_starts_of_a_learnt_limit() -> None:
-    """A start that is a few milliseconds late does not delay those after it, once a limit was learnt."""
-    polls = PollLimits("auto")
-    assert polls.adaptive is not None
-    for _ in range(10):
-        polls.adaptive.count(10.0, 10.0)
-    polls.adaptive.refuse(10.0, 10.0, 10.0)
-    polls.adaptive.count(10.0, 10.0)
-    due = polls.next_start(10.0)
-    polls.start(due + 0.005)
-    assert polls.next_start(due + 0.005) == pytest.approx(due + 1 / polls.adaptive.at(due), abs=0.002)
+def test_all_at_once() -> None:
+    """The polls of 20 processes that all have many due at once stay within the limit in each second, and use it."""
+
+    def check(limit: float, late: float) -> None:
+        starts = sorted(at for limits in limits_of(20, limit) for at in polls_of(limits, 100.3, 160.3, late))
+        assert peak(starts, 0.99) <= limit
+        assert len(starts) == pytest.approx(60 * limit, rel=0.05, abs=20)
+
+    assert failures(check, *((limit, late) for limit in (3.0, 5.0, 50.0, 190.0) for late in (0.0, 0.003))) == {}
+
+
+def test_seldom_due() -> None:
+    """A poll that comes up between two turns waits for the next one: others may have come up with it."""
+    starts = []
+    for limits in limits_of(4, 2.0):
+        at = limits.next_start(100.25)
+        limits.start(at)
+        starts.append(at)
+    assert starts == pytest.approx([101.0, 101.5, 102.0, 100.5])
+
+
+def test_a_moved_turn() -> None:
+    """A share that is given anew, a little earlier than the last one, does not repeat the turn that was used."""
+    limits = PollLimits(None)
+    limits.share("journal", PollShare(1.0, 10.0))
+    limits.start(limits.next_start(10.0))
+    limits.share("journal", PollShare(1.0, 10.01))
+    assert limits.next_start(10.001) == pytest.approx(11.01)
+
+
+def test_none_at_present() -> None:
+    """No poll starts while the share is 0, or its owner not sure of it; the process looks again after a second."""
+    limits = PollLimits(None)
+    limits.share("journal", PollShare(0.0))
+    assert limits.next_start(10.0) == 11.0
+    owner = Owner()
+    limits.share("journal", PollShare(5.0, 10.0, owner))
+    assert limits.next_start(10.0) == 11.0
+    owner.is_sure = True
+    assert limits.next_start(10.0) == 10.0
+
+
+def test_many_polls_need_no_turns() -> None:
+    """A share with an interval that is as short as timers are late keeps the interval, at any time."""
+    limits = PollLimits(None)
+    limits.share("journal", PollShare(100.0, 7.0))
+    assert limits.next_start(10.004) == 10.004
+    limits.start(10.004)
+    assert limits.next_start(10.004) == pytest.approx(10.014)
+
+
+def test_the_smallest_limit_holds() -> None:
+    """Of the budget's limit, the caller's own and the journal's, the smallest holds, and each can be lifted alone."""
+
+    def check(budget: float | None, own: float | None, share: float) -> None:
+        limits = PollLimits(budget)
+        limits.limit(own)
+        limits.share("journal", PollShare(share, 0.0))
+        assert len(polls_of(limits, 0.1, 50.1, 0.003)) == pytest.approx(100, abs=1)
+        limits.share("journal", None)
+        others = [limit for limit in (budget, own) if limit is not None]
+        assert len(polls_of(limits, 100.1, 150.1)) == pytest.approx(50 * min(others), abs=1)
+        limits.limit(None)
+        limits.start(200.0)
+        assert (limits.next_start(200.0) == 200.0) is (budget is None)
+
+    assert failures(check, (2, 3, 4), (3, 2, 4), (4, None, 2), (None, 3, 2)) == {}
+
+
+def test_two_journals() -> None:
+    """The smaller of the shares of two journals holds, until it is lifted."""
+    limits = PollLimits(None)
+    limits.share("one", PollShare(1.0))
+    limits.share("two", PollShare(4.0))
+    assert len(polls_of(limits, 0.0, 50.0)) == pytest.approx(50, abs=1)
+    limits.share("one", None)
+    assert len(polls_of(limits, 100.0, 150.0)) == pytest.approx(200, abs=1)
+    limits.share("two", None)
+    assert limits.next_start(150.0) == 150.0

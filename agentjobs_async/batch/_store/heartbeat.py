@@ -15,8 +15,6 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.poll_sharing import PollSharing
 from agentjobs_async.batch._store.writer import Database
 
-__all__ = ["Heartbeat", "Lease"]
-
 _BEATS: Final = 4  # within the patience: some may get lost
 _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
@@ -75,7 +73,7 @@ class Heartbeat:
         self.became_unknown: list[str] = []
         self.patience = patience
         self.life = 0
-        self.polls = PollSharing(database, entries, patience, lambda: self.is_sure)
+        self.polls = PollSharing(database, entries, patience, self)
         self._database = database
         self._entries = entries
         self._heard = _Instant()

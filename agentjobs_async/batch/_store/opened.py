@@ -8,7 +8,7 @@ from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async._loop.until_done import until_done
-from agentjobs_async._polling.poll_share import PollShare
+from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend
 from agentjobs_async.batch._store.entries import Entries
@@ -20,8 +20,6 @@ from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import file_backend, table_statements
 from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
 from agentjobs_async.batch._store.writer import Database
-
-__all__ = ["Opened"]
 
 
 class Opened:

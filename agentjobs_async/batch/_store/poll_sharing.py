@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from agentjobs_async._polling.poll_share import PollShare
+from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.writer import Database
 
-__all__ = ["PollSharing", "parts_of"]
+if TYPE_CHECKING:  # it imports this module
+    from agentjobs_async.batch._store.heartbeat import Heartbeat
 
 _USED: Final = 0.95  # of the limit: polls are under way for unequal times, so that some arrive closer than they left
 
@@ -24,14 +25,14 @@ class PollSharing:
     not sure to count as alive polls nothing.
 
     Args:
-        is_sure: Return whether no other owner takes this one for dead.
+        heartbeat: Says whether no other owner takes this one for dead.
     """
 
-    def __init__(self, database: Database, entries: Entries, patience: float, is_sure: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, entries: Entries, patience: float, heartbeat: "Heartbeat") -> None:
         self._database = database
         self._entries = entries
         self._patience = patience
-        self._is_sure = is_sure
+        self._heartbeat = heartbeat
         self._on_share: Callable[[PollShare | None], None] | None = None
         self._share: PollShare | None = None
         self._recorded = False
@@ -58,7 +59,7 @@ class PollSharing:
             await self._ask(self._held())
 
     def _held(self) -> float:
-        return self._share.per_second if self._share is not None and self._is_sure() else 0.0
+        return self._share.per_second if self._share is not None and self._heartbeat.is_sure else 0.0
 
     async def _ask(self, held: float) -> None:
         """Use the share that the journal grants; `held` is what the owner has used until now, in polls per second."""
@@ -85,7 +86,7 @@ class PollSharing:
         """
         interval = 1 / per_second
         begin = asyncio.get_running_loop().time() - moment % interval
-        return PollShare(per_second, begin + offset * interval, self._is_sure)
+        return PollShare(per_second, begin + offset * interval, self._heartbeat)
 
 
 def parts_of(share: PollShare | None, count: int) -> list[PollShare]:
