@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
+from agentjobs_async._polling.backpressure import Outage, Pauses
 from agentjobs_async._polling.due import DueJobs
-from agentjobs_async._polling.outage import Outage
 from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimits
-from agentjobs_async._polling.pauses import Pauses
 from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
@@ -58,7 +57,7 @@ class PollQueue:
         self._timers = Timers(loop)
         self._clock = PollClock()
         self._limits = limits
-        self.outage = Outage(loop, jobs, self._clock, self._timers, self.make_urgent, self._resume)
+        self.outage = Outage(loop, jobs, self._clock, self._timers, self)
         self._pauses = Pauses()
         self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
         self._due = DueJobs()
@@ -225,9 +224,9 @@ class PollQueue:
         if self._loop.time() < until - ROUNDING_SECONDS:
             self._timers.set(self._on_resume, until)  # the pause was prolonged
         else:
-            self._resume()
+            self.resume()
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Resume polling. The jobs that are due are spread over as long a time as polling stood still."""
         now = self._loop.time()
         stopped_for = self._clock.resume(now)
@@ -245,12 +244,10 @@ class PollQueue:
         """
         if self._limits.adaptive is not None:
             self._limits.adaptive.count(began, now)
-        if self.outage.not_reached_since:
-            self.outage.reached()
-        if self._pauses.suspected:
-            self._pauses.answered()
-            if self._clock.resume_at is not None:
-                self._resume()
+        self.outage.reached()
+        self._pauses.answered()
+        if self._clock.resume_at is not None:
+            self.resume()
         silent_for, self._answered_at = now - self._answered_at, now
         if silent_for >= _SILENCE_SECONDS and self._due.ready:
             silent_for = min(silent_for, now - self._due.waiting_since)

@@ -7,10 +7,10 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentjobs_async._polling.answers import Answers, Ends, Result
+from agentjobs_async._polling.backpressure import RememberedPauses
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.pace import PollLimits
-from agentjobs_async._polling.pauses import RememberedPauses
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
 from agentjobs_async._polling.slices import Slice

@@ -1,0 +1,133 @@
+"""What servers that refuse or cannot be reached hold back: whose polls a Retry-After is for, and outages."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Hashable
+from random import choice
+from typing import TYPE_CHECKING, Final
+
+from agentjobs_async._polling.pace import PollClock
+from agentjobs_async._polling.timers import Timers
+from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.models import JobRef
+
+if TYPE_CHECKING:  # it imports this module
+    from agentjobs_async._polling.queue import PollQueue
+
+_LIMITED: Final = 429
+_UNAVAILABLE: Final = 503
+_MAX_REMEMBERED: Final = 1024  # jobs, so that memory is bounded; the pause of any further job is forgotten
+
+_JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be those of single connections
+_PROBE_AFTER_LEAVING_SECONDS: Final = 1.0  # jobs that leave together cause one probe
+_PROBE_AT_LEAST_EVERY_SECONDS: Final = 30.0  # the probe itself may hang
+
+
+class Pauses:
+    """Whether the pauses that servers asked for with 429 and 503 are for all polls: once two of them agree."""
+
+    def __init__(self) -> None:
+        self._sources: defaultdict[int, set[Hashable]] = defaultdict(set)
+        """By status, the projects (429) or jobs (503) that were answered so since the last good answer."""
+
+    def record(self, ref: JobRef, status: int, *, overlaps: bool) -> bool:
+        """Record an answer about the job `ref` that asked for a pause; return whether that is for all polls.
+
+        It is for all once two different jobs (503) or projects (429) have been answered so with no good answer between.
+        `overlaps`: a good answer came while this poll was in flight. The order of the two says nothing, so that this
+        answer is not one of the two.
+        """
+        if overlaps or status not in {_LIMITED, _UNAVAILABLE}:
+            return False
+        self._sources[status].add(ref.project_id if status == _LIMITED else ref)
+        return len(self._sources[status]) > 1
+
+    def answered(self) -> None:
+        """Record a good answer: the pauses asked for before it are not for all."""
+        self._sources.clear()
+
+
+class RememberedPauses:
+    """The `not_before` of jobs that no caller waits for any more: the next wait for one of them keeps to it."""
+
+    def __init__(self) -> None:
+        self._until: dict[JobRef, float] = {}
+
+    def remember(self, ref: JobRef, until: float, now: float) -> None:
+        """Remember that the job is not to be polled before `until`, which is after `now`."""
+        if len(self._until) >= _MAX_REMEMBERED:
+            self._until = {other: time for other, time in self._until.items() if time > now}
+        if len(self._until) < _MAX_REMEMBERED:
+            self._until[ref] = until
+
+    def take(self, ref: JobRef, now: float) -> float:
+        """Forget the job, and return the time from which it may be polled: `now`, or later."""
+        return max(now, self._until.pop(ref, now))
+
+
+class Outage:
+    """Stops the clock of the polls when several jobs in a row were not reached, until the server answers again.
+
+    Args:
+        jobs: All tracked jobs, shared with the scheduler.
+        queue: Sends the probes before all other polls, and makes all polls continue.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        jobs: dict[JobRef, Tracked],
+        clock: PollClock,
+        timers: Timers,
+        queue: "PollQueue",
+    ) -> None:
+        self._loop = loop
+        self._jobs = jobs
+        self._clock = clock
+        self._timers = timers
+        self._queue = queue
+        self._unreached: set[JobRef] = set()  # since the server last answered
+        self._probe: Tracked | None = None
+
+    def reached(self) -> None:
+        """Record that the server answered."""
+        if self._unreached:
+            self._unreached.clear()
+            if self._clock.unreachable:
+                self._queue.resume()
+
+    def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
+        """Record that the server could not be reached for one job, whose next poll would be due at `due`.
+
+        When several jobs in a row were not reached, with no answer between them, the server is taken to be unreachable
+        for all. Each probe is another job's, so that no single job, which may be at fault itself, prolongs the outage.
+        """
+        self._unreached.add(tracked.ref)
+        if len(self._jobs) > 1 and len(self._unreached) >= min(_JOBS_NOT_REACHED, len(self._jobs)):
+            self._clock.stop(now, None)
+        if self._clock.unreachable and (self._probe is None or self._probe is tracked):
+            others = [other for other in self._jobs.values() if other is not tracked]
+            self._probe = choice(others) if others else tracked  # noqa: S311 - fairness, no secret
+            self._timers.set(self._on_probe, due)
+
+    def probe_soon(self) -> None:
+        """Send a probe soon, since a job has left in an outage: it may have been the probe."""
+        self._timers.set(self._on_probe, self._loop.time() + _PROBE_AFTER_LEAVING_SECONDS)
+
+    def end(self) -> None:
+        """Forget the outage, once polls continue."""
+        self._unreached.clear()
+        self._probe = None
+
+    def _on_probe(self) -> None:
+        if not self._clock.unreachable:
+            return
+        if not self._jobs:
+            self._queue.resume()
+            return
+        if self._probe is None or self._probe.bucket <= Tracked.NOWHERE:  # it has left, or its poll hangs
+            self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket > Tracked.NOWHERE), None)
+        now = self._loop.time()
+        self._timers.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY_SECONDS)
+        if self._probe is not None:
+            self._queue.make_urgent(self._probe, now)
