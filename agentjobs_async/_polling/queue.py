@@ -79,10 +79,19 @@ class PollQueue:
         """Return whether a slow job waits for one of the slots that slow jobs may hold."""
         return self.no_slow and bool(self._due.set_aside)
 
-    def make_ready(self, tracked: Tracked) -> None:
-        """Make the poll of a job without an entry due now."""
-        self._add([tracked], self._loop.time())
-        self._dispatch()
+    def enqueue(self, tracked: Tracked, now: float) -> None:
+        """Queue a poll of a job without an entry, not before its `not_before`."""
+        if tracked.not_before > now:
+            self.place(tracked, tracked.not_before, now)
+        else:
+            self._add([tracked], now)
+            self._dispatch()
+
+    def enqueue_idle(self, ref: JobRef) -> None:
+        """Queue a poll of the job, if it is tracked and neither polled nor queued."""
+        tracked = self._jobs.get(ref)
+        if tracked is not None and tracked.worker is None and tracked.bucket == Tracked.NOWHERE:
+            self.enqueue(tracked, self._loop.time())
 
     def _add(self, jobs: Iterable[Tracked], now: float) -> None:
         for tracked in jobs:

@@ -62,12 +62,10 @@ class Scheduler:
             self._queue,
             budget.in_flight,
             self._counters,
-            on_answer=self._answers.take,
-            on_left=self._on_left,
+            self._answers,
             longest=longest_poll,
         )
         self._deadlines = Deadlines(loop, self._on_near, self._on_over)
-        self._closed = False
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
@@ -99,20 +97,9 @@ class Scheduler:
         tracked = Tracked(ref, job, now, self._counters.begin(now))
         tracked.not_before = self._remembered.take(ref, now)
         self._jobs[ref] = tracked
-        self._enqueue(tracked, now)
+        if not self._workers.is_leaving(ref):  # else it is queued when its cut poll has left
+            self._queue.enqueue(tracked, now)
         return tracked
-
-    def _enqueue(self, tracked: Tracked, now: float) -> None:
-        """Queue a poll of a job without an entry, not before its `not_before`.
-
-        While a cut poll of it is leaving, nothing is queued: `_on_left` does so afterwards.
-        """
-        if self._workers.is_leaving(tracked.ref):
-            return
-        if tracked.not_before > now:
-            self._queue.place(tracked, tracked.not_before, now)
-        else:
-            self._queue.make_ready(tracked)
 
     def detach(self, waiter: Watch, result: Result) -> None:
         """End a wait. The last waiter to leave stops the polling, unless the job's own end has done so already."""
@@ -194,12 +181,6 @@ class Scheduler:
     def _dispatch(self) -> None:
         self._workers.dispatch()
 
-    def _on_left(self, ref: JobRef) -> None:
-        """Poll the job if a new wait for it began while its cut poll was leaving."""
-        successor = None if self._closed else self._jobs.get(ref)
-        if successor is not None and successor.worker is None and successor.bucket == Tracked.NOWHERE:
-            self._enqueue(successor, self.loop.time())
-
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
         self._durations = Durations(policy)
@@ -228,7 +209,6 @@ class Scheduler:
 
         No poll begins after the call. Cancelling it ends the remaining waits at once.
         """
-        self._closed = True
         self._deadlines.close()
         self._queue.close()
         for tracked in tuple(self._jobs.values()):

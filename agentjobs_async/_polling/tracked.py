@@ -134,11 +134,11 @@ class Tracked(WaitState):
 
     # bucket     its next poll is      entered by                      left by
     # >= 0       in that time bucket   place                           its time, make_urgent -> READY
-    # READY      due                   its time, make_ready,           a worker -> NOWHERE, no slow slot -> SET_ASIDE
+    # READY      due                   its time, enqueue,              a worker -> NOWHERE, no slow slot -> SET_ASIDE
     #                                  make_urgent: a near deadline
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY
     #                                  they may (a "slow slot")
-    # NOWHERE    in flight, or none    new; a worker takes it          place, make_ready
+    # NOWHERE    in flight, or none    new; a worker takes it          place, enqueue
     # REMOVED    none                  remove, from any state          -
     # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.

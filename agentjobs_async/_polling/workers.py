@@ -1,10 +1,10 @@
 """The workers that poll: at most one for each slot; a worker polls one job after the other while any is due."""
 
 import asyncio
-from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
+from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, as_runtime_error, without_own_frame
 from agentjobs_async._polling.stats import Counters
@@ -13,8 +13,6 @@ from agentjobs_async._polling.tracked import Tracked, Worker
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import TransportError
 from agentjobs_async.models import JobRef
-
-__all__ = ["Workers"]
 
 _TURN_SECONDS: Final = 0.002  # of polls before other tasks run: longer delays those, shorter costs more turns
 _PATIENCE_SECONDS: Final = 1.0  # for a poll that many others overtook
@@ -32,10 +30,7 @@ class Workers:
 
     Args:
         slots: How many polls may be in flight.
-        counters: `on_answer` must count each poll in its `polls`, which show how many others overtook a hanging poll.
-        on_answer: Called with the job that was polled, the answer (or what the poll raised), the loop time, and
-            the loop time at which the poll began.
-        on_left: Called with the ref of a job when its cut poll has ended.
+        counters: Its `polls` show how many others overtook a hanging poll.
         longest: Seconds that a poll may hang at most while others wait, however often polls of its job were cut.
     """
 
@@ -46,9 +41,8 @@ class Workers:
         queue: PollQueue,
         slots: int,
         counters: Counters,
+        answers: Answers,
         *,
-        on_answer: Callable[[Tracked, Answer | BaseException, float, float], None],
-        on_left: Callable[[JobRef], None],
         longest: float,
     ) -> None:
         self._loop = loop
@@ -56,8 +50,7 @@ class Workers:
         self._queue = queue
         self._slots = slots
         self._counters = counters
-        self._on_answer = on_answer
-        self._on_left = on_left
+        self._answers = answers
         self._longest = max(longest, _PATIENCE_SECONDS)
         self._slow = 0
         self._max_slow = max(slots // 2, 1)
@@ -68,6 +61,7 @@ class Workers:
         self._mean_latency = 0.0
         self._turn_ends = 0.0
         self._turning = False
+        self._closed = False
 
     def in_flight(self) -> int:
         """Return the number of polls in flight."""
@@ -137,7 +131,7 @@ class Workers:
         if now - worker.began >= patience:
             self.cut(tracked)
             tracked.patience_seconds = min(2 * patience, self._longest)
-            self._on_answer(tracked, TransportError(_HANGS), now, worker.began)
+            self._answers.take(tracked, TransportError(_HANGS), now, worker.began)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
         """Record whether `worker` polls a slow job from here on."""
@@ -156,7 +150,8 @@ class Workers:
             self._count_slow(worker, slow=False)
             if worker.cut_ref is not None:
                 del self._leaving[worker.cut_ref]
-                self._on_left(worker.cut_ref)
+                if not self._closed:
+                    self._queue.enqueue_idle(worker.cut_ref)  # a new wait for it may have begun meanwhile
         if context and not worker.task.cancelling():  # it left other jobs to a worker with an empty context
             self.dispatch()
 
@@ -165,13 +160,13 @@ class Workers:
 
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
-        queue, counters, clock, on_answer = self._queue, self._counters, self._loop.time, self._on_answer
+        queue, counters, clock, answers = self._queue, self._counters, self._loop.time, self._answers
         poll, check = self._reader.poll, self._reader.check
         lone, now = True, clock()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
-                continue  # `on_left` queues it again when its cut poll has ended
+                continue  # it is queued again when its cut poll has ended
             worker.tracked, worker.began, worker.polls_before = tracked, now, counters.polls
             tracked.worker, tracked.polls = worker, tracked.polls + 1
             if tracked.patience_seconds:
@@ -192,7 +187,7 @@ class Workers:
             now = clock()
             if worker.slow:
                 self._end_slow(worker, tracked, now)
-            on_answer(tracked, answer, now, worker.began)
+            answers.take(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return
@@ -245,6 +240,7 @@ class Workers:
 
     def close(self) -> set[asyncio.Task[None]]:
         """Cut all polls; return the tasks that are about to end."""
+        self._closed = True
         self._timers.cancel()
         tasks = {worker.task for worker in self._workers}
         for task in tasks:

@@ -194,7 +194,7 @@ async def test_all_leave_in_an_outage() -> None:
         polling.queue.remove(job)
     await asyncio.sleep(2)
     polling.queue._jobs[polling.jobs[0].ref] = polling.jobs[0]
-    polling.queue.make_ready(polling.jobs[0])
+    polling.queue.enqueue(polling.jobs[0], clock())
     assert polling.taken() == [(2, 0)]
 
 
@@ -228,7 +228,7 @@ async def test_release_takes_no_longer_than_10_s() -> None:
     polling = Polling(100)
     outage(polling, polling.jobs[:ENOUGH], delay=1000)
     for job in polling.jobs[ENOUGH:]:
-        polling.queue.make_ready(job)
+        polling.queue.enqueue(job, clock())
     await asyncio.sleep(500)
     polling.queue.outage.reached()
     await asyncio.sleep(11)

@@ -21,7 +21,7 @@ async def test_order() -> None:
     polling = Polling(4)
     for job, delay in zip(polling.jobs, (3, 1, 2), strict=False):
         polling.place(delay, [job])
-    polling.queue.make_ready(polling.jobs[3])
+    polling.queue.enqueue(polling.jobs[3], clock())
     await asyncio.sleep(10)
     assert polling.taken() == [(0, 3), (1, 1), (2, 2), (3, 0)]
 
@@ -94,7 +94,7 @@ async def test_deadlines_first() -> None:
     """A job near a deadline is polled before ready jobs, within the rate that holds for all."""
     polling = Polling(5, per_second=1)
     for job in polling.jobs:
-        polling.queue.make_ready(job)
+        polling.queue.enqueue(job, clock())
     assert (polling.queue.has_backlog(), polling.queue.waiting()) == (True, 4)
     polling.queue.make_urgent(polling.jobs[4], clock())
     polling.queue.make_urgent(polling.jobs[3], clock())
@@ -122,8 +122,8 @@ async def test_reschedule_earlier() -> None:
     later, sooner, ready, in_flight = polling.jobs
     polling.place(50, [later])
     polling.place(5, [sooner])
-    polling.queue.make_ready(in_flight)
-    polling.queue.make_ready(ready)
+    polling.queue.enqueue(in_flight, clock())
+    polling.queue.enqueue(ready, clock())
     for job in polling.jobs:
         polling.queue.reschedule_earlier(job, clock() + 10, clock())
     await asyncio.sleep(100)
@@ -133,8 +133,8 @@ async def test_reschedule_earlier() -> None:
 async def test_removed() -> None:
     """A removed job is never polled, wherever its entry was."""
     polling = Polling(3, per_second=0.1)
-    polling.queue.make_ready(polling.jobs[0])
-    polling.queue.make_ready(polling.jobs[1])
+    polling.queue.enqueue(polling.jobs[0], clock())
+    polling.queue.enqueue(polling.jobs[1], clock())
     polling.place(5, polling.jobs[2:])
     for job in polling.jobs[1:]:
         polling.queue.remove(job)
@@ -164,7 +164,7 @@ async def test_pause() -> None:
     await asyncio.sleep(0.5)
     polling.queue.pause_until(clock() + 4, clock())
     for job in polling.jobs[50:]:
-        polling.queue.make_ready(job)
+        polling.queue.enqueue(job, clock())
     polling.queue.make_urgent(polling.jobs[99], clock())
     assert (polling.queue.has_backlog(), polling.queue.waiting()) == (False, 50)
     await asyncio.sleep(3.9)
@@ -242,7 +242,7 @@ async def test_closed() -> None:
     polling = Polling(3)
     polling.place(1)
     polling.queue.pause_until(clock() + 5, clock())
-    polling.queue.make_ready(polling.jobs[0])
+    polling.queue.enqueue(polling.jobs[0], clock())
     polling.queue.close()
     dispatches = polling.dispatches
     await asyncio.sleep(10)
