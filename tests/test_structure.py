@@ -98,7 +98,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 708,
     "_http": 1963,
-    "_polling": 3804,
+    "_polling": 3817,
     "tracing": 271,
     "batch": 7856,
     "durable": 1068,

@@ -13,7 +13,7 @@ from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.tracked import Tracked, Watch
 from agentjobs_async._polling.wait_state import Answer, StatusWarnings
 from agentjobs_async.errors import AgentJobsError, NotSentError, RateLimitedError, ResponseError
-from agentjobs_async.models import TERMINAL, AgentJob, ReadJob
+from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, ReadJob
 from agentjobs_async.policy import PollPolicy
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -92,7 +92,8 @@ class Answers:
         """Report a good answer to hooks and waiters."""
         tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
         self._queue.answered(began, now)
-        self._warnings.check(job)
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
         tracked.mark = None
         if self._hooks is not None:
             ended = job.status in TERMINAL

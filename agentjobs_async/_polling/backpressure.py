@@ -4,15 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Hashable
 from random import choice
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from agentjobs_async._polling.pace import PollClock
 from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
-
-if TYPE_CHECKING:  # it imports this module
-    from agentjobs_async._polling.queue import PollQueue
 
 _LIMITED: Final = 429
 _UNAVAILABLE: Final = 503
@@ -24,11 +21,14 @@ _PROBE_AT_LEAST_EVERY_SECONDS: Final = 30.0  # the probe itself may hang
 
 
 class Pauses:
-    """Whether the pauses that servers asked for with 429 and 503 are for all polls: once two of them agree."""
+    """Whether the pauses that servers asked for with 429 and 503 are for all polls: once two of them agree.
+
+    Attributes:
+        askers: By status, the projects (429) or jobs (503) that were answered so since the last good answer.
+    """
 
     def __init__(self) -> None:
-        self._sources: defaultdict[int, set[Hashable]] = defaultdict(set)
-        """By status, the projects (429) or jobs (503) that were answered so since the last good answer."""
+        self.askers: defaultdict[int, set[Hashable]] = defaultdict(set)
 
     def record(self, ref: JobRef, status: int, *, overlaps: bool) -> bool:
         """Record an answer about the job `ref` that asked for a pause; return whether that is for all polls.
@@ -39,12 +39,12 @@ class Pauses:
         """
         if overlaps or status not in {_LIMITED, _UNAVAILABLE}:
             return False
-        self._sources[status].add(ref.project_id if status == _LIMITED else ref)
-        return len(self._sources[status]) > 1
+        self.askers[status].add(ref.project_id if status == _LIMITED else ref)
+        return len(self.askers[status]) > 1
 
     def answered(self) -> None:
         """Record a good answer: the pauses asked for before it are not for all."""
-        self._sources.clear()
+        self.askers.clear()
 
 
 class RememberedPauses:
@@ -65,12 +65,24 @@ class RememberedPauses:
         return max(now, self._until.pop(ref, now))
 
 
+class Polls(Protocol):
+    """The polls that an outage stops."""
+
+    def make_urgent(self, tracked: Tracked, now: float) -> None:
+        """Send a job's poll before all others."""
+
+    def resume(self) -> None:
+        """Continue."""
+
+
 class Outage:
     """Stops the clock of the polls when several jobs in a row were not reached, until the server answers again.
 
     Args:
         jobs: All tracked jobs, shared with the scheduler.
-        queue: Sends the probes before all other polls, and makes all polls continue.
+
+    Attributes:
+        unreached: The jobs that were not reached since the server last answered.
     """
 
     def __init__(
@@ -79,22 +91,21 @@ class Outage:
         jobs: dict[JobRef, Tracked],
         clock: PollClock,
         timers: Timers,
-        queue: "PollQueue",
+        polls: Polls,
     ) -> None:
         self._loop = loop
         self._jobs = jobs
         self._clock = clock
         self._timers = timers
-        self._queue = queue
-        self._unreached: set[JobRef] = set()  # since the server last answered
+        self._polls = polls
+        self.unreached: set[JobRef] = set()
         self._probe: Tracked | None = None
 
     def reached(self) -> None:
         """Record that the server answered."""
-        if self._unreached:
-            self._unreached.clear()
-            if self._clock.unreachable:
-                self._queue.resume()
+        self.unreached.clear()
+        if self._clock.unreachable:
+            self._polls.resume()
 
     def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
         """Record that the server could not be reached for one job, whose next poll would be due at `due`.
@@ -102,8 +113,8 @@ class Outage:
         When several jobs in a row were not reached, with no answer between them, the server is taken to be unreachable
         for all. Each probe is another job's, so that no single job, which may be at fault itself, prolongs the outage.
         """
-        self._unreached.add(tracked.ref)
-        if len(self._jobs) > 1 and len(self._unreached) >= min(_JOBS_NOT_REACHED, len(self._jobs)):
+        self.unreached.add(tracked.ref)
+        if len(self._jobs) > 1 and len(self.unreached) >= min(_JOBS_NOT_REACHED, len(self._jobs)):
             self._clock.stop(now, None)
         if self._clock.unreachable and (self._probe is None or self._probe is tracked):
             others = [other for other in self._jobs.values() if other is not tracked]
@@ -116,18 +127,18 @@ class Outage:
 
     def end(self) -> None:
         """Forget the outage, once polls continue."""
-        self._unreached.clear()
+        self.unreached.clear()
         self._probe = None
 
     def _on_probe(self) -> None:
         if not self._clock.unreachable:
             return
         if not self._jobs:
-            self._queue.resume()
+            self._polls.resume()
             return
         if self._probe is None or self._probe.bucket <= Tracked.NOWHERE:  # it has left, or its poll hangs
             self._probe = next((tracked for tracked in self._jobs.values() if tracked.bucket > Tracked.NOWHERE), None)
         now = self._loop.time()
         self._timers.set(self._on_probe, now + _PROBE_AT_LEAST_EVERY_SECONDS)
         if self._probe is not None:
-            self._queue.make_urgent(self._probe, now)
+            self._polls.make_urgent(self._probe, now)

@@ -251,7 +251,8 @@ class PollLimits:
 
     @property
     def _limiters(self) -> list[Limiter]:
-        found: list[Limiter | None] = [self._rate, self._share, self.adaptive, self._release]
+        share = self._share if self._shares else None
+        found: list[Limiter | None] = [self._rate, share, self.adaptive, self._release]
         return [limiter for limiter in found if limiter is not None]
 
     def next_start(self, now: float) -> float:

@@ -253,8 +253,10 @@ class PollQueue:
         """
         if self._limits.adaptive is not None:
             self._limits.adaptive.count(began, now)
-        self.outage.reached()
-        self._pauses.answered()
+        if self.outage.unreached:
+            self.outage.reached()
+        if self._pauses.askers:
+            self._pauses.answered()
         if self._clock.resume_at is not None:
             self.resume()
         silent_for, self._answered_at = now - self._answered_at, now

