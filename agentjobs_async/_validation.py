@@ -220,7 +220,7 @@ def has_surrogates(value: object) -> bool:
             left += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             left += value
-        elif has(type(value)):
+        elif value is not None and has(type(value)):
             left += astuple(value, recurse=False)  # type: ignore[arg-type]  # `has` narrows the type, not the value
     return False
 
