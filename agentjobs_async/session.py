@@ -19,9 +19,8 @@ from agentjobs_async._http.settings import (
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
-from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.run_to_end import run_to_end
-from agentjobs_async._polling.reading import KINDS, GetJob, OnUpdate, Reader, job_or_raise, no_job, reader
+from agentjobs_async._polling.reading import GetJob, GetJobReader, OnUpdate, job_or_raise, job_or_ref
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -117,11 +116,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         decoder = ResponseDecoder(key, max_bytes, checked_refusals(create_refusals), checked_statuses(statuses))
         self._service = Service(address, create_path, get_path, transport, decoder)
         self._project_id = default_project(project_id)
-        self._binding = LoopBinding("session")
-        reads = self._own_reader() if get_job is None else reader(get_job, decoder.statuses)
-        longest = (timeouts if timeouts and get_job is None else HttpTimeouts()).request
+        reader = self._service if get_job is None else GetJobReader(get_job, decoder.statuses)
         checked = hooks_of(hooks, address.host if get_job is None else None)
-        super().__init__(reads, self._job_or_ref, self._enter, policy, budget, checked, longest_poll=longest)
+        super().__init__("session", reader, policy, budget, checked)
         self._finishing: set[asyncio.Task[object]] = set()
 
     async def create_job(
@@ -287,17 +284,11 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         raise TypeError("a session holds sockets and a key: it is never pickled or copied; pickle job.ref instead")
 
     def _enter(self) -> asyncio.AbstractEventLoop:
-        loop = self._binding.enter()
+        loop = super()._enter()
         self._service.open()
         return loop
 
-    def _own_reader(self) -> Reader:
-        service = self._service
-        return Reader(service.read, service.poll, lambda answer, _: answer, service.forget)
-
-    def _job_or_ref(self, job: object) -> AgentJob | JobRef:
-        if isinstance(job, KINDS):
-            return job
+    def _target(self, job: object) -> AgentJob | JobRef:
         if isinstance(job, str):
             return JobRef(project_of_call(None, self._project_id), checked_bare_id(job))
-        raise no_job(job, "an AgentJob, a JobRef or a job id")
+        return job_or_ref(job, "an AgentJob, a JobRef or a job id")

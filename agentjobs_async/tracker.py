@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentjobs_async._http.transport import HttpTimeouts
-from agentjobs_async._loop.loop_binding import LoopBinding
-from agentjobs_async._polling.reading import GetJob, job_or_ref, reader
+from agentjobs_async._polling.reading import GetJob, GetJobReader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
@@ -39,11 +37,7 @@ class JobTracker(Waits[AgentJob | JobRef]):
         budget: PollBudget | None = None,
         hooks: Sequence[Hook] = (),
     ) -> None:
-        self._binding = LoopBinding("tracker")
-        longest = HttpTimeouts().request
-        super().__init__(
-            reader(get_job), job_or_ref, self._binding.enter, policy, budget, hooks_of(hooks), longest_poll=longest
-        )
+        super().__init__("tracker", GetJobReader(get_job), policy, budget, hooks_of(hooks))
 
     async def aclose(self) -> None:
         """End all waits with `SessionClosedError`. Idempotent. The jobs continue remotely.

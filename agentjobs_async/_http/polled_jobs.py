@@ -6,8 +6,6 @@ from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, ReadJob
 
-__all__ = ["PolledJobs"]
-
 _MAX_KEPT_BYTES: Final = 4_096  # of a body: 100,000 jobs still fit into memory, and nearly all documents are smaller
 _MAX_KEPT_CONTAINERS: Final = 64  # in a body: an empty object takes 2 bytes of it, and 64 once it is decoded
 _OK: Final = 200

@@ -1,13 +1,14 @@
 """The service over HTTP, one exchange per call: owns paths, decoder and connections."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from yarl import URL
 
 from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.polled_jobs import PolledJobs
-from agentjobs_async._http.responses import ResponseDecoder
+from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate
 from agentjobs_async._loop.cancel_scope import CancelScope
@@ -16,8 +17,6 @@ from agentjobs_async.models import AgentJob, JobRef, ReadJob
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
-
-__all__ = ["Service"]
 
 _PROJECT, _JOB = "project_id", "job_id"
 
@@ -46,6 +45,7 @@ class Service:
         self._transport = transport
         self._decoder = decoder
         self._polled = PolledJobs(decoder)
+        self.longest_poll = transport.read_seconds  # it is a `Reader`, whom `_http` does not know by name
 
     @property
     def is_open(self) -> bool:
@@ -68,10 +68,13 @@ class Service:
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
 
-    async def poll(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
+    def poll(self, ref: JobRef) -> Awaitable[Response | AgentJobsError]:
+        """Begin one read of a job that is polled; `answer_of` says what its result means."""
+        return self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
+
+    def answer_of(self, found: Response | AgentJobsError, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return what `read` would return; the same object as at the last poll if the response has not changed."""
-        response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
-        return response if isinstance(response, AgentJobsError) else self._polled.read(response, ref)
+        return found if isinstance(found, AgentJobsError) else self._polled.read(found, ref)
 
     def forget(self, ref: JobRef) -> None:
         """Forget a job that is no longer polled."""

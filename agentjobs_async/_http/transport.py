@@ -33,8 +33,6 @@ from agentjobs_async.errors import (
     TransportError,
 )
 
-__all__ = ["HttpTimeouts", "Transport", "checked_user_agent"]
-
 
 @frozen
 class HttpTimeouts:
@@ -75,6 +73,7 @@ class Transport:
         self._key = key
         self._max_document_bytes = max_document_bytes
         self._trace_reads = checked_flag("trace_polls", trace_reads)
+        self.read_seconds = limits.request  # that a read may take at most
         self._read_timeout = aiohttp.ClientTimeout(total=limits.request, connect=limits.connect, ceil_threshold=inf)
         self._create_timeout = aiohttp.ClientTimeout(connect=limits.connect, ceil_threshold=inf)
         self._create_options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}

@@ -3,29 +3,23 @@
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
-from types import TracebackType
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sized
 from typing import Final, Self
 
 from attrs import frozen
 
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.reading import ref_of
-from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
 from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
-__all__ = ["AsCompleted", "Target", "WaitResult"]
-
 AHEAD: Final = 1_000
 """How many jobs of a source without a known length are read before their results are taken."""
 
 _ENDED_KEPT: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
-
-Target = Callable[[object], AgentJob | JobRef]
-"""Checks and converts what a caller passed as a job."""
 
 
 @frozen
@@ -83,23 +77,17 @@ class AsCompleted(AsyncIterator[WaitResult]):
     """
 
     def __init__(
-        self,
-        enter: Callable[[], Scheduler],
-        jobs: Iterable[object] | AsyncIterable[object],
-        timeout: float | None,
-        target: Target,
+        self, owner: SchedulerOwner, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None
     ) -> None:
-        self._enter = enter
+        self._scheduler, self._target = owner._scheduler, owner._target  # noqa: SLF001 - private to users
         self._timeout = timeout
-        self._target = target
         self._source = jobs
         self._iterator: Iterator[object] | None = None
         self._feeder: asyncio.Task[None] | None = None
         self._ahead: float = AHEAD
         self._members: list[_Member] = []  # a list, lazily swept, takes a tenth of the memory of a set
         self._running = 0  # members whose wait continues
-        self._finished: deque[WaitResult] = deque()
-        self._fault: BaseException | None = None
+        self._finished: deque[WaitResult | BaseException] = deque()  # an error is the source's own
         self._exhausted = False
         self._entered = False
         self._changed = asyncio.Event()
@@ -109,24 +97,21 @@ class AsCompleted(AsyncIterator[WaitResult]):
             self._iterator = iter(jobs)
             if isinstance(jobs, Sized):
                 self._ahead = float("inf")
-                self._iterator = iter([target(job) for job in jobs])
+                self._iterator = iter([self._target(job) for job in jobs])
         elif not isinstance(jobs, AsyncIterable):
             raise InvalidInputError(f"jobs must be an iterable or an async iterable, not {type(jobs).__name__}")
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise InvalidInputError("this as_completed was used already: call as_completed again")
-        loop = self._enter().loop
+        loop = self._scheduler().loop
         self._entered = True
         if self._iterator is None:
             self._feeder = loop.create_task(self._feed())
-        else:
-            self._fill()
+        self._fill()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         self._exhausted = True
         if self._feeder is not None:
             self._feeder.cancel()  # before the members are cancelled: it adds new ones
@@ -160,24 +145,20 @@ class AsCompleted(AsyncIterator[WaitResult]):
         if not self._entered:
             raise InvalidInputError("iterate within the block: async with as_completed(...) as finished")
         while not self._finished:
-            if self._fault is not None:
-                fault, self._fault = self._fault, None
-                self._exhausted = True
-                try:
-                    raise fault
-                finally:
-                    del fault  # the error's traceback holds this frame, which must not hold the error
-            if self._iterator is not None:
-                self._fill()
-            if self._finished or self._fault is not None:
-                continue
-            if self._exhausted and not self._running:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
+            self._fill()
+            if not self._finished:
+                if self._exhausted and not self._running:
+                    raise StopAsyncIteration
+                self._changed.clear()
+                await self._changed.wait()
         result = self._finished.popleft()
-        self._changed.set()
-        return result
+        self._changed.set()  # there is room in front of the source
+        try:
+            if isinstance(result, BaseException):
+                raise result
+            return result
+        finally:
+            del result  # the error's traceback holds this frame, which must not hold the error
 
     def take(self, result: WaitResult) -> None:
         """Record a member's result."""
@@ -191,7 +172,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         return self._running + len(self._finished) < self._ahead
 
     def _fill(self) -> None:
-        """Read as many jobs from the source as there is room for."""
+        """Read as many jobs from a source that is not async as there is room for."""
         while not self._exhausted and self._iterator is not None and self._has_room():
             try:
                 self._add(next(self._iterator))
@@ -200,7 +181,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # noqa: BLE001 - the source's own error comes out of the iteration
-                self._exhausted, self._fault = True, error
+                self._exhausted = True
+                self._finished.append(error)
 
     async def _feed(self) -> None:
         """Read jobs from the async source while there is room."""
@@ -216,14 +198,14 @@ class AsCompleted(AsyncIterator[WaitResult]):
             raise
         except BaseException as error:  # noqa: BLE001 - as in `_fill`
             if not self._exhausted:  # else the block is being left, which has cancelled this task
-                self._fault = error
+                self._finished.append(error)
         finally:
             self._exhausted = True
             self._changed.set()
 
     def _add(self, job: object) -> None:
         target = self._target(job)
-        scheduler = self._enter()
+        scheduler = self._scheduler()
         member = _Member(self, scheduler, ref_of(target), self._timeout)
         self._running += 1  # before `attach`, which ends the wait at once for a job that has ended
         scheduler.attach(member, target)

@@ -1,12 +1,9 @@
 """Reading a job through the caller's `get_job`, and checking what the caller passes as a job."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from functools import partial
-from inspect import CO_COROUTINE
-from types import FunctionType, MethodType
-from typing import Any, Final, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.wait_state import Answer
@@ -14,126 +11,103 @@ from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 
-__all__ = [
-    "KINDS",
-    "GetJob",
-    "OnUpdate",
-    "Reader",
-    "answer_of",
-    "as_runtime_error",
-    "job_or_raise",
-    "job_or_ref",
-    "no_job",
-    "poll_of",
-    "reader",
-    "ref_of",
-    "with_ref",
-    "without_own_frame",
-]
-
-KINDS: Final = (JobRef, AgentJob)
-"""The types that every wait accepts as a job."""
-
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: an async callable that returns an `AgentJob`, or the service's document as a mapping."""
 
 OnUpdate = Callable[[AgentJob], object]
 """Called with the job at first sight and at each change, the last included; the returned value is ignored."""
 
-T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 
-def _forget_nothing(_: JobRef) -> None:
-    """Do nothing: a caller's `get_job` is not told when a job is no longer polled."""
-
-
-@frozen
-class Reader:
-    """How the jobs of one session or tracker are read.
+class Reader(Protocol):
+    """Reads the jobs of one session or tracker: the service over HTTP, or the caller's `get_job`.
 
     Attributes:
-        read: Reads a job once; an error is returned as a value, not raised.
-        poll: Reads a job that is polled. It may raise anything, and return anything. Workers await it themselves: a
-            coroutine between would cost a tenth of a poll in memory (`benchmarks/bench_waits.py`).
-        check: Returns the answer for a ref that a value returned by `poll` stands for.
-        forget: Called with the ref of a job that is no longer polled.
+        longest_poll: Seconds that a poll may hang at most while other jobs wait for its slot.
     """
 
-    read: Callable[[JobRef], Awaitable[Answer]]
-    poll: Callable[[JobRef], Awaitable[Any]]
-    check: Callable[[Any, JobRef], Answer]
-    forget: Callable[[JobRef], None] = _forget_nothing
+    longest_poll: float
+
+    async def read(self, ref: JobRef) -> Answer:
+        """Return the job as it is now, or the error of this read."""
+        ...
+
+    def poll(self, ref: JobRef) -> Awaitable[Any]:
+        """Begin a poll. It may raise anything; `answer_of` says what its result means.
+
+        Workers await it themselves: a coroutine between would cost a tenth of a poll (`benchmarks/bench_waits.py`).
+        """
+        ...
+
+    def answer_of(self, found: Any, ref: JobRef) -> Answer:
+        """Return the job that a poll has found, or the error that its result means."""
+        ...
+
+    def forget(self, ref: JobRef) -> None:
+        """Forget a job that is no longer polled."""
+        ...
 
 
-def reader(get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> Reader:
-    """Return a `Reader` over the caller's `get_job`; `statuses` maps the service's other words to a status.
+class GetJobReader:
+    """Reads jobs through the caller's `get_job`, which may return anything.
+
+    Args:
+        get_job: An async callable; what it returns when it is called must be awaitable.
+        statuses: The statuses that the service's other words stand for.
 
     Raises:
         InvalidInputError: `get_job` is not callable.
     """
-    check = partial(answer_of, statuses=statuses) if statuses else answer_of
-    poll = poll_of(get_job)
-    return Reader(partial(_read, poll, check), poll, check)
 
+    __slots__ = ("_get_job", "_statuses")
 
-def poll_of(get_job: GetJob) -> GetJob:
-    """Return `get_job` itself, or, if it may return anything, a callable that checks what it returns.
+    longest_poll = 30.0
 
-    Raises:
-        InvalidInputError: `get_job` is not callable.
-    """
-    if not callable(get_job):
-        raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
-    return get_job if _is_coroutine_function(get_job) else partial(_checked, get_job)
+    def __init__(self, get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> None:
+        if not callable(get_job):
+            raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
+        self._get_job = get_job
+        self._statuses = statuses or {}
 
-
-def _is_coroutine_function(get_job: GetJob) -> bool:
-    """Return whether `async def` made `get_job`: what is only marked as a coroutine function may return anything."""
-    function = get_job.__func__ if type(get_job) is MethodType else get_job
-    return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
-
-
-def _checked(get_job: GetJob, ref: JobRef) -> Awaitable[Any]:
-    """Return what a call of `get_job` returned.
-
-    Raises:
-        InvalidInputError: It cannot be awaited.
-    """
-    reading = get_job(ref)
-    if hasattr(reading, "__await__"):
-        return reading
-    raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
-
-
-async def _read(
-    poll: Callable[[JobRef], Awaitable[Any]], check: Callable[[Any, JobRef], Answer], ref: JobRef
-) -> Answer:
-    try:
-        return check(await poll(ref), ref)
-    except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
-        return error
-
-
-def answer_of(found: object, ref: JobRef, statuses: Mapping[str, JobStatus] | None = None) -> Answer:
-    """Return the job that the caller's `get_job` returned for `ref`, or the error that its value means.
-
-    `statuses` maps the service's other words to a status.
-    """
-    if isinstance(found, AgentJob):
-        job = evolve(found, status=statuses[found.status]) if statuses and found.status in statuses else found
-        texts: object = (job.id, job.status, job.source, job.model, job.pr_link)  # its `raw` is the caller's own
-    else:
-        texts = found
+    async def read(self, ref: JobRef) -> Answer:
+        """Return the job as it is now, or the error of this read."""
         try:
-            job = job_of(found, ref.project_id, statuses or {})
-        except ProtocolError as error:
-            return error.with_traceback(None)
-    if has_surrogates(texts):  # no web service could pass the job on
-        return ProtocolError("bad_json", "get_job returned a lone surrogate")
-    if job.id != ref.job_id:
-        return ProtocolError("wrong_id", "get_job returned another job than this one")
-    return job
+            return self.answer_of(await self.poll(ref), ref)
+        except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
+            return error
+
+    def poll(self, ref: JobRef) -> Awaitable[Any]:
+        """Call `get_job`.
+
+        Raises:
+            InvalidInputError: What it returned cannot be awaited.
+        """
+        reading = self._get_job(ref)
+        if hasattr(reading, "__await__"):
+            return reading
+        raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
+
+    def answer_of(self, found: object, ref: JobRef) -> Answer:
+        """Return the job that `get_job` returned, or the error that its value means."""
+        statuses = self._statuses
+        if isinstance(found, AgentJob):
+            job = evolve(found, status=statuses[found.status]) if statuses and found.status in statuses else found
+            texts: object = (job.id, job.status, job.source, job.model, job.pr_link)  # its `raw` is the caller's own
+        else:
+            texts = found
+            try:
+                job = job_of(found, ref.project_id, statuses)
+            except ProtocolError as error:
+                return error.with_traceback(None)
+        if has_surrogates(texts):  # no web service could pass the job on
+            return ProtocolError("bad_json", "get_job returned a lone surrogate")
+        if job.id != ref.job_id:
+            return ProtocolError("wrong_id", "get_job returned another job than this one")
+        return job
+
+    def forget(self, ref: JobRef) -> None:
+        """Do nothing: a `get_job` is not told when a job is no longer polled."""
 
 
 def without_own_frame(error: E) -> E:
@@ -170,28 +144,23 @@ def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:
         del answer
 
 
-def job_or_ref(job: object) -> AgentJob | JobRef:
+def job_or_ref(job: object, wanted: str = "an AgentJob or a JobRef") -> AgentJob | JobRef:
     """Return `job` itself.
 
     Raises:
-        InvalidInputError: `job` is neither an `AgentJob` nor a `JobRef`.
+        InvalidInputError: `job` is neither an `AgentJob` nor a `JobRef`; the message says what is `wanted`.
     """
-    if not isinstance(job, KINDS):
-        raise no_job(job, "an AgentJob or a JobRef")
-    return job
+    if isinstance(job, JobRef | AgentJob):
+        return job
+    hint = ": await it first" if isinstance(job, Awaitable) else ""
+    if isinstance(job, Coroutine):
+        job.close()  # else Python warns that it was never awaited
+    raise InvalidInputError(f"job must be {wanted}, not {type(job).__name__}{hint}")
 
 
 def ref_of(target: AgentJob | JobRef) -> JobRef:
     """Return the ref of a job, or the ref itself."""
     return target.ref if isinstance(target, AgentJob) else target
-
-
-def no_job(value: object, wanted: str) -> InvalidInputError:
-    """Return the error for a `value` that was passed as a job and is not `wanted`."""
-    hint = ": await it first" if isinstance(value, Awaitable) else ""
-    if isinstance(value, Coroutine):
-        value.close()  # else Python warns that it was never awaited
-    return InvalidInputError(f"job must be {wanted}, not {type(value).__name__}{hint}")
 
 
 def with_ref(error: E, ref: JobRef) -> E:

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agentjobs_async._polling.answers import Answers, Ends, Result
 from agentjobs_async._polling.backpressure import RememberedPauses
@@ -25,15 +25,12 @@ from agentjobs_async.policy import PollBudget, PollPolicy
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
 
-__all__ = ["Scheduler"]
-
 
 class Scheduler:
     """Polls the tracked jobs, at most `budget.in_flight` at a time, and notifies their waiters.
 
     Args:
         limits: How many polls may start, within the budget.
-        longest_poll: Seconds that a poll may take at most before it is cut, while other jobs wait for its slot.
     """
 
     def __init__(
@@ -44,8 +41,6 @@ class Scheduler:
         budget: PollBudget,
         hooks: "Hooks | None",
         limits: PollLimits,
-        *,
-        longest_poll: float,
     ) -> None:
         self.loop = loop
         self._reader = reader
@@ -63,7 +58,6 @@ class Scheduler:
             budget.in_flight,
             self._counters,
             self._answers,
-            longest=longest_poll,
         )
         self._deadlines = Deadlines(loop, self._on_near, self._on_over)
         self._remembered = RememberedPauses()
@@ -239,3 +233,15 @@ class Scheduler:
                 if not turn.has_room():
                     yield
                     turn = Slice(self.loop)
+
+
+class SchedulerOwner(Protocol):
+    """A session or tracker, as the ways to wait see it that are objects of their own."""
+
+    def _scheduler(self) -> Scheduler:
+        """Return its scheduler; an error if it may not be used here and now."""
+        ...
+
+    def _target(self, job: object) -> AgentJob | JobRef:
+        """Return the job or ref that a caller means by `job`."""
+        ...

@@ -1,18 +1,15 @@
 """The changes of one job, as an async iterator over a watch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from agentjobs_async._polling.reading import as_runtime_error
-from agentjobs_async._polling.scheduler import Scheduler
+from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
-
-__all__ = ["Updates"]
 
 
 class _UpdatesWatch(Watch):
@@ -43,10 +40,10 @@ class Updates(AsyncIterator[AgentJob]):
         watch: The wait; `None` before the block was entered.
     """
 
-    __slots__ = ("_changed", "_end", "_enter", "_job", "_last", "_newest", "_timeout", "watch")
+    __slots__ = ("_changed", "_end", "_job", "_last", "_newest", "_owner", "_timeout", "watch")
 
-    def __init__(self, enter: Callable[[], Scheduler], job: AgentJob | JobRef, timeout: float | None) -> None:
-        self._enter = enter
+    def __init__(self, owner: SchedulerOwner, job: AgentJob | JobRef, timeout: float | None) -> None:
+        self._owner = owner
         self._job = job
         self._timeout = timeout
         self.watch: Watch | None = None
@@ -58,14 +55,12 @@ class Updates(AsyncIterator[AgentJob]):
     async def __aenter__(self) -> Self:
         if self.watch is not None:
             raise InvalidInputError("this updates was used already: call updates again")
-        scheduler = self._enter()
+        scheduler = self._owner._scheduler()  # noqa: SLF001 - private to users
         self.watch = _UpdatesWatch(self, scheduler, self._timeout)
         scheduler.attach(self.watch, self._job)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         if self.watch is not None:
             self.watch.cancel()
         self._end = self._end or StopAsyncIteration()

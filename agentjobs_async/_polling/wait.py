@@ -7,10 +7,9 @@ from agentjobs_async._loop.sleep import sleep_until
 from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.reading import (
     GetJob,
+    GetJobReader,
     OnUpdate,
-    answer_of,
     job_or_ref,
-    poll_of,
     ref_of,
     with_ref,
     without_own_frame,
@@ -58,7 +57,7 @@ async def wait_for_job(
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
     wait = _Wait(job, checked_policy(policy), timeout, on_update)
-    poll, loop = poll_of(get_job), asyncio.get_running_loop()
+    reader, loop = GetJobReader(get_job), asyncio.get_running_loop()
     answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin()
     with CancelScope(wait.deadline) as scope:
@@ -66,7 +65,7 @@ async def wait_for_job(
             wait.polls += 1
             wait.polling = True
             try:
-                answer = answer_of(await poll(wait.ref), wait.ref)
+                answer = reader.answer_of(await reader.poll(wait.ref), wait.ref)
             except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
                 answer = without_own_frame(error)
             wait.polling = False

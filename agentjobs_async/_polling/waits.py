@@ -1,7 +1,7 @@
 """The ways to wait, written once for tracker and session: generic over what each accepts as a job."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -11,7 +11,7 @@ from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_unt
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.pace import PollLimits
-from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, ref_of, with_ref
+from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.tracked import Watch, WatchWithUpdates
@@ -29,8 +29,6 @@ from agentjobs_async.telemetry.observers import GuardedCallback
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
 
-__all__ = ["Waits"]
-
 Given = TypeVar("Given")
 """What a caller may pass as a job."""
 
@@ -39,30 +37,21 @@ class Waits(Generic[Given]):
     """Waits for jobs on one event loop: one series of polls for each job, however many callers wait for it.
 
     `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten; a later wait reads it again.
+
+    Args:
+        what: The name of the subclass in error messages.
     """
 
-    _binding: LoopBinding  # set by each subclass
-
     def __init__(
-        self,
-        reader: Reader,
-        target: Callable[[object], AgentJob | JobRef],
-        bind: Callable[[], asyncio.AbstractEventLoop],
-        policy: PollPolicy | None,
-        budget: PollBudget | None,
-        hooks: "Hooks | None",
-        *,
-        longest_poll: float,
+        self, what: str, reader: Reader, policy: PollPolicy | None, budget: PollBudget | None, hooks: "Hooks | None"
     ) -> None:
+        self._binding = LoopBinding(what)
         self._scopes = ScopeGroup()  # the reads under way
         self._creates = ScopeGroup()  # the creates under way; a tracker has none
         self._reader = reader
-        self._target = target
-        self._bind = bind
         self._policy = checked_policy(policy)
         self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
         self._slots = asyncio.Semaphore(self._budget.in_flight)
-        self._longest = longest_poll
         self._hooks = hooks
         self._limits = PollLimits(self._budget.per_second)
         self._lazy_scheduler: Scheduler | None = None
@@ -97,7 +86,7 @@ class Waits(Generic[Given]):
             SessionClosedError: Closed before or during the wait, or bound to another event loop.
             Exception: What the caller's own `get_job` raised, unchanged, when `policy.retry` does not accept it.
         """
-        return await self._watch(job, timeout, on_update)
+        return await self.watch(job, timeout=timeout, on_update=on_update)
 
     def watch(
         self, job: Given, *, timeout: float | None = 1800.0, on_update: OnUpdate | None = None
@@ -110,7 +99,19 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
-        return self._watch(job, timeout, on_update)
+        target = self._target(job)
+        checked_timeout(timeout)
+        update = None if on_update is None else GuardedCallback("on_update", on_update)
+        try:
+            scheduler = self._scheduler()
+        except SessionClosedError as error:  # the job may have been created a moment ago, by `run_job`
+            raise with_ref(error, ref_of(target)) from None
+        if update is None:
+            watch = Watch(scheduler.loop, timeout, scheduler.leave)
+        else:
+            watch = WatchWithUpdates(scheduler.loop, timeout, scheduler.leave, update)
+        scheduler.attach(watch, target)
+        return watch
 
     def as_completed(
         self, jobs: Iterable[Given] | AsyncIterable[Given], *, timeout: float | None = 1800.0
@@ -127,7 +128,7 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid; a list is checked at once, any other iterable as it is read.
             SessionClosedError: Closed, or bound to another event loop.
         """
-        return AsCompleted(self._scheduler, jobs, checked_timeout(timeout), self._target)
+        return AsCompleted(self, jobs, checked_timeout(timeout))
 
     def updates(
         self, job: Given, *, timeout: float | None = 1800.0
@@ -143,7 +144,7 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
-        return Updates(self._scheduler, self._target(job), checked_timeout(timeout))
+        return Updates(self, self._target(job), checked_timeout(timeout))
 
     def notify(self, job: Given) -> None:
         """Poll the job once, soon, however often this is called: for a webhook that reports a change.
@@ -261,8 +262,27 @@ class Waits(Generic[Given]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End all waits; each subclass says what else it closes."""
+        """End all waits. Each subclass says what else it closes."""
         raise NotImplementedError
+
+    def _target(self, job: object) -> AgentJob | JobRef:
+        """Return what a caller passed as a job, checked; the session accepts ids, too."""
+        return job_or_ref(job)
+
+    def _enter(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop, bound to it; the session opens its connections, too.
+
+        Raises:
+            SessionClosedError: Closed, or bound to another event loop or process.
+        """
+        return self._binding.enter()
+
+    def _scheduler(self) -> Scheduler:
+        """Return the scheduler; the first call makes it, in the running loop. It raises what `_enter` raises."""
+        loop = self._enter()
+        if self._lazy_scheduler is None:
+            self._lazy_scheduler = Scheduler(loop, self._reader, self._policy, self._budget, self._hooks, self._limits)
+        return self._lazy_scheduler
 
     async def __aenter__(self) -> Self:
         self._scheduler()
@@ -281,34 +301,6 @@ class Waits(Generic[Given]):
             async with self._slots:
                 answer = await self._reader.read(ref)
         return answer if answer is not None else scope.reason or SessionClosedError("the session was closed meanwhile")
-
-    def _watch(self, job: Given, timeout: float | None, on_update: OnUpdate | None = None) -> Watch:
-        target = self._target(job)
-        checked_timeout(timeout)
-        update = None if on_update is None else GuardedCallback("on_update", on_update)
-        scheduler = self._scheduler_for(target)
-        if update is None:
-            watch = Watch(scheduler.loop, timeout, scheduler.leave)
-        else:
-            watch = WatchWithUpdates(scheduler.loop, timeout, scheduler.leave, update)
-        scheduler.attach(watch, target)
-        return watch
-
-    def _scheduler_for(self, target: AgentJob | JobRef) -> Scheduler:
-        """Return the scheduler for a wait for `target`, which a `SessionClosedError` names."""
-        try:
-            return self._scheduler()
-        except SessionClosedError as error:  # the job may have been created a moment ago, by `run_job`
-            raise with_ref(error, ref_of(target)) from None
-
-    def _scheduler(self) -> Scheduler:
-        """Return the scheduler; the first call makes it, in the running loop. It raises what the binding raises."""
-        loop = self._bind()
-        if self._lazy_scheduler is None:
-            self._lazy_scheduler = Scheduler(
-                loop, self._reader, self._policy, self._budget, self._hooks, self._limits, longest_poll=self._longest
-            )
-        return self._lazy_scheduler
 
     async def _end_waits(self, error: SessionClosedError) -> None:
         """End all waits with `error`, and wait until the cancelled polls have ended."""

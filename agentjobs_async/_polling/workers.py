@@ -31,7 +31,6 @@ class Workers:
     Args:
         slots: How many polls may be in flight.
         counters: Its `polls` show how many others overtook a hanging poll.
-        longest: Seconds that a poll may hang at most while others wait, however often polls of its job were cut.
     """
 
     def __init__(
@@ -42,8 +41,6 @@ class Workers:
         slots: int,
         counters: Counters,
         answers: Answers,
-        *,
-        longest: float,
     ) -> None:
         self._loop = loop
         self._reader = reader
@@ -51,7 +48,7 @@ class Workers:
         self._slots = slots
         self._counters = counters
         self._answers = answers
-        self._longest = max(longest, _PATIENCE_SECONDS)
+        self._longest = max(reader.longest_poll, _PATIENCE_SECONDS)  # however often polls of a job were cut
         self._slow = 0
         self._max_slow = max(slots // 2, 1)
         self._timers = Timers(loop)
@@ -161,7 +158,7 @@ class Workers:
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
         queue, counters, clock, answers = self._queue, self._counters, self._loop.time, self._answers
-        poll, check = self._reader.poll, self._reader.check
+        poll, answer_of = self._reader.poll, self._reader.answer_of
         lone, now = True, clock()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
@@ -175,7 +172,7 @@ class Workers:
                 lone = False
                 self.dispatch()
             try:
-                answer: Answer | BaseException = check(await poll(tracked.ref), tracked.ref)
+                answer: Answer | BaseException = answer_of(await poll(tracked.ref), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if self._ends_worker(worker, error, cut=worker.tracked is not tracked):
                     raise

@@ -197,7 +197,7 @@ class Following:
     async def _wait(self, follow: Follow, target: AgentJob | JobRef) -> AgentJob:
         """Return a job once it has ended, and call `on_change` with its states until then."""
         follow.earlier_polls = follow.polls
-        async with Updates(self.session._scheduler, target, None) as updates:  # noqa: SLF001 - private to users
+        async with Updates(self.session, target, None) as updates:
             follow.watch = updates.watch
             async for job in updates:
                 if self.on_change is not None and not job.is_terminal:
