@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from random import choice
 from typing import Final, Protocol
 
+from agentjobs_async._loop.wheel import Timers
 from agentjobs_async._polling.pace import PollClock
-from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 

@@ -6,13 +6,12 @@ reached: polls that were due in that time come due afterwards, with the same spa
 
 import asyncio
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Final
 
+from agentjobs_async._loop.wheel import RESOLUTION_SECONDS, Timers, TimerWheel
 from agentjobs_async._polling.backpressure import Outage, Pauses
 from agentjobs_async._polling.due import DueJobs
 from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimits
-from agentjobs_async._polling.timers import RESOLUTION_SECONDS, TimerBuckets, Timers
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 
@@ -20,11 +19,13 @@ __all__ = ["PollQueue"]
 
 _SPREAD: Final = 0.1  # of the delay: what would be due at once is spread over it, and comes late by no more
 _SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay whose spread is one bucket
-_SECONDS_PER_STEP: Final = 100.0  # a delay of 1,000 s uses every 10th bucket: late by 0.1 s, and fewer buckets to keep
-_MAX_STEP: Final = 100  # buckets, so that the longest delay is late by 1 s at most
 _MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the loop were a sixth of the CPU of 1,000
-_SHARED_STEP: Final = 4  # buckets
-_SHARED_FROM_SECONDS: Final = _SHARED_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
+_LEAST_STEP: Final = 4  # of the buckets, every 4th is used, and for longer delays fewer
+_SHARED_FROM_SECONDS: Final = _LEAST_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
+_SECONDS_PER_STEP: Final = (
+    10.0  # a delay of 600 s uses every 60th: a spread has 100 at most, which are searched for room
+)
+_MOST_STEP: Final = 100  # so that a poll with the longest delay is late by 1 s at most
 _MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _LIMITED: Final = 429
@@ -59,11 +60,10 @@ class PollQueue:
         self._limits = limits
         self.outage = Outage(loop, jobs, self._clock, self._timers, self)
         self._pauses = Pauses()
-        self._buckets: TimerBuckets[Tracked] = TimerBuckets(lambda tracked, bucket: tracked.bucket == bucket)
+        self._wheel: TimerWheel[Tracked] = TimerWheel()
         self._due = DueJobs()
         self.no_slow = False
         self._answered_at = loop.time()
-        self._armed: float = inf
 
     def has_backlog(self) -> bool:
         """Return whether polls may be sent now."""
@@ -103,20 +103,19 @@ class PollQueue:
         """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it.
 
         Polls that would all be due at once are spread over a tenth of their delay. `shares`: where there are many jobs,
-        the poll may be late by 0.04 s to share a bucket.
+        the poll may be late by 0.04 s, or a thousandth of its delay, to share a bucket.
         """
         if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
         delay, jobs = when - now, len(self._jobs)
-        step = _SHARED_STEP if jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS and shares else 1
-        if delay >= 2 * _SECONDS_PER_STEP:
-            step = max(step, min(int(delay / _SECONDS_PER_STEP), _MAX_STEP))
+        step = 1
+        if shares and jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS:
+            step = max(_LEAST_STEP, min(int(delay / _SECONDS_PER_STEP), _MOST_STEP))
         # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
         # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
-        bucket = tracked.bucket = self._buckets.add(tracked, self._clock.due(when, now), full_above, step)
-        if bucket < self._armed:
-            self._arm()
+        tracked.bucket = self._wheel.add(tracked, self._clock.due(when, now), full_above, step)
+        self._arm()
 
     def make_urgent(self, tracked: Tracked, now: float) -> None:
         """Queue a job's poll before all others, since a deadline is near, but not before its `not_before`."""
@@ -145,10 +144,10 @@ class PollQueue:
             self.outage.probe_soon()
 
     def _unqueue(self, tracked: Tracked) -> None:
-        """Remove the entry of a job that has one. A stale one stays where it lies, and is skipped there, or swept."""
+        """Remove the entry of a job that has one."""
         if tracked.bucket >= 0:
-            tracked.bucket = Tracked.NOWHERE  # first: were it swept now, the entry would stay, and count as valid
-            self._buckets.note_stale()
+            self._wheel.discard(tracked, tracked.bucket)
+            tracked.bucket = Tracked.NOWHERE
         else:
             self._due.discard(tracked)
 
@@ -185,17 +184,14 @@ class PollQueue:
         return tracked
 
     def _arm(self) -> None:
-        first = self._buckets.first()
-        if first is not None and not self._clock.stopped:
-            self._armed = first
-            self._timers.set(self._on_due, self._clock.to_loop(first * RESOLUTION_SECONDS))
+        if not self._clock.stopped:
+            self._timers.set(self._on_due, self._clock.to_loop(self._wheel.first_due()))
 
     def _on_due(self) -> None:
-        self._armed = inf
         if self._clock.stopped:
             return
         now = self._loop.time()
-        self._add(self._buckets.take_due(self._clock.time(now)), now)
+        self._add(self._wheel.take_due(self._clock.time(now)), now)
         self._arm()
         self._dispatch()
 
@@ -205,8 +201,7 @@ class PollQueue:
             self._limits.adaptive.refuse(began, now, until)
 
     def _arm_wake(self) -> None:
-        if (wakes_at := self._due.wakes_at()) < inf:
-            self._timers.set(self._on_wake, wakes_at)
+        self._timers.set(self._on_wake, self._due.wakes_at())
 
     def _on_wake(self) -> None:
         self._due.wake(self._loop.time())
@@ -240,7 +235,7 @@ class PollQueue:
         now = self._loop.time()
         stopped_for = self._clock.resume(now)
         self.outage.end()
-        self._add(self._buckets.take_due(self._clock.time(now)), now)
+        self._add(self._wheel.take_due(self._clock.time(now)), now)
         self._spread(stopped_for, now)
         self._arm()
         self._dispatch()
@@ -273,5 +268,5 @@ class PollQueue:
     def close(self) -> None:
         """Stop all timers, and forget all polls."""
         self._timers.cancel()
-        self._buckets.clear()
+        self._wheel = TimerWheel()
         self._due = DueJobs()

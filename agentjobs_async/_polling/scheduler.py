@@ -59,7 +59,7 @@ class Scheduler:
             self._counters,
             self._answers,
         )
-        self._deadlines = Deadlines(loop, self._on_near, self._on_over)
+        self._deadlines = Deadlines(loop, self)
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
@@ -158,12 +158,12 @@ class Scheduler:
         if tracked is not None:
             self._answers.notify(tracked, self.loop.time())
 
-    def _on_near(self, waiter: Watch, now: float) -> None:
+    def on_near(self, waiter: Watch, now: float) -> None:
         """Queue one more poll of the job soon, since the deadline of `waiter` is near."""
         if waiter.tracked is not None and waiter.tracked.bucket != Tracked.REMOVED:
             self._queue.make_urgent(waiter.tracked, now)
 
-    def _on_over(self, waiter: Watch, now: float) -> None:
+    def on_over(self, waiter: Watch, now: float) -> None:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
         if tracked is None or tracked.bucket == Tracked.REMOVED:

@@ -30,10 +30,10 @@ class Watch(asyncio.Future[AgentJob]):
         timeout: Seconds from `started` to the deadline; `None` waits for ever.
         polls_before: The number of polls of the job before this wait.
         polls_at_end: The number of polls of this wait once it is over.
-        chunk: Where the watch lies among the deadlines; `None` for nowhere.
+        bucket: The number of its bucket among the deadlines; `None` for none.
     """
 
-    __slots__ = ("_leave", "chunk", "polls_at_end", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_leave", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave) -> None:
         super().__init__(loop=loop)
@@ -42,7 +42,7 @@ class Watch(asyncio.Future[AgentJob]):
         self.started = loop.time()
         self.timeout = timeout
         self.polls_before = self.polls_at_end = 0
-        self.chunk: Any = None
+        self.bucket: int | None = None
 
     @property
     def polls(self) -> int:
@@ -140,7 +140,7 @@ class Tracked(WaitState):
     #                                  they may (a "slow slot")
     # NOWHERE    in flight, or none    new; a worker takes it          place, enqueue
     # REMOVED    none                  remove, from any state          -
-    # Entries in queues and buckets are removed lazily: one counts only while `bucket` names the place where it lies.
+    # Only the heaps of due jobs keep what has left: an entry counts while `bucket` is READY and its mark the job's.
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
     READY = -1

@@ -4,11 +4,11 @@ import asyncio
 from contextvars import Context
 from typing import Final
 
+from agentjobs_async._loop.wheel import Timers
 from agentjobs_async._polling.answers import Answers
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, as_runtime_error, without_own_frame
 from agentjobs_async._polling.stats import Counters
-from agentjobs_async._polling.timers import Timers
 from agentjobs_async._polling.tracked import Tracked, Worker
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import TransportError

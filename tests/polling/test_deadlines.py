@@ -26,12 +26,12 @@ class Told:
         self._turn = 0
         self.over: list[Wait] = []
         loop = asyncio.get_running_loop()
-        self.deadlines = Deadlines(loop, self._near, self._over)
+        self.deadlines = Deadlines(loop, self)
 
-    def _near(self, waiter: Any, now: float) -> None:
+    def on_near(self, waiter: Any, now: float) -> None:
         waiter.told.append(("near", round(now - waiter.started, 2)))
 
-    def _over(self, waiter: Any, now: float) -> None:
+    def on_over(self, waiter: Any, now: float) -> None:
         if not self._turn:
             self._turn = 1
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -61,7 +61,7 @@ async def test_each_wait_is_told_twice() -> None:
         [],
         [("near", 4.5), ("over", 5)],
     ]
-    assert (told.deadlines._chunks, told.deadlines._heap) == ({}, [])
+    assert (told.deadlines._wheel._buckets, told.deadlines._wheel._heap) == ({}, [])
 
 
 async def test_removed_waits() -> None:
@@ -74,7 +74,7 @@ async def test_removed_waits() -> None:
     await asyncio.sleep(4.7)
     for wait in waits[101:150:2]:
         told.deadlines.remove(wait)
-    assert sum(map(len, told.deadlines._chunks.values())) <= 25
+    assert sum(map(len, told.deadlines._wheel._buckets.values())) <= 25
     await asyncio.sleep(10)
     assert told.over == waits[151::2]
 
@@ -85,8 +85,8 @@ async def test_very_many_ended_early() -> None:
     for number in range(10_000):
         (wait,) = told.add(100.0 + number)
         told.deadlines.remove(wait)
-    assert told.deadlines._chunks == {}
-    assert len(told.deadlines._heap) <= 1024 + 1
+    assert told.deadlines._wheel._buckets == {}
+    assert len(told.deadlines._wheel._heap) <= 1024 + 1
     (wait,) = told.add(1.0)
     await asyncio.sleep(5)
     assert wait.told[-1] == ("over", 1)

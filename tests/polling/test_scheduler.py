@@ -334,11 +334,11 @@ async def test_finished_waits_of_long_deadlines() -> None:
             for ref in refs(20):
                 tracker.watch(ref, timeout=5_000).cancel()
         deadlines = scheduler._deadlines
-        assert sum(map(len, deadlines._chunks.values())) == 1
-        assert len(deadlines._heap) <= 1024 + 2
+        assert sum(map(len, deadlines._wheel._buckets.values())) == 1
+        assert len(deadlines._wheel._heap) <= 1024 + 2
         with pytest.raises(WaitTimeoutError):
             await living
-        assert (deadlines._chunks, list(deadlines._due)) == ({}, [])
+        assert (deadlines._wheel._buckets, list(deadlines._due)) == ({}, [])
 
 
 # A server that suffers.
