@@ -94,11 +94,11 @@ LINES = {
     "policy": 305,
     "tracker": 49,
     "session": 294,
-    "_loop": 503,
+    "_loop": 582,
     "telemetry": 1031,
     "learning": 708,
     "_http": 1963,
-    "_polling": 3529,
+    "_polling": 3406,
     "tracing": 271,
     "batch": 7856,
     "durable": 1068,
@@ -111,7 +111,7 @@ LINES = {
 }
 """Of each room."""
 
-CROWDED = {"_polling": 19, "batch": 27, "batch/_store": 26, "cli": 40}
+CROWDED = {"_polling": 18, "batch": 27, "batch/_store": 26, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
@@ -120,7 +120,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_PRIVATE_WITH_ALL = 105
+MOST_PRIVATE_WITH_ALL = 104
 """Private modules that have an `__all__`."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 12

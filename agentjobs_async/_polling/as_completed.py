@@ -9,9 +9,9 @@ from typing import Final, Self
 from attrs import frozen
 
 from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.slices import run_in_slices
 from agentjobs_async._polling.reading import ref_of
 from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
-from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
@@ -115,13 +115,9 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._exhausted = True
         if self._feeder is not None:
             self._feeder.cancel()  # before the members are cancelled: it adds new ones
-        leaving = self._leave()
         try:
-            for _ in leaving:
-                await asyncio.sleep(0)
+            await run_in_slices(member.cancel() for member in tuple(self._members))
         finally:
-            for _ in leaving:  # the rest at once, when this task was cancelled between two turns
-                pass
             self._running = 0  # cancelled members have no result, for which a reader in another task might wait
             self._changed.set()
         self._members.clear()
@@ -130,16 +126,6 @@ class AsCompleted(AsyncIterator[WaitResult]):
             await wait_until_left(lambda: not feeder.done())
             if feeder.done() and inspect.isasyncgen(self._source):
                 await self._source.aclose()
-
-    def _leave(self) -> Iterator[None]:
-        """Cancel all members; yield after as many as one turn of the loop may cancel."""
-        turn = Slice(asyncio.get_running_loop())
-        for member in tuple(self._members):
-            member.cancel()
-            turn.take()
-            if not turn.has_room():
-                yield
-                turn = Slice(asyncio.get_running_loop())
 
     async def __anext__(self) -> WaitResult:
         if not self._entered:

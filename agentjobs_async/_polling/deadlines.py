@@ -1,13 +1,12 @@
 """The deadlines of waits: when each has its last poll, and when it ends. Very many waits may share a deadline."""
 
 import asyncio
-from collections import deque
 from contextvars import Context
 from typing import Final, Protocol
 
+from agentjobs_async._loop.slices import SlicedWork
 from agentjobs_async._loop.wheel import RESOLUTION_SECONDS, Timers, TimerWheel
 from agentjobs_async._polling.pace import ROUNDING_SECONDS
-from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.wait_state import last_poll_lead
 
@@ -38,7 +37,7 @@ class Deadlines:
         self._owner = owner
         self._timers = Timers(loop)
         self._wheel: TimerWheel[Watch] = TimerWheel()
-        self._due: deque[Watch] = deque()
+        self._due = SlicedWork(loop)
 
     def add(self, waiter: Watch) -> None:
         """Add a wait that starts now, if it has a timeout."""
@@ -60,22 +59,9 @@ class Deadlines:
         self._timers.set(self._on_due, self._wheel.first_due())
 
     def _on_due(self) -> None:
-        under_way = bool(self._due)
-        self._due.extend(self._wheel.take_due(self._loop.time()))
-        self._arm()
-        if not under_way:  # else the next turn processes these, too
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Process as many waits as one turn of the loop has time for; the next turns process the others."""
-        turn = Slice(self._loop)
-        try:
-            while self._due and turn.has_room():
-                turn.take()
-                self._on_time(self._due.popleft())
-        finally:  # even if a callback raised: the other waits end nevertheless
-            if self._due:
-                self._loop.call_soon(self._go_on, context=Context())
+        due = self._wheel.take_due(self._loop.time())
+        self._arm()  # first: of very many, the last are served some turns later
+        self._due.add(map(self._on_time, due))
 
     def _on_time(self, waiter: Watch) -> None:
         """Cause the last poll for `waiter`, or end it, if its time is up."""

@@ -4,16 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from copy import copy
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
-from agentjobs_async._polling.answers import Answers, Ends, Result
+from agentjobs_async._loop.slices import SlicedWork, run_in_slices
+from agentjobs_async._polling.answers import Answers, Result
 from agentjobs_async._polling.backpressure import RememberedPauses
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
-from agentjobs_async._polling.slices import Slice
 from agentjobs_async._polling.stats import Counters, TrackerStats
 from agentjobs_async._polling.tracked import Tracked, Watch
 from agentjobs_async._polling.wait_state import CUT, timed_out
@@ -49,7 +50,7 @@ class Scheduler:
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
         self._queue = PollQueue(loop, self._jobs, limits, self._dispatch)
-        self._ending = Ends(loop, self._end_one)
+        self._ending = SlicedWork(loop)
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._finish)
         self._workers = Workers(
             loop,
@@ -123,6 +124,11 @@ class Scheduler:
         self.detach(waiter, result)
         waiter.on_end(result)
 
+    def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
+        """End a wait for the job, unless it has ended in a turn of the loop before this one."""
+        if waiter.tracked is tracked:
+            self._end_one(waiter, result)
+
     def _finish(self, tracked: Tracked, result: Result) -> None:
         """Stop polling the job, and end all of its waits."""
         if tracked.bucket == Tracked.REMOVED:
@@ -132,7 +138,8 @@ class Scheduler:
             if isinstance(result, AgentJob):
                 self._durations.ended(result, tracked, self.loop.time())
         finally:
-            self._ending.add(tracked, result)
+            ends = map(self._end_waiter, repeat(tracked), tracked.present(), _one_for_each(result))
+            self._ending.add(ends)
 
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
@@ -209,30 +216,21 @@ class Scheduler:
             if tracked.worker is not None:
                 self._abandon(tracked, error)
         leaving = self._workers.close()
-        slices = self._closing(error)
         try:
-            for _ in slices:
-                await asyncio.sleep(0)
+            await run_in_slices(self._closing(error))
         finally:
-            for _ in slices:  # cancelled: the rest within this turn
-                pass
-            self._ending.end_all()
+            self._ending.finish()
             self._queue.close()  # again: ending a wait removes its job, which may set a timer
         return leaving
 
     def _closing(self, error: AgentJobsError) -> Iterator[None]:
-        """End all waits, and yield after each slice of them."""
-        turn = Slice(self.loop)
+        """End all waits, and yield after each."""
         jobs = deque(self._jobs.values())
         while jobs:
             tracked = jobs.popleft()  # nothing holds it from here on: were they all freed at the end, that took long
             for waiter in tracked.present():
-                if waiter.tracked is tracked:  # else it has left meanwhile
-                    self._end_one(waiter, copy(error))
-                turn.take()
-                if not turn.has_room():
-                    yield
-                    turn = Slice(self.loop)
+                self._end_waiter(tracked, waiter, copy(error))
+                yield
 
 
 class SchedulerOwner(Protocol):
@@ -245,3 +243,10 @@ class SchedulerOwner(Protocol):
     def _target(self, job: object) -> AgentJob | JobRef:
         """Return the job or ref that a caller means by `job`."""
         ...
+
+
+def _one_for_each(result: Result) -> Iterator[Result]:
+    """Yield `result` for each waiter: an error of this package as copies, since raising one adds a traceback to it."""
+    yield result
+    while True:
+        yield copy(result) if isinstance(result, AgentJobsError) else result

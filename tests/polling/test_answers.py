@@ -23,7 +23,7 @@ from agentjobs_async import (
     WaitStarted,
     WaitTimeoutError,
 )
-from agentjobs_async._polling.slices import WAITS_PER_TURN
+from agentjobs_async._loop.slices import PIECES_PER_TURN
 from tests.polled import ACTIVE, REF, Polled, clock, ended, every, in_memory, missing, refs, stand_still
 
 pytestmark = in_memory
@@ -114,8 +114,8 @@ async def test_errors_hold_no_frame_of_a_worker() -> None:
     assert "_poll_due" not in names
 
 
-MANY = 5 * WAITS_PER_TURN
-MOST = WAITS_PER_TURN + 64
+MANY = 5 * PIECES_PER_TURN
+MOST = PIECES_PER_TURN + 64
 
 
 class Turns:

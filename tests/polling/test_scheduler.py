@@ -338,7 +338,7 @@ async def test_finished_waits_of_long_deadlines() -> None:
         assert len(deadlines._wheel._heap) <= 1024 + 2
         with pytest.raises(WaitTimeoutError):
             await living
-        assert (deadlines._wheel._buckets, list(deadlines._due)) == ({}, [])
+        assert (deadlines._wheel._buckets, list(deadlines._due._left)) == ({}, [])
 
 
 # A server that suffers.
