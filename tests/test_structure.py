@@ -94,7 +94,7 @@ LINES = {
     "policy": 305,
     "tracker": 49,
     "session": 294,
-    "_loop": 582,
+    "_loop": 575,
     "telemetry": 1031,
     "learning": 708,
     "_http": 1963,

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from math import floor
+from math import inf
 from types import TracebackType
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
-__all__ = ["CancelScope", "ScopeGroup", "wait_until_left"]
+from agentjobs_async._loop.wheel import Timers, TimerWheel
 
 _GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
 _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
@@ -17,8 +17,9 @@ _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its
 class CancelScope:
     """A block that is left early at the loop time `deadline`, or when `interrupt` is called; `ended` is true then.
 
-    At the deadline, the loop runs a few more turns before the block is cut: a response that arrived while the loop was
-    blocked is read first, and counts. While the block runs, the scope is in `group`, whose owner can interrupt all.
+    The deadline may be late by 10 ms. At it, the loop runs a few more turns before the block is cut: a response that
+    arrived while the loop was blocked is read first, and counts. While the block runs, the scope is in `group`, whose
+    owner can interrupt all.
 
     Timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
 
@@ -26,10 +27,14 @@ class CancelScope:
     costs each read two more coroutines, has no grace turns, and can't be interrupted for another reason.
     """
 
-    __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "_timers", "deadline", "ended", "reason")
+    __slots__ = (
+        *("_bucket", "_cancelling", "_deadlines", "_group", "_handle", "_loop", "_task"),
+        *("deadline", "ended", "reason"),
+    )
 
     _loop: asyncio.AbstractEventLoop
-    _timers: "_DeadlineTimers"
+    _bucket: int
+    _deadlines: "_Deadlines"
     _task: "asyncio.Task[object]"
 
     def __init__(self, deadline: float | None = None, group: "set[CancelScope] | None" = None) -> None:
@@ -57,14 +62,9 @@ class CancelScope:
         if self._group is not None:
             self._group.add(self)
         if self.deadline is not None:
-            self._timers = _timers_of(self._loop)
-            self._timers.add(self, self.deadline)
+            self._deadlines = _deadlines_of(self._loop)
+            self._bucket = self._deadlines.add(self, self.deadline)
         return self
-
-    def set_timer(self, deadline: float) -> None:
-        """Set the timer that cuts the block at `deadline`; none if the block is being interrupted."""
-        if self._handle is None:
-            self._handle = self._loop.call_at(deadline, self._cut, _GRACE_TURNS, context=Context())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -72,13 +72,18 @@ class CancelScope:
         if self._group is not None:
             self._group.discard(self)
         if self.deadline is not None:
-            self._timers.remove(self, self.deadline)
+            self._deadlines.remove(self, self._bucket)
         if self._handle is not None:
             self._handle.cancel()
         if not self.ended:
             return False
         # Swallow our own cancellation only: if others cancelled the task as well, CancelledError propagates.
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
+
+    def time_out(self) -> None:
+        """Cut the block after the grace turns, unless it is being interrupted."""
+        if self._handle is None:
+            self._cut(_GRACE_TURNS)
 
     def _cut(self, turns: int) -> None:
         if turns:
@@ -96,63 +101,51 @@ class CancelScope:
         self._handle = handle
 
 
-class _Second(dict[CancelScope, None]):
-    """The scopes whose deadlines lie in one second, in the order in which they were entered."""
+class _Deadlines:
+    """The deadlines of all scopes of one loop.
 
-    __slots__ = ("timer",)
-
-    timer: asyncio.TimerHandle
-
-
-class _DeadlineTimers:
-    """The deadlines of all scopes of one loop. Only those of the present second have a timer each.
-
-    Nearly all scopes are left long before their deadlines. A timer for each makes the heap of the loop larger, through
-    which every sleep sorts its own timer: it costs a wait as much as half of a poll (`benchmarks/bench_waits.py`).
+    Nearly all scopes are left long before their deadlines. A timer of the loop for each would make its heap larger,
+    through which every sleep sorts its own timer: that costs a wait of ten polls as much as one of them
+    (`benchmarks/bench_waits.py`).
     """
 
-    __slots__ = ("__weakref__", "_loop", "_seconds")
+    __slots__ = ("__weakref__", "_loop", "_timers", "_wheel")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._seconds: dict[int, _Second] = {}
+        self._timers = Timers(loop)
+        self._wheel: TimerWheel[CancelScope] = TimerWheel()
 
-    def add(self, scope: CancelScope, deadline: float) -> None:
-        """Call `scope.set_timer` once the second of `deadline` begins; at once if it has begun."""
-        number = floor(deadline)
-        second = self._seconds.get(number)
-        if second is None:
-            if number <= self._loop.time():
-                scope.set_timer(deadline)
-                return
-            second = self._seconds[number] = _Second()
-            second.timer = self._loop.call_at(number, self._begin, number, context=Context())
-        second[scope] = None
+    def add(self, scope: CancelScope, deadline: float) -> int:
+        """Return the number of the bucket in which `scope` lies until its deadline."""
+        bucket = self._wheel.add(scope, deadline)
+        self._arm()
+        return bucket
 
-    def _begin(self, number: int) -> None:
-        for scope in self._seconds.pop(number):
-            if scope.deadline is not None:
-                scope.set_timer(scope.deadline)
+    def _arm(self) -> None:
+        self._timers.set(self._on_due, self._wheel.first_due())
 
-    def remove(self, scope: CancelScope, deadline: float) -> None:
+    def _on_due(self) -> None:
+        for scope in self._wheel.take_due(self._loop.time()):
+            scope.time_out()
+        self._arm()
+
+    def remove(self, scope: CancelScope, bucket: int) -> None:
         """Forget a scope that was left."""
-        second = self._seconds.get(floor(deadline))
-        if second is not None:
-            second.pop(scope, None)
-            if not second:
-                second.timer.cancel()
-                del self._seconds[floor(deadline)]
+        self._wheel.discard(scope, bucket)
+        if self._wheel.first_due() == inf:
+            self._timers.cancel()  # a program whose waits have ended has no timer left
 
 
-_TIMERS: Final[WeakValueDictionary[int, _DeadlineTimers]] = WeakValueDictionary()
+_DEADLINES: Final[WeakValueDictionary[int, _Deadlines]] = WeakValueDictionary()
 """By the id of the loop, which is not used again as long as a scope of that loop exists. It keeps no loop alive."""
 
 
-def _timers_of(loop: asyncio.AbstractEventLoop) -> _DeadlineTimers:
-    timers = _TIMERS.get(id(loop))
-    if timers is None:
-        timers = _TIMERS[id(loop)] = _DeadlineTimers(loop)
-    return timers
+def _deadlines_of(loop: asyncio.AbstractEventLoop) -> _Deadlines:
+    deadlines = _DEADLINES.get(id(loop))
+    if deadlines is None:
+        deadlines = _DEADLINES[id(loop)] = _Deadlines(loop)
+    return deadlines
 
 
 class ScopeGroup(set[CancelScope]):
