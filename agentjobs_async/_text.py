@@ -1,8 +1,9 @@
-"""Text that is shown: a server's, made safe to show, and spans of time in words."""
+"""Text that is shown: a server's, made safe to show, names of jobs, and spans of time in words."""
 
 from typing import Final
+from urllib.parse import quote
 
-__all__ = ["error_text", "one_line", "span"]
+__all__ = ["error_text", "one_line", "shown_name", "shown_status", "span"]
 
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 _MINUTE_SECONDS: Final = 60
@@ -30,6 +31,19 @@ def error_text(error: BaseException | None, max_bytes: int = 2048) -> str:
     except Exception:  # noqa: BLE001 - a foreign exception's __str__ may fail in any way
         text = ""
     return one_line(text, max_bytes) or type(error).__name__
+
+
+def shown_name(project_id: str, job_id: str) -> str:
+    """Return project and id as one printable line, like a token, for any job: for errors, events, attributes and logs.
+
+    Unlike a `JobRef`, it exists for every job that was made by hand.
+    """
+    return "/".join(quote(str(part), safe="", errors="replace") for part in (project_id, job_id))
+
+
+def shown_status(status: str) -> str:
+    """Return a status as one printable line of at most 200 bytes: for errors, events, attributes, logs and the cli."""
+    return one_line(status, 200)
 
 
 def span(seconds: float) -> str:

@@ -23,7 +23,7 @@ import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from agentjobs_async._text import error_text
+from agentjobs_async._text import error_text, shown_name, shown_status
 
 if TYPE_CHECKING:
     from agentjobs_async.models import AgentJob, JobRef
@@ -237,7 +237,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
     @property
     def message(self) -> str:
         """What happened, without the job's token and the advice, which `str` adds."""
-        seen = f"last seen {self.last_job.shown_status}" if self.last_job is not None else "never seen"
+        seen = f"last seen {shown_status(self.last_job.status)}" if self.last_job is not None else "never seen"
         trouble = f", last error: {describe(self.last_error)}" if self.last_error is not None else ""
         return f"it did not end within {self.elapsed:.1f} s ({self.polls} polls, {seen}{trouble})"
 
@@ -279,7 +279,7 @@ class JobFailedError(AgentJobsError):
     advice = "the service's document may say why: job.raw"
 
     def __init__(self, job: "AgentJob") -> None:
-        super().__init__(f"the job {job.shown_name} failed")
+        super().__init__(f"the job {shown_name(job.project_id, job.id)} failed")
         self.job = job
 
 

@@ -182,16 +182,6 @@ class AgentJob:
         """Whether the status is `completed`."""
         return self.status == JobStatus.COMPLETED
 
-    @property
-    def shown_name(self) -> str:
-        """Project and id as one printable line, like a token; unlike `ref`, it exists for every hand-made job."""
-        return "/".join(quote(str(part), safe="", errors="replace") for part in (self.project_id, self.id))
-
-    @property
-    def shown_status(self) -> str:
-        """The status as one printable line of at most 200 bytes, whatever the server sent."""
-        return one_line(self.status, 200)
-
     def raise_for_status(self) -> Self:
         """Return the job itself, unless it failed.
 

@@ -172,13 +172,6 @@ def test_known_status_is_a_member() -> None:
     assert type(unpickled(AgentJob("job", "docs", "paused")).status) is str
 
 
-def test_shown_status() -> None:
-    """A status is shown as one bounded, printable line, whatever the server sent."""
-    assert AgentJob("job", "docs", "active").shown_status == "active"
-    assert AgentJob("job", "docs", "odd\n\x1b[2J").shown_status == r"odd\n\x1b[2J"
-    assert len(AgentJob("job", "docs", "x" * 1000).shown_status.encode()) == 200
-
-
 def test_raise_for_status() -> None:
     """A failed job raises itself; any other comes back."""
     failed = evolve(JOB, status="failed")

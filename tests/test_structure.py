@@ -38,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "learning": {"_text", "_validation", "errors", "models", "policy"},
     # One exchange, and when to ask: neither imports the other.
     "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
-    "_polling": {"_documents", "_loop", "_validation", "errors", "learning", "models", "policy", "telemetry"},
+    "_polling": {"_documents", "_loop", "_text", "_validation", "errors", "learning", "models", "policy", "telemetry"},
     "tracker": {"_polling", "errors", "models", "policy", "telemetry"},
     "session": {"_http", "_loop", "_polling", "_validation", "errors", "models", "policy", "telemetry"},
     "": {
@@ -84,21 +84,21 @@ LINES = {
     "": 145,
     "__main__": 59,
     "_version": 3,
-    "_text": 41,
+    "_text": 55,
     "_extras": 45,
     "_validation": 258,
     "_job_json": 148,
     "_documents": 134,
     "errors": 298,
-    "models": 261,
+    "models": 251,
     "policy": 305,
     "tracker": 49,
     "session": 294,
     "_loop": 575,
-    "telemetry": 1031,
+    "telemetry": 1036,
     "learning": 708,
     "_http": 1963,
-    "_polling": 3406,
+    "_polling": 3410,
     "tracing": 271,
     "batch": 7856,
     "durable": 1068,
@@ -107,7 +107,7 @@ LINES = {
     "web": 543,
     "testing": 2564,
     "prometheus": 124,
-    "cli": 7346,
+    "cli": 7348,
 }
 """Of each room."""
 
@@ -120,7 +120,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_PRIVATE_WITH_ALL = 104
+MOST_PRIVATE_WITH_ALL = 103
 """Private modules that have an `__all__`."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 12

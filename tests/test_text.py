@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import error_text, one_line, span
+from agentjobs_async._text import error_text, one_line, shown_name, shown_status, span
+from agentjobs_async.models import JobStatus
 
 
 def test_one_line() -> None:
@@ -53,6 +54,15 @@ def test_words_of() -> None:
     """A foreign exception is told in one line, by its type when it has no words or can't say them."""
     errors = [ValueError("two\nlines"), ValueError(), Speechless()]
     assert [error_text(error) for error in errors] == [r"two\nlines", "ValueError", "Speechless"]
+
+
+def test_shown_name_and_status() -> None:
+    """A job is named as by its token, also where no token is possible; a status is shown as one bounded line."""
+    assert shown_name("my docs", "job_1") == "my%20docs/job_1"
+    assert shown_name("", "a/\ud800") == "/a%2F%3F"
+    assert shown_status(JobStatus.ACTIVE) == "active"
+    assert shown_status("odd\n\x1b[2J") == r"odd\n\x1b[2J"
+    assert len(shown_status("x" * 1000).encode()) == 200
 
 
 def test_span() -> None:

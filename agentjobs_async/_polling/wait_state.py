@@ -4,6 +4,7 @@ from typing import Final, TypeGuard
 
 from attrs import evolve
 
+from agentjobs_async._text import shown_name, shown_status
 from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of
@@ -183,7 +184,8 @@ class StatusWarnings:
 
     def check(self, job: AgentJob) -> None:
         """Log the unknown status of a job, which does not end a wait."""
-        status = job.shown_status
+        status = shown_status(job.status)
         if status not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned += (status,)
-            logger.warning("job %s has the unknown status %s: taken as not ended", job.shown_name, status)
+            name = shown_name(job.project_id, job.id)
+            logger.warning("job %s has the unknown status %s: taken as not ended", name, status)

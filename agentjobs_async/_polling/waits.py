@@ -204,7 +204,8 @@ class Waits(Generic[Given]):
         found, age = known or (None, None)
         if found is None:
             found = target if isinstance(target, AgentJob) else await self._read_once(target)
-        return estimate_job(wait.history_of(found.project_id, found.model), found, age)
+        history = wait._history_of(found.project_id, found.model)  # noqa: SLF001 - private to users
+        return estimate_job(history, found, age)
 
     def learn_from(self, history: History | Histories) -> bool:
         """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
@@ -229,7 +230,8 @@ class Waits(Generic[Given]):
         if scheduler is None or wait is None:
             return None
         found = [(ref, *known) for ref in refs if (known := scheduler.known(ref)) is not None]
-        aged = [(wait.history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
+        history_of = wait._history_of  # noqa: SLF001 - as above
+        aged = [(history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
         return estimate_many([(history, age) for history, age in aged if history is not None])
 
     def _learned(self) -> wait_learned | None:

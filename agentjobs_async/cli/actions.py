@@ -23,6 +23,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
+from agentjobs_async._text import shown_status
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_jobs
 from agentjobs_async.cli._output.moments import ends_in
@@ -183,7 +184,7 @@ def _show(context: Context, job: AgentJob) -> None:
         **{name: None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC" for name, moment in moments.items()},
     }
     context.screen.line(f"{'job':<14}{job.ref.to_token()}")
-    context.screen.line(f"{'status':<14}", styled_status(job.shown_status))
+    context.screen.line(f"{'status':<14}", styled_status(shown_status(job.status)))
     for name, value in rows.items():
         context.screen.line(f"{name:<14}{value or '-'}")
 

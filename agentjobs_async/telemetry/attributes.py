@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from agentjobs_async._text import shown_name, shown_status
 from agentjobs_async.errors import CreateOutcome, CreateOutcomeUnknownError, ResponseError
 from agentjobs_async.models import AgentJob, JobStatus
 from agentjobs_async.telemetry.events import CreateFailed, CreateStarted, JobCreated, RunStarted, WaitEnded
@@ -41,7 +42,8 @@ def job_attributes(job: AgentJob | None, *, content: bool) -> Attributes:
     if job is None:
         return {}
     link: Attributes = {"agentjobs.job.pr_link": job.pr_link} if content and job.pr_link else {}
-    return {"agentjobs.job.id": job.shown_name, "agentjobs.job.status": str(job.shown_status), **link}
+    name, status = shown_name(job.project_id, job.id), shown_status(job.status)
+    return {"agentjobs.job.id": name, "agentjobs.job.status": status, **link}
 
 
 def wait_attributes(event: WaitEnded) -> Attributes:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
+from agentjobs_async._text import shown_name
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
 
@@ -44,7 +45,7 @@ class _Event:
         """The token of the job, printable also where the job was made by hand; `None` before there is a job."""
         named_by = self._named_by
         if isinstance(named_by, AgentJob):
-            return named_by.shown_name
+            return shown_name(named_by.project_id, named_by.id)
         return named_by.to_token() if isinstance(named_by, JobRef) else None
 
     @property

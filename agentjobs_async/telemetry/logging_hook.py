@@ -5,7 +5,7 @@ from logging import DEBUG, INFO, WARNING
 from typing import Final
 from urllib.parse import quote
 
-from agentjobs_async._text import one_line
+from agentjobs_async._text import one_line, shown_status
 from agentjobs_async.errors import WaitTimeoutError, describe
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.events import (
@@ -36,10 +36,10 @@ _LOGGED: Final[dict[type, tuple[int, str]]] = {
     WaitStarted: (DEBUG, "wait for {event.name} started"),
     WaitEnded: (WARNING, "wait for {event.name} ended after {event.elapsed:.1f} s and {event.polls} polls: {end}"),
     JobPolled: (DEBUG, "poll {event.polls} of {event.name}: {end}"),
-    JobChanged: (INFO, "{event.name} went from {event.previous.shown_status} to {end}"),
+    JobChanged: (INFO, "{event.name} went from {previous} to {end}"),
     PollFailed: (DEBUG, "poll {event.polls} of {event.name} failed: {end}"),
 }
-"""The level and the text of each event; `end` is its error, or else the status of its job."""
+"""The level and the text of each event; `end` is its error, else the status of its job; `previous`, the one before."""
 
 
 class LoggingHook:
@@ -61,8 +61,9 @@ class LoggingHook:
         error: BaseException | None = getattr(event, "error", None)
         if isinstance(event, WaitEnded) and (job or isinstance(error, WaitTimeoutError | asyncio.CancelledError)):
             level = INFO
-        end = describe(error) if job is None else job.shown_status
-        text = text.format(event=event, project=quote(event.project, safe=""), end=end)
+        end = describe(error) if job is None else shown_status(job.status)
+        previous = shown_status(event.previous.status) if isinstance(event, JobChanged) else None
+        text = text.format(event=event, project=quote(event.project, safe=""), end=end, previous=previous)
         label = None if event.label is None else one_line(event.label)
         extra = {"event": type(event).__name__, "project": one_line(event.project), "job": event.name, "label": label}
         logger.log(level, "%s%s", text, "" if label is None else f" [{label}]", extra=extra)

@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from agentjobs_async._text import shown_status
 from agentjobs_async.errors import NotSentError, RateLimitedError, TransportError
 from agentjobs_async.models import JobRef
 from agentjobs_async.telemetry.attributes import Attributes, error_attributes
@@ -71,7 +72,7 @@ class WaitNotes:
         """Note a change of status."""
         watched = self._watched.get((event.source, event.job.ref))
         if watched is not None and event.job.status != event.previous.status:
-            _note(watched, "status", {"agentjobs.job.status": str(event.job.shown_status)})
+            _note(watched, "status", {"agentjobs.job.status": shown_status(event.job.status)})
 
     def on_poll(self, event: JobPolled | PollFailed) -> None:
         """Note a poll, if asked for, and trouble that begins with it."""

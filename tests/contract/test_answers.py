@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobSource, LoggingHook, ProtocolError
+from agentjobs_async._text import shown_status
 from agentjobs_async.testing import Emulator, JobScript
 from tests.contract.ways import ENDLESS, Waiting
 from tests.polled import every
@@ -83,7 +84,7 @@ async def test_text_is_cleaned(waiting: Waiting, caplog: pytest.LogCaptureFixtur
             await emulator.inject(f"{fault} forever", job_id=created.id)
             for call in (session.get_job(created), wait(created, timeout=3), session.create_job(fault)):
                 try:
-                    said.append((await call).shown_status)
+                    said.append(shown_status((await call).status))
                 except AgentJobsError as error:
                     said += [str(error), getattr(error, "excerpt", ""), getattr(error, "request_id", None) or ""]
         assert len(said) > 2

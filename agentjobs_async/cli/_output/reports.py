@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from agentjobs_async._text import shown_status
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.screen import Screen, styled_status
@@ -62,7 +63,7 @@ class JobLines:
             # The live view shows it as time passes: there, a line that stays would soon be wrong.
             left = None if self._screen.shows_live_view else change.left
             told = [] if left is None else [f", {ends_in(left, 1)}"]
-            self._screen.line(token, " ", styled_status(change.job.shown_status), *told)
+            self._screen.line(token, " ", styled_status(shown_status(change.job.status)), *told)
 
     def end(self, result: Result) -> None:
         """Write the outcome, and the pull request or the error."""
