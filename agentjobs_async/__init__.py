@@ -22,6 +22,7 @@ from importlib import import_module as _import_module
 from agentjobs_async._version import __version__
 
 if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line can first settle what Ctrl-C does
+    from agentjobs_async._http.create import OnCancel
     from agentjobs_async._http.transport import HttpTimeouts
     from agentjobs_async._polling.as_completed import WaitResult
     from agentjobs_async._polling.reading import GetJob, OnUpdate
@@ -50,7 +51,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
     from agentjobs_async.learning.history import History
     from agentjobs_async.learning.strategy import wait_learned
     from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-    from agentjobs_async.policy import PollBudget, PollPolicy
+    from agentjobs_async.policy import PollBudget, PollPolicy, RetryStrategy, WaitStrategy
     from agentjobs_async.session import AgentJobsSession
     from agentjobs_async.telemetry import (
         CreateFailed,
@@ -99,6 +100,7 @@ __all__ = [
     "LoggingHook",
     "NotFoundError",
     "NotSentError",
+    "OnCancel",
     "OnUpdate",
     "PollBudget",
     "PollFailed",
@@ -107,6 +109,7 @@ __all__ = [
     "RateLimitedError",
     "RejectedError",
     "ResponseError",
+    "RetryStrategy",
     "RunEnded",
     "RunStarted",
     "ServerError",
@@ -116,6 +119,7 @@ __all__ = [
     "WaitEnded",
     "WaitResult",
     "WaitStarted",
+    "WaitStrategy",
     "WaitTimeoutError",
     "__version__",
     "wait_for_job",
@@ -125,7 +129,7 @@ __all__ = [
 _HOMES: _typing.Final = (
     *("errors", "models", "policy", "telemetry", "session", "tracker", "_http.transport", "_polling.as_completed"),
     *("_polling.reading", "_polling.stats", "_polling.wait", "learning.estimate", "learning.history"),
-    "learning.strategy",
+    *("learning.strategy", "_http.create"),
 )
 """The modules that have the public names."""
 

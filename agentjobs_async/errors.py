@@ -21,7 +21,7 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 import copyreg
 import pickle
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentjobs_async._text import error_text, shown_name, shown_status
 
@@ -46,6 +46,13 @@ __all__ = [
     "SessionClosedError",
     "TransportError",
     "WaitTimeoutError",
+]
+
+CreatePhase = Literal["request", "response"]
+JournalReason = Literal["locked", "moved", "corrupt", "version", "full", "read_only", "io"]
+NotSentReason = Literal["dns", "refused", "tls", "certificate", "proxy", "timeout", "withheld", "connect"]
+ProtocolReason = Literal[
+    "not_json", "too_large", "encoding", "bad_json", "schema", "wrong_id", "http", "unexpected_status"
 ]
 
 
@@ -105,9 +112,9 @@ class NotSentError(AgentJobsError, ConnectionError):
 
     advice = "check base_url and the network, or try again"
 
-    def __init__(self, message: str, reason: str = "connect") -> None:
+    def __init__(self, message: str, reason: NotSentReason = "connect") -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason: NotSentReason = reason
 
 
 class TransportError(AgentJobsError, ConnectionError):
@@ -125,14 +132,14 @@ class CreateOutcomeUnknownError(AgentJobsError):
         retry_after: The seconds of the response's Retry-After; `None` without a valid one.
     """
 
-    outcome = CreateOutcome.UNKNOWN
+    outcome: CreateOutcome | None = CreateOutcome.UNKNOWN
     advice = "look at the project before creating this job again"
 
     def __init__(
-        self, detail: str, phase: str = "request", status: int | None = None, retry_after: float | None = None
+        self, detail: str, phase: CreatePhase = "request", status: int | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(f"an agent may have been started: {detail}")
-        self.phase = phase
+        self.phase: CreatePhase = phase
         self.status = status
         self.retry_after = retry_after
 
@@ -200,9 +207,9 @@ class ProtocolError(AgentJobsError):
 
     advice = "check base_url and get_path, or your own get_job"
 
-    def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
+    def __init__(self, reason: ProtocolReason, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"unusable answer ({reason}): {detail}")
-        self.reason = reason
+        self.reason: ProtocolReason = reason
         self.retry_after = retry_after
 
 
@@ -220,7 +227,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
 
     __slots__ = ("elapsed", "last_error", "last_job", "polls", "ref")  # one object less for each of very many
 
-    advice = "it continues remotely: wait for it again by its ref"
+    advice: str = "it continues remotely: wait for it again by its ref"
 
     def __init__(
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
@@ -229,10 +236,10 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self.ref: JobRef = ref
         if last_job is None:
             self.advice = _AFTER_SILENCE
-        self.last_job = last_job
-        self.last_error = last_error
-        self.polls = polls
-        self.elapsed = elapsed
+        self.last_job: AgentJob | None = last_job
+        self.last_error: Exception | None = last_error
+        self.polls: int = polls
+        self.elapsed: float = elapsed
 
     @property
     def message(self) -> str:
@@ -292,7 +299,7 @@ class JournalError(AgentJobsError):
         unrecorded: Jobs that were created and that could not be recorded: no other record of them exists.
     """
 
-    def __init__(self, message: str, reason: str, unrecorded: "tuple[JobRef, ...]" = ()) -> None:
+    def __init__(self, message: str, reason: JournalReason, unrecorded: "tuple[JobRef, ...]" = ()) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason: JournalReason = reason
         self.unrecorded = unrecorded

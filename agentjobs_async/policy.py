@@ -188,12 +188,14 @@ class CallState(tenacity.RetryCallState):
         created: As in `PollHistory`.
     """
 
-    retry_object = tenacity.AsyncRetrying()
+    retry_object: tenacity.BaseRetrying = tenacity.AsyncRetrying()
     fn = None
-    args = ()
-    idle_for = 0.0
-    next_action = None
-    upcoming_sleep = 0.0
+    args: Any = ()
+    idle_for: float = 0.0
+    next_action: tenacity.RetryAction | None = None
+    upcoming_sleep: float = 0.0
+    start_time: float
+    attempt_number: int
     outcome_timestamp: float
     held: object
     job: AgentJob | None

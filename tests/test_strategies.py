@@ -8,7 +8,7 @@ import tenacity
 from tenacity.wait import wait_base
 
 from agentjobs_async._http.create import create_attempts
-from agentjobs_async.errors import AgentJobsError, NotSentError, ServerError, TransportError
+from agentjobs_async.errors import AgentJobsError, NotSentError, NotSentReason, ServerError, TransportError
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, again, past
 from tests.rows import failures, failures_at_once
@@ -157,7 +157,7 @@ async def test_create_backs_off() -> None:
 async def test_create_until_its_time() -> None:
     """It goes on until its time is up; the last error comes out as it is, and nothing starts after the deadline."""
 
-    async def check(reason: str) -> None:
+    async def check(reason: NotSentReason) -> None:
         errors = [NotSentError(str(number), reason) for number in range(1000)]
         creates = Creates(*errors, deadline=50.0)
         assert await creates.run() is errors[len(creates.tries) - 1]

@@ -45,9 +45,9 @@ ROOMS: dict[str, set[str]] = {
         *("_http", "_polling", "_version", "errors", "learning", "models", "policy", "session", "telemetry", "tracker"),
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
-    # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces, and
-    # `_polling` takes a share of the polls.
-    "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "learning", "telemetry"},
+    # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces,
+    # `_polling` takes a share of the polls, and `errors` has the reasons of an error.
+    "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "telemetry"},
     "durable": {"", "_extras", "_loop", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a wait
     "engines": {"", "_extras", "_validation", "batch"},
     "report": {"", "_extras", "_text", "_validation", "batch"},
@@ -81,7 +81,7 @@ MOST_FUNCTION_LINES, MOST_USUAL_LINES, USUAL_SHARE = 40, 20, 0.95
 # What a feature adds, something else gives back. A commit that raises a budget says why.
 
 LINES = {
-    "": 145,
+    "": 149,
     "__main__": 59,
     "_version": 3,
     "_text": 55,
@@ -89,18 +89,18 @@ LINES = {
     "_validation": 258,
     "_job_json": 148,
     "_documents": 134,
-    "errors": 298,
+    "errors": 305,
     "models": 251,
-    "policy": 305,
+    "policy": 307,
     "tracker": 49,
     "session": 294,
     "_loop": 575,
     "telemetry": 1036,
     "learning": 708,
-    "_http": 1963,
+    "_http": 1962,
     "_polling": 3410,
     "tracing": 271,
-    "batch": 7856,
+    "batch": 7863,
     "durable": 1068,
     "engines": 480,
     "report": 2220,
@@ -151,7 +151,10 @@ IMPORTERS = {
 """Which rooms or modules may import a third-party library; every module may import attrs."""
 
 # What modules share beyond their public names.
-WITHIN_THE_PACKAGE = {"errors": {"describe"}, "models": {"ReadJob", "TERMINAL"}}
+WITHIN_THE_PACKAGE = {
+    "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe"},
+    "models": {"ReadJob", "TERMINAL"},
+}
 
 
 def room_of(module: str) -> str:
@@ -383,8 +386,9 @@ def test_public_names() -> None:
     assert public | {"__version__"} == set(agentjobs_async.__all__)
     settled = {
         *("AgentJob", "AgentJobsSession", "CreateOutcome", "Estimate", "Event", "GetJob", "History"),
-        *("Hook", "HttpTimeouts", "JobRef", "JobSource", "JobStatus", "JobTracker", "LoggingHook", "OnUpdate"),
-        *("PollBudget", "PollPolicy", "TrackerStats", "WaitResult", "wait_for_job", "wait_learned"),
+        *("Hook", "HttpTimeouts", "JobRef", "JobSource", "JobStatus", "JobTracker", "LoggingHook"),
+        *("OnCancel", "OnUpdate", "PollBudget", "PollPolicy", "RetryStrategy", "TrackerStats", "WaitResult"),
+        *("WaitStrategy", "wait_for_job", "wait_learned"),
         *("RunStarted", "RunEnded", "CreateStarted", "JobCreated", "CreateRetried", "CreateFailed"),
         *("JobPolled", "JobChanged", "PollFailed", "WaitStarted", "WaitEnded"),
         *loaded("errors").__all__,

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Final
 
 from agentjobs_async._validation import has_surrogates
-from agentjobs_async.errors import ProtocolError
+from agentjobs_async.errors import ProtocolError, ProtocolReason
 
 __all__ = ["parse"]
 
@@ -33,16 +33,14 @@ def parse(body: bytes) -> Any:
     text = _text(body)
     if _is_heavy(text):
         raise ProtocolError("bad_json", "too many values")
+    reason: ProtocolReason = "bad_json"
     try:
         document = _DECODER.decode(text)
         defect = _hidden_defect(text, document)
     except json.JSONDecodeError as error:
         reason, defect = "not_json", f"{error.msg} at character {error.pos}"
     except (ValueError, RecursionError) as error:
-        reason = "bad_json"
         defect = str(error) if isinstance(error, _DefectError) else "a number or nesting out of bounds"
-    else:
-        reason = "bad_json"
     if defect:
         # Raised outside the except clauses: as its context, JSONDecodeError would keep the whole body alive.
         raise ProtocolError(reason, defect)

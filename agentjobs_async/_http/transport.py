@@ -29,6 +29,7 @@ from agentjobs_async.errors import (
     AgentJobsError,
     InvalidInputError,
     NotSentError,
+    NotSentReason,
     ProtocolError,
     TransportError,
 )
@@ -230,7 +231,7 @@ async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bo
     return b"".join(parts)[:limit], size <= limit
 
 
-_NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
+_NOT_SENT: Final[tuple[tuple[type[Exception], NotSentReason], ...]] = (
     (aiohttp.ClientConnectorCertificateError, "certificate"),
     (aiohttp.ClientSSLError, "tls"),
     (aiohttp.ClientConnectorDNSError, "dns"),
@@ -240,7 +241,7 @@ _NOT_SENT: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 
 
-def _not_sent_reason(error: Exception) -> str | None:
+def _not_sent_reason(error: Exception) -> NotSentReason | None:
     """Return the `NotSentError.reason` why there was no connection; `None` if `error` has another cause."""
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
         return "refused"

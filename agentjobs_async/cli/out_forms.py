@@ -93,7 +93,7 @@ class JsonLines:
 class CsvLines:
     """A record per line: line breaks in cells are escaped, so that an incomplete last line can be recognised."""
 
-    header = csv_line(_COLUMNS)
+    header: str = csv_line(_COLUMNS)
 
     def line(self, document: Mapping[str, Any]) -> str:
         """Return the cells of the document, none of them a formula."""

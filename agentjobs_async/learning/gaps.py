@@ -60,8 +60,8 @@ class GapTable:
             else:
                 high = middle
         gaps = _gaps(lateness, (low + high) / 2)
-        self.polls_per_job = _polls(survival, gaps)
-        self.cells = [
+        self.polls_per_job: float = _polls(survival, gaps)
+        self.cells: list[tuple[float, float]] = [
             cell
             for place, shortest, longest, seconds in _cells()
             for cell in (_with_jitter(gaps[place], shortest, longest),) * seconds

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from math import inf
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
@@ -31,7 +31,7 @@ class History:
     def __init__(self) -> None:
         self._intervals: deque[tuple[float, float]] = deque(maxlen=MOST_DURATIONS)
         self._for_estimates: Survival | None = None
-        self.added = 0
+        self.added: int = 0
 
     def add(self, earliest: float, latest: float) -> None:
         """Add a duration, and drop the oldest of more than 200.
@@ -87,7 +87,7 @@ class History:
     def __eq__(self, other: object) -> bool:
         return self._intervals == other._intervals if isinstance(other, History) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # it changes
 
     def __getstate__(self) -> Any:
         return tuple(self._intervals)

@@ -58,10 +58,10 @@ class Survival:
     def __init__(
         self, intervals: Sequence[tuple[float, float]], *, prior: float, narrowest: float, extrapolated: bool = True
     ) -> None:
-        self.longest = max(low if high == inf else high for low, high in intervals)
+        self.longest: float = max(low if high == inf else high for low, high in intervals)
         span = _LOGS[-1] - log(_SHORTEST_PRIOR_SECONDS)
-        self.known = [1.0 - share for share in _ended_by(intervals, narrowest, extrapolated=extrapolated)]
-        self.alive = [
+        self.known: list[float] = [1.0 - share for share in _ended_by(intervals, narrowest, extrapolated=extrapolated)]
+        self.alive: list[float] = [
             (1.0 - prior) * known + prior * min(max((_LOGS[-1] - at) / span, _NEVER_ENDED), 1.0)
             for known, at in zip(self.known, _LOGS, strict=True)
         ]

@@ -76,7 +76,7 @@ class Emulator:
         check_settings(latency, speed, host=host, port=port, api_key=api_key, script=script, rate_limit=rate_limit)
         plan = plan_of(faults)
         self.host = host
-        self.foreign = ForeignOrigin(host=host)
+        self.foreign: ForeignOrigin = ForeignOrigin(host=host)
         self.api_key = api_key
         self._latency = latency
         self._speed = speed

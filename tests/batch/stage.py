@@ -33,6 +33,7 @@ from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
 from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
 
@@ -78,7 +79,7 @@ def gateway_refusal(seconds: float | None) -> AgentJobsError:
     return with_outcome(ServerError(503, None, seconds), CreateOutcome.REJECTED)
 
 
-def not_sent(reason: str = "refused") -> AgentJobsError:
+def not_sent(reason: NotSentReason = "refused") -> AgentJobsError:
     return with_outcome(NotSentError("nobody listens", reason), CreateOutcome.NOT_SENT)
 
 

@@ -277,7 +277,7 @@ async def test_bad_answers(waiting: Waiting) -> None:
     """So many unusable answers in a row end a wait with the last; a transient one between them starts anew."""
 
     async def check(between: Exception) -> None:
-        bad, last = ProtocolError("bad_json", "x"), ProtocolError("html", "y")
+        bad, last = ProtocolError("bad_json", "x"), ProtocolError("not_json", "y")
         get_job = Polled(bad, bad, between, bad, bad, last, "completed")
         async with waiting(get_job, every(1, max_bad_answers=3)) as wait:
             with pytest.raises(ProtocolError) as caught:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_never, assert_type
 
 import tenacity
 from aiohttp import web
@@ -35,8 +35,10 @@ from agentjobs_async import (
     JobSource,
     JobStatus,
     JobTracker,
+    JournalError,
     LoggingHook,
     NotSentError,
+    OnCancel,
     OnUpdate,
     PollBudget,
     PollFailed,
@@ -44,12 +46,14 @@ from agentjobs_async import (
     ProtocolError,
     RateLimitedError,
     ResponseError,
+    RetryStrategy,
     RunEnded,
     RunStarted,
     TrackerStats,
     WaitEnded,
     WaitResult,
     WaitStarted,
+    WaitStrategy,
     WaitTimeoutError,
     __version__,
     wait_for_job,
@@ -72,6 +76,7 @@ from agentjobs_async.batch import (
 )
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
+from agentjobs_async.errors import ProtocolReason
 from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.report import board, board_token, write_report
 from agentjobs_async.testing import Emulator, JobScript
@@ -197,6 +202,14 @@ async def without_a_session(job: AgentJob, ref: JobRef, update: OnUpdate) -> Non
 # Policies: any wait strategy and any plain retry strategy.
 
 
+def own_policy(wait: WaitStrategy, retry: RetryStrategy) -> PollPolicy:
+    return PollPolicy(wait=wait, retry=retry)
+
+
+async def from_a_handler(session: AgentJobsSession, prompt: str, on_cancel: OnCancel) -> AgentJob:
+    return await session.run_job(prompt, on_cancel=on_cancel)
+
+
 class Slower(wait_base):
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         return float(retry_state.attempt_number)
@@ -301,22 +314,38 @@ def exporters(session: AgentJobsSession, tracker: JobTracker) -> list[Hook]:
 UPDATES: list[Callable[[AgentJob], object]] = [print, lambda job: job.status]
 
 
-# Errors: each with its data.
+# Errors: each with its data; the words for a reason are a closed set.
+
+
+def hint(error: NotSentError) -> str:
+    match error.reason:
+        case "dns" | "refused" | "timeout" | "connect":
+            return "is the address right?"
+        case "tls" | "certificate" | "proxy":
+            return "what stands between?"
+        case "withheld":
+            return "no longer wanted"
+        case _:
+            assert_never(error.reason)
+
+
+def passing(error: JournalError) -> bool:
+    return error.reason == "loked"  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]  # no such reason
 
 
 async def errors(session: AgentJobsSession) -> None:
     try:
         await session.run_job("Document the v2 endpoints")
     except CreateOutcomeUnknownError as error:
-        assert_type((error.phase, error.status), tuple[str, int | None])
+        assert_type((error.phase, error.status), tuple[Literal["request", "response"], int | None])
     except NotSentError as error:
-        assert_type(error.reason, str)
+        assert_type(hint(error), str)
     except RateLimitedError as error:
         assert_type(error.retry_after, float | None)
     except ResponseError as error:
         assert_type((error.status, error.request_id, error.excerpt), tuple[int, str | None, str])
     except ProtocolError as error:
-        assert_type((error.reason, error.retry_after), tuple[str, float | None])
+        assert_type((error.reason, error.retry_after), tuple[ProtocolReason, float | None])
     except WaitTimeoutError as error:
         assert_type((error.ref, error.last_job), tuple[JobRef, AgentJob | None])
         assert_type((error.last_error, error.polls, error.elapsed), tuple[Exception | None, int, float])

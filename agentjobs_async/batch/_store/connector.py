@@ -35,9 +35,9 @@ class Connector:
     """
 
     def __init__(self, backend: Backend) -> None:
-        self.patience = backend.patience
-        self.is_gone = False
-        self.given_up = False
+        self.patience: float = backend.patience
+        self.is_gone: bool = False
+        self.given_up: bool = False
         self._backend = backend
         self._opening: set[asyncio.Task[AnyConnection]] = set()
 

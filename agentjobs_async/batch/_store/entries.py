@@ -90,7 +90,7 @@ class Entries(Reader):
         lease: Callable[[], Lease | None] = lambda: None,
     ) -> None:
         super().__init__(database, clock)
-        self.owner = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
+        self.owner: str = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
         self.lease = lease
         self._guard = guard
         self._mask: Callable[[str], str] = str

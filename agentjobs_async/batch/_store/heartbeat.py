@@ -72,8 +72,8 @@ class Heartbeat:
     def __init__(self, database: Database, entries: Entries, patience: float) -> None:
         self.became_unknown: list[str] = []
         self.patience = patience
-        self.life = 0
-        self.polls = PollSharing(database, entries, patience, self)
+        self.life: int = 0
+        self.polls: PollSharing = PollSharing(database, entries, patience, self)
         self._database = database
         self._entries = entries
         self._heard = _Instant()

@@ -19,6 +19,7 @@ from agentjobs_async.batch._store.backend import AnyConnection, Backend, Read, S
 from agentjobs_async.batch._store.format import APPLICATION, LAYOUT, other_layout
 from agentjobs_async.batch._store.limits import layout
 from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, JOURNAL, METADATA, RETRIED_INDEX
+from agentjobs_async.errors import JournalReason
 
 __all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
 
@@ -33,8 +34,13 @@ _CONNECTING: Final = {"connect_timeout": 10, "tcp_user_timeout": 30_000} | {
 _CONNECTION_CLASS: Final = "08"  # the SQLSTATE class of connections that could not be made, or broke
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "53300", "40001", "40P01"})
 """Shut down, crashed, starting, too many connections; and what another transaction made fail, which may succeed now."""
-_REASONS: Final = {"53100": "full", "25006": "read_only", "42501": "read_only", "55P03": "locked"}
-_WORDS: Final = {
+_REASONS: Final[dict[str, JournalReason]] = {
+    "53100": "full",
+    "25006": "read_only",
+    "42501": "read_only",
+    "55P03": "locked",
+}
+_WORDS: Final[dict[JournalReason, str]] = {
     "full": "the server's disk is full; nothing more is sent until there is room",
     "read_only": "it can't be written",
     "locked": "another transaction has locked it",

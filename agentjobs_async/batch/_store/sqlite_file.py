@@ -14,13 +14,14 @@ from urllib.parse import urlencode
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.backend import Stamp
 from agentjobs_async.batch._store.format import APPLICATION, BEFORE_RELEASE, LAYOUT, other_layout
+from agentjobs_async.errors import JournalReason
 
 __all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "stamp_of"]
 
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
 _SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
 _WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
-_REASONS: Final = {
+_REASONS: Final[dict[int, JournalReason]] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_BUSY: "locked",
     sqlite3.SQLITE_LOCKED: "locked",
@@ -29,7 +30,7 @@ _REASONS: Final = {
     sqlite3.SQLITE_ERROR: "corrupt",  # a table or a column is missing: the statements are ours
     sqlite3.SQLITE_READONLY: "read_only",
 }
-_WORDS: Final = {
+_WORDS: Final[dict[JournalReason, str]] = {
     "full": "the disk is full; nothing more is sent until there is room",
     "locked": "another process owns it; one at a time may",
     "corrupt": "the file is broken, or no journal",

@@ -64,7 +64,7 @@ class Database:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.connector = Connector(backend)
+        self.connector: Connector = Connector(backend)
         self._changes = _WriteQueue()
         self._claims = _WriteQueue(alone=True) if backend.claims_apart else self._changes
         self._queues = (self._changes, self._claims) if backend.claims_apart else (self._changes,)

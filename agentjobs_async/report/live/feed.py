@@ -48,7 +48,7 @@ class ChangeFeed:
     """
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
-        self.log = Log()
+        self.log: Log = Log()
         self.status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None, "left": None}
         self._time_left = TimeLeft(journal)
         self._estimated_at = -_ESTIMATE_SECONDS  # monotonic

@@ -18,7 +18,7 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.is_closed = False
+        self.is_closed: bool = False
         self._name = token_hex(4)  # a page that stands in the log of an earlier process starts anew
         self._first = 0
         self._lines: list[str] = []
