@@ -6,6 +6,7 @@ is no job.
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 import cattrs
@@ -55,7 +56,7 @@ def _quick_or_described(document: Mapping[str, object]) -> "_Fields":
     try:
         return _structure(document, _Fields)
     except (KeyError, TypeError):
-        return _structure_described(document, _Fields)
+        return _structurer(described=True)(document, _Fields)
 
 
 @define  # not frozen: one is made and dropped at each poll, and a frozen one takes longer to make
@@ -114,6 +115,7 @@ def _named_first(defect: str) -> str:
     return f"{path} {words}"
 
 
+@cache
 def _structurer(*, described: bool) -> Callable[[Mapping[str, object], type[_Fields]], _Fields]:
     """Return a reader of documents; one that describes what is wrong with each field is slower."""
     return make_dict_structure_fn(
@@ -131,4 +133,3 @@ def _structurer(*, described: bool) -> Callable[[Mapping[str, object], type[_Fie
 
 
 _structure: Final = _structurer(described=False)
-_structure_described: Final = _structurer(described=True)

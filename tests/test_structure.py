@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import agentjobs_async
+from agentjobs_async.testing import Emulator, JobScript
 
 HOME = Path(agentjobs_async.__file__).parent
 PACKAGE = HOME.name
@@ -88,7 +89,7 @@ LINES = {
     "_extras": 45,
     "_validation": 258,
     "_job_json": 148,
-    "_documents": 134,
+    "_documents": 135,
     "errors": 305,
     "models": 251,
     "policy": 307,
@@ -98,7 +99,7 @@ LINES = {
     "telemetry": 1036,
     "learning": 708,
     "_http": 1962,
-    "_polling": 3410,
+    "_polling": 3421,
     "tracing": 271,
     "batch": 7863,
     "durable": 1068,
@@ -483,7 +484,33 @@ def test_light_import() -> None:
     assert {name for name in modules if name.split(".")[0] != PACKAGE} == set()
     assert f"{PACKAGE}.session" in modules
     assert modules & {f"{PACKAGE}.{room}" for room in PUBLIC_ROOMS} == set()
-    assert modules & {f"{PACKAGE}.telemetry.{module}" for module in ("events", "hooks", "logging_hook")} == set()
+    unused = ("telemetry.events", "telemetry.hooks", "telemetry.logging_hook", "learning")
+    assert (
+        modules & {f"{PACKAGE}.{module}" for module in (*unused, "_polling.as_completed", "_polling.updates")} == set()
+    )
+
+
+FIRST_JOB = f"""
+import asyncio
+from tenacity import wait_fixed
+from {PACKAGE} import AgentJobsSession, PollPolicy
+before = set(sys.modules)
+
+async def main():
+    async with AgentJobsSession(*sys.argv[1:], project_id="docs", policy=PollPolicy(wait=wait_fixed(0.01))) as session:
+        job = await session.create_job("Say hello")
+        print((await session.wait_for_job(job)).status)
+
+asyncio.run(main())
+loaded = set(sys.modules) - before
+print(*(name for name in loaded if name.split(".")[0] in {{{PACKAGE!r}, "attrs", "cattrs", "tenacity"}}))
+"""
+
+
+def test_nothing_is_loaded_by_a_first_job() -> None:
+    """What a create and a wait use has been imported with the session: neither pays for it later."""
+    with Emulator.in_thread(script=JobScript(duration=0.01)) as emulator:
+        assert run(FIRST_JOB, emulator.base_url, emulator.api_key).split() == ["completed"]
 
 
 def test_a_file_does_without_a_server() -> None:

@@ -9,24 +9,23 @@ from attrs import evolve
 
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
-from agentjobs_async._polling.as_completed import AsCompleted, WaitResult
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.tracked import Watch, WatchWithUpdates
-from agentjobs_async._polling.updates import Updates
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.learning.estimate import Estimate, estimate_job, estimate_many
-from agentjobs_async.learning.history import History
-from agentjobs_async.learning.strategy import Histories, wait_learned
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback
 
-if TYPE_CHECKING:  # loaded with the first hook
+if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
+    from agentjobs_async._polling.as_completed import WaitResult
+    from agentjobs_async.learning.estimate import Estimate
+    from agentjobs_async.learning.history import History
+    from agentjobs_async.learning.strategy import Histories, wait_learned
     from agentjobs_async.telemetry.hooks import Hooks
 
 Given = TypeVar("Given")
@@ -115,7 +114,7 @@ class Waits(Generic[Given]):
 
     def as_completed(
         self, jobs: Iterable[Given] | AsyncIterable[Given], *, timeout: float | None = 1800.0
-    ) -> AbstractAsyncContextManager[AsyncIterator[WaitResult]]:
+    ) -> "AbstractAsyncContextManager[AsyncIterator[WaitResult]]":
         """Return an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
@@ -128,6 +127,8 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid; a list is checked at once, any other iterable as it is read.
             SessionClosedError: Closed, or bound to another event loop.
         """
+        from agentjobs_async._polling.as_completed import AsCompleted  # noqa: PLC0415 - loaded when used
+
         return AsCompleted(self, jobs, checked_timeout(timeout))
 
     def updates(
@@ -144,6 +145,8 @@ class Waits(Generic[Given]):
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
+        from agentjobs_async._polling.updates import Updates  # noqa: PLC0415 - loaded when used
+
         return Updates(self, self._target(job), checked_timeout(timeout))
 
     def notify(self, job: Given) -> None:
@@ -181,7 +184,7 @@ class Waits(Generic[Given]):
             return None
         return TrackerStats() if self._lazy_scheduler is None else self._lazy_scheduler.stats()
 
-    async def estimate(self, job: Given) -> Estimate | None:
+    async def estimate(self, job: Given) -> "Estimate | None":
         """Return how long a job has left, as the durations of earlier jobs of its project and model suggest.
 
         Its age counts from `created_at`, by the local clock, or from the start of a wait for it if that is longer. A
@@ -196,6 +199,8 @@ class Waits(Generic[Given]):
             SessionClosedError: Closed, or bound to another event loop.
             Exception: As by the session's `get_job`, when the job has to be read.
         """
+        from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
+
         target = self._target(job)
         known = self._scheduler().known(ref_of(target))
         wait = self._learned()
@@ -207,12 +212,14 @@ class Waits(Generic[Given]):
         history = wait._history_of(found.project_id, found.model)  # noqa: SLF001 - private to users
         return estimate_job(history, found, age)
 
-    def learn_from(self, history: History | Histories) -> bool:
+    def learn_from(self, history: "History | Histories") -> bool:
         """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
 
         Raises:
             InvalidInputError: `history` is invalid.
         """
+        from agentjobs_async.learning.strategy import wait_learned  # noqa: PLC0415 - loaded when used
+
         wait = wait_learned(history)
         if self._policy.wait is not DEFAULT_WAIT:
             return False
@@ -221,11 +228,13 @@ class Waits(Generic[Given]):
             self._lazy_scheduler.use(self._policy)
         return True
 
-    def _time_left(self, refs: Iterable[JobRef]) -> Estimate | None:
+    def _time_left(self, refs: Iterable[JobRef]) -> "Estimate | None":
         """Return how long the jobs have left, taken together: for batches and the command line.
 
         Those that are not waited for, or of which fewer than 20 durations are known, are left out. `None` without any.
         """
+        from agentjobs_async.learning.estimate import estimate_many  # noqa: PLC0415 - loaded when used
+
         wait, scheduler = self._learned(), self._lazy_scheduler
         if scheduler is None or wait is None:
             return None
@@ -234,7 +243,9 @@ class Waits(Generic[Given]):
         aged = [(history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
         return estimate_many([(history, age) for history, age in aged if history is not None])
 
-    def _learned(self) -> wait_learned | None:
+    def _learned(self) -> "wait_learned | None":
+        from agentjobs_async.learning.strategy import wait_learned  # noqa: PLC0415 - loaded when used
+
         return next((part for part in parts_of(self._policy.wait) if isinstance(part, wait_learned)), None)
 
     async def drain(self, grace: float = 10.0) -> None:
