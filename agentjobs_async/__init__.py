@@ -127,7 +127,7 @@ __all__ = [
 ]
 
 _HOMES: _typing.Final = (
-    *("errors", "models", "policy", "telemetry", "session", "tracker", "_http.transport", "_polling.as_completed"),
+    *("errors", "models", "policy", "telemetry", "tracker", "session", "_http.transport", "_polling.as_completed"),
     *("_polling.reading", "_polling.stats", "_polling.wait", "learning.estimate", "learning.history"),
     *("learning.strategy", "_http.create"),
 )

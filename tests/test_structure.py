@@ -513,6 +513,13 @@ def test_nothing_is_loaded_by_a_first_job() -> None:
         assert run(FIRST_JOB, emulator.base_url, emulator.api_key).split() == ["completed"]
 
 
+def test_a_tracker_does_without_http() -> None:
+    """A program that reads jobs its own way loads no HTTP client."""
+    modules = set(run(f"from {PACKAGE} import JobTracker; print(*sys.modules, sep='\\n')").split())
+    assert f"{PACKAGE}.tracker" in modules
+    assert {module for module in modules if module.startswith(("aiohttp", f"{PACKAGE}._http"))} == set()
+
+
 def test_a_file_does_without_a_server() -> None:
     """The rooms of a journal in a file load neither PostgreSQL's dialect nor the part of SQLAlchemy for event loops."""
     modules = set(run(f"import {PACKAGE}.batch; print(*sys.modules, sep='\\n')").split())
