@@ -9,8 +9,6 @@ from typing import Final
 from agentjobs_async import AgentJob, InvalidInputError
 from agentjobs_async.durable.entry import DurableEntry
 
-__all__ = ["Callback"]
-
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
 
@@ -35,7 +33,10 @@ class Callback:
         self._logged: set[type[BaseException]] = set()
 
     async def __call__(self, entry: DurableEntry, found: AgentJob | Exception) -> bool:
-        """Call the function; return whether it has returned. The first error of each type that it raises is logged."""
+        """Call the function; return whether it has returned. The first error of each type that it raises is logged.
+
+        One that has swallowed the cancellation of its task has not returned in time.
+        """
         try:
             result = self._function(entry, found)
             if isawaitable(result):
@@ -43,23 +44,24 @@ class Callback:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # the durable jobs are left; any other cancellation is the function's own error
-            self._log(entry.key, error)
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # any other cancellation is the function's own error
+            if type(error) not in self._logged:
+                self._logged.add(type(error))
+                _logger.warning(
+                    "%s raised %s for %r; it is still called, but further errors of this type are not logged",
+                    self._name,
+                    type(error).__name__,
+                    entry.key,
+                    exc_info=error,
+                )
             return False
-        return True
+        return not _is_cancelled()
 
-    def _log(self, key: str, error: BaseException) -> None:
-        if type(error) not in self._logged:
-            self._logged.add(type(error))
-            _logger.warning(
-                "%s raised %s for %r; it is still called, but further errors of this type are not logged",
-                self._name,
-                type(error).__name__,
-                key,
-                exc_info=error,
-            )
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _accepts_two(function: Callable[..., object]) -> bool:

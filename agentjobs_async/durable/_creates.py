@@ -5,27 +5,20 @@ import logging
 from copy import deepcopy
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import define, field
 
-from agentjobs_async import AgentJobsError, JobRef, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._item_create import Created, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._item_tasks import ItemTasks
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry, ref_of_row
+from agentjobs_async.durable.entry import DurableEntry
 from agentjobs_async.telemetry.links import last_create
-
-__all__ = ["Creates"]
 
 _HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
-
-
-def _linked(row: JournalRow) -> JournalRow:
-    """Return a row with the span of the create that this task has sent, as the journal has it by now."""
-    return evolve(row, traceparent=last_create.get())
 
 
 @define(eq=False)
@@ -102,28 +95,41 @@ class Creates:
             create.answer(error)
             return True
         except AgentJobsError as error:  # of the journal; or no connection that can be trusted, or the proxy refuses
-            unrecorded = self._item_tasks.context.unrecorded
-            if isinstance(error, JournalError) and (ref := unrecorded.ref_of(item.key)) is not None:
-                create.answer(unrecorded.error(error))
-                await self._record_late(item, create, ref)
-                return True
-            create.answer(error)
-            entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
-            _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
-            item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
-            return item.phase >= Phase.NO_CREATES
+            return await self._hold_back(item, create, error)
         if mine and row.state is State.SENDING:
             return False  # a batch of this process sends it
         create.answer(self._following.entry(row))
-        if mine and create.followed:
-            self._follow(row)
+        if mine and create.followed:  # others may have sent or settled it
+            self._following.take_up(row)
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
 
-    def _follow(self, row: JournalRow) -> None:
-        """Follow the job of a row that others have sent or settled."""
-        ref = ref_of_row(row, self._following.session.project_id) if row.state is State.ACTIVE else None
-        if ref is not None and not self._following.waits_for(row.key, ref):
-            self._following.start(row, ref)
+    async def _send(self, item: ItemRun, create: _Create) -> None:
+        sending = ItemCreate(item)
+        sent = await sending.run()
+        if isinstance(sent, Created):
+            item.over = True
+            create.answer(_entry(item, sent.job))
+            if create.followed:
+                self._following.start(item.row, sent.job, last_create.get(), late=sending.is_late)
+        elif sent.result is not None:
+            item.over = True
+            error = sent.result.error or AgentJobsError("the create gave no job")
+            create.answer(_entry(item, None, error))
+            if create.followed:
+                self._following.tell(item.row, item.state, error)
+
+    async def _hold_back(self, item: ItemRun, create: _Create, error: AgentJobsError) -> bool:
+        """Answer a create that can't be sent or recorded at present; return whether it is over."""
+        context = self._item_tasks.context
+        if isinstance(error, JournalError) and (ref := context.unrecorded.ref_of(item.key)) is not None:
+            create.answer(context.unrecorded.error(error))
+            await self._record_late(item, create, ref)
+            return True
+        create.answer(error)
+        context.entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
+        _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
+        item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
+        return item.phase >= Phase.NO_CREATES
 
     async def _record_late(self, item: ItemRun, create: _Create, ref: JobRef) -> None:
         """Record a job that the journal could not take, as soon as it can, and follow it then."""
@@ -137,19 +143,9 @@ class Creates:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)
         self._item_tasks.context.unrecorded.forget(item.key)
         if recorded and create.followed:  # else it was settled by other means, and is followed as that
-            self._following.start(_linked(item.row), ref)
+            self._following.start(item.row, ref, last_create.get())
 
-    async def _send(self, item: ItemRun, create: _Create) -> None:
-        sending = ItemCreate(item)
-        sent = await sending.run()
-        if isinstance(sent, Created):
-            item.over = True
-            create.answer(DurableEntry(item.key, item.state, sent.job.ref, sent.job, deepcopy(item.row.context or {})))
-            if create.followed:
-                self._following.start(_linked(item.row), sent.job, late=sending.is_late)
-        elif sent.result is not None:
-            item.over = True
-            error = sent.result.error or AgentJobsError("the create gave no job")
-            create.answer(DurableEntry(item.key, item.state, None, None, deepcopy(item.row.context or {}), str(error)))
-            if create.followed:
-                self._following.tell(item.row, item.state, error)
+
+def _entry(item: ItemRun, job: AgentJob | None, error: Exception | None = None) -> DurableEntry:
+    ref, text = None if job is None else job.ref, None if error is None else str(error)
+    return DurableEntry(item.key, item.state, ref, job, deepcopy(item.row.context or {}), text)

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -19,11 +19,10 @@ from agentjobs_async.batch._run_item import record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import context_of, context_text
+from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
 from agentjobs_async.telemetry.links import resumed_from
-
-__all__ = ["Following"]
 
 _UNREADABLE_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: a key may be replaced
 _READING_SECONDS: Final = 30.0  # for a job whose end is told after a restart: without it, the journal knows enough
@@ -42,17 +41,17 @@ class Follow:
     Attributes:
         key: The key of the row.
         ref: Its job; `None` where the create gave none.
-        state: The state of the row that is acted on; `None` while its end is being recorded.
+        state: Where the row is: active until an end is recorded or found.
         context: The context as JSON; `None` without one.
         earlier_polls: How often the job was polled by earlier waits and processes.
         task: What waits for the job and tells of its end.
         watch: The newest wait; `None` before the first one.
-        left: Whether no more is to be called or recorded.
+        left: Whether the row is not followed any more by this task.
     """
 
     key: str
     ref: JobRef | None
-    state: State | None
+    state: State
     context: str | None
     earlier_polls: int
     task: asyncio.Task[None] = field(init=False)
@@ -74,14 +73,17 @@ class Follow:
         """The job as it was seen last; `None` before, and once the wait is over."""
         return None if self.watch is None or self.watch.tracked is None else self.watch.tracked.job
 
-    def entry(self, state: State, job: AgentJob | None, error: str | None = None) -> DurableEntry:
-        """Return the entry of the row in a state."""
-        return DurableEntry(self.key, state, self.ref, job, context_of(self.context) or {}, error)
+    def entry(self, job: AgentJob | None, error: str | None = None) -> DurableEntry:
+        """Return the entry of the row as it is."""
+        return DurableEntry(self.key, self.state, self.ref, job, context_of(self.context) or {}, error)
 
 
 @define(eq=False)
 class Following:
     """Waits for jobs, records their ends, and calls the callbacks. All of it runs in the context in which it was made.
+
+    The task of a row may be cancelled at any time. A callback that is under way has a task of its own, which only
+    `close` cancels.
 
     Attributes:
         on_change: Called with each new state but the end, one call of a job at a time.
@@ -97,17 +99,11 @@ class Following:
     least_gap: float
     _context: Any = field(factory=copy_context, init=False)
     _follows: dict[str, Follow] = field(factory=dict, init=False)
-    _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
-    _calls: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
-    """The tasks in which a callback is under way, by the keys of their rows."""
+    _calls: dict[str, asyncio.Task[bool]] = field(factory=dict, init=False)
+    """The callbacks under way, by the keys of their rows."""
     _closing: bool = field(default=False, init=False)
 
-    def waits_for(self, key: str, ref: JobRef) -> bool:
-        """Return whether a job is followed under a key, and has not ended as far as is recorded."""
-        follow = self._follows.get(key)
-        return follow is not None and follow.state in (None, State.ACTIVE) and follow.ref == ref
-
-    def under_way(self) -> Iterable[Follow]:
+    def under_way(self) -> list[Follow]:
         """Return the rows that are followed now."""
         return list(self._follows.values())
 
@@ -116,39 +112,42 @@ class Following:
         follow = self._follows.get(row.key)
         return entry_of(row, self.session.project_id, None if follow is None else follow.job)
 
-    def start(self, row: JournalRow, target: AgentJob | JobRef, *, late: bool = False) -> None:
-        """Follow the job of a row from now on, in place of what was followed under its key; do nothing once closed.
+    def take_up(self, row: JournalRow) -> None:
+        """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
+        ref, known = ref_of_row(row, self.session.project_id), self._follows.get(row.key)
+        if known is not None and (known.state, known.ref) == (row.state, ref):
+            return
+        if row.state is State.ACTIVE and ref is not None:
+            self.start(row, ref, row.traceparent)
+        elif row.state in ENDED and self.on_end is not None:
+            follow = self._follow_of(row, ref, row.state)
+            self._start(follow, self._tell_row(follow, row))
+
+    def start(self, row: JournalRow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool = False) -> None:
+        """Follow the job of a row, which the span `traceparent` created, in place of what was followed under its key.
 
         `late`: its create took so long that another owner may have taken the row over as unknown.
         """
-        ref = target.ref if isinstance(target, AgentJob) else target
-        follow = self._follow_of(row, ref, State.ACTIVE)
-        self._start(follow, self._follow(follow, target, row.traceparent, late=late))
-
-    def tell_row(self, row: JournalRow) -> None:
-        """Call `on_end` for a row that has ended, unless that is being done; its wait, if there is one, is over."""
-        known = self._follows.get(row.key)
-        if known is None or known.state not in (None, row.state):
-            follow = self._follow_of(row, ref_of_row(row, self.session.project_id), row.state)
-            self._start(follow, self._tell_row(follow, row))
+        follow = self._follow_of(row, target.ref if isinstance(target, AgentJob) else target, State.ACTIVE)
+        self._start(follow, self._follow(follow, target, traceparent, late=late))
 
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
         follow = self._follow_of(row, None, state)
-        self._start(follow, self._tell(follow, state, error, str(error)))
+        self._start(follow, self._tell(follow, error))
 
     def leave(self, key: str) -> None:
         """Stop following a row. A callback under way continues, and is the last one."""
         follow = self._follows.pop(key, None)
         if follow is not None:
             follow.left = True
-            self._interrupt(follow)
+            follow.task.cancel()
 
     def stop(self) -> None:
         """End all waits; callbacks under way continue, and none is called again."""
         self._closing = True
         for follow in self._follows.values():
-            self._interrupt(follow)
+            follow.task.cancel()
 
     async def close(self, grace: float) -> None:
         """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends.
@@ -157,42 +156,54 @@ class Following:
         """
         self.stop()
         current = asyncio.current_task()  # a callback may close the durable jobs
-        tasks = {task for task in self._tasks if task is not current}
+        calls = [call for call in self._calls.values() if call is not current]
+        tasks = [*calls, *(follow.task for follow in self._follows.values())]
         try:
-            if tasks and grace > 0:
-                await asyncio.wait(tasks, timeout=grace)
+            if calls and grace > 0:
+                await asyncio.wait(calls, timeout=grace)
         finally:
-            for follow in self._follows.values():
-                follow.left = follow.task in tasks
-            for task in tasks:
-                task.cancel()
+            for call in calls:
+                call.cancel()
             await wait_until_left(lambda: not all(task.done() for task in tasks))
+
+    def _follow_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Follow:
+        return Follow(row.key, ref, state, context_text(row.context), row.polls)
+
+    def _start(self, follow: Follow, work: Coroutine[Any, Any, None]) -> None:
+        """Start the task of a row, in place of the one before; once closed, the next start of a process does it."""
+        if self._closing:
+            work.close()
+            return
+        self.leave(follow.key)
+        self._follows[follow.key] = follow
+        # Never an eager task: it would run before it is known, and callbacks before their caller is done.
+        follow.task = asyncio.Task(work, context=self._context.copy())
+        follow.task.add_done_callback(lambda _: self._end(follow))
+
+    def _end(self, follow: Follow) -> None:
+        if self._follows.get(follow.key) is follow:
+            del self._follows[follow.key]
 
     async def _follow(self, follow: Follow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool) -> None:
         """Wait for the end of a job, record it, and tell of it."""
         resumed_from.set(traceparent)
         if late:
-            await self._with_journal(follow, partial(self.entries.follow, [follow.key]))
+            await _retried(partial(self.entries.follow, [follow.key]))
         while True:
             ended = await result_of(self._wait(follow, target))
             if isinstance(ended, SessionClosedError):
                 return  # the next start follows it
-            follow.state = None
-            state = await self._with_journal(follow, partial(self._record, follow, ended))
-            if state is not None:
+            outcome = await _retried(partial(self._record, follow, ended))
+            if outcome not in (Outcome.UNFINISHED, Outcome.TIMED_OUT):
                 break
-            follow.state = State.ACTIVE
             _logger.warning(
                 "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
             )
             await asyncio.sleep(_UNREADABLE_SECONDS)
-        is_as_seen = state == (ended.status if isinstance(ended, AgentJob) else State.FAILED)
-        if not is_as_seen:  # a person has settled it since: that is told, now and after a restart
-            rows = await self._with_journal(follow, partial(self.entries.get_many, [follow.key]))
-            await self._tell_row(follow, rows[follow.key])
-            return
-        error = None if isinstance(ended, AgentJob) else str(ended)
-        await self._tell(follow, state, ended, error)
+        if outcome == (ended.status if isinstance(ended, AgentJob) else Outcome.FAILED):
+            follow.state = State(outcome.value)
+            await self._tell(follow, ended)
+        # Else a person has settled it since: the next sweep tells of that.
 
     async def _wait(self, follow: Follow, target: AgentJob | JobRef) -> AgentJob:
         """Return a job once it has ended, and call `on_change` with its states until then."""
@@ -201,106 +212,72 @@ class Following:
             follow.watch = updates.watch
             async for job in updates:
                 if self.on_change is not None and not job.is_terminal:
-                    async with self._calling(follow):
-                        await self.on_change(follow.entry(State.ACTIVE, job), job)
+                    await self._call(follow, partial(self.on_change, follow.entry(job), job))
                     await updates.wait_for_end(self.least_gap)
         return job
 
-    async def _record(self, follow: Follow, ended: AgentJob | Exception) -> State | None:
-        """Record the end of a wait, and return the state of the row; `None` where the job has not ended."""
+    async def _record(self, follow: Follow, ended: AgentJob | Exception) -> Outcome:
+        """Record the end of a wait, and return what that means for the row."""
         assert follow.ref is not None  # noqa: S101 - it was waited for
         try:
-            outcome = await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
+            return await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
         except JournalError:
             raise
         except AgentJobsError:
-            return None  # the certificate or the proxy: it may be mended meanwhile
-        return None if outcome in (Outcome.UNFINISHED, Outcome.TIMED_OUT) else State(outcome.value)
+            return Outcome.UNFINISHED  # the certificate or the proxy: it may be mended meanwhile
 
     async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        refusal = await self._with_journal(follow, partial(self.entries.refusal, row.key))
-        ended: AgentJob | Exception = end_of_row(row, follow.ref, refusal)
-        if isinstance(ended, AgentJob) and follow.ref is not None:
+        ended = end_of_row(row, follow.ref, await _retried(partial(self.entries.refusal, row.key)))
+        if isinstance(ended, AgentJob):
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.
-            read = await result_of(self.session.wait_for_job(follow.ref, timeout=_READING_SECONDS))
+            read = await result_of(self.session.wait_for_job(ended.ref, timeout=_READING_SECONDS))
             if isinstance(read, AgentJob) and read.status == row.state:  # else it was archived since
                 ended = read
-        await self._tell(follow, row.state, ended, row.error)
+        await self._tell(follow, ended)
 
-    async def _tell(self, follow: Follow, state: State, ended: AgentJob | Exception, error: str | None) -> None:
-        """Call `on_end` until it has returned, and record that: after a crash in between, it is called once more."""
-        follow.state = state
-        if self.on_end is None:
-            return
-        entry = follow.entry(state, ended if isinstance(ended, AgentJob) else None, error)
-        for delay in _delays():
-            async with self._calling(follow):
-                if await self.on_end(entry, ended):
-                    if not follow.left:  # else the row may have another end by now that is of the same state
-                        await self._with_journal(follow, partial(self.rows.mark_told, follow.key, state))
+    async def _tell(self, follow: Follow, ended: AgentJob | Exception) -> None:
+        """Call `on_end` until it has returned."""
+        if self.on_end is not None:
+            for delay in _delays():
+                if await self._call(follow, partial(self._tell_once, self.on_end, follow, ended)):
                     return
-            await asyncio.sleep(delay)
+                await asyncio.sleep(delay)
 
-    @asynccontextmanager
-    async def _calling(self, follow: Follow) -> AsyncIterator[None]:
-        """Wait until no other callback is under way for the key; in the block, leaving does not cancel the task."""
+    async def _tell_once(self, on_end: Callback, follow: Follow, ended: AgentJob | Exception) -> bool:
+        """Call `on_end`, and record that it has returned: after a crash in between, it is called once more."""
+        entry = follow.entry(ended) if isinstance(ended, AgentJob) else follow.entry(None, str(ended))
+        if not await on_end(entry, ended):
+            return False
+        if not follow.left:  # else the row may have another end by now that is of the same state
+            await _retried(partial(self.rows.mark_told, follow.key, follow.state))
+        return True
+
+    async def _call(self, follow: Follow, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+        """Return what the call of a callback returns; it continues where its row is left."""
         while (earlier := self._calls.get(follow.key)) is not None:  # of an older end: it must not overtake this one
             await asyncio.wait([earlier])
         with suppress(JournalError):  # an end that is told twice is better than one that is not
-            follow.left = bool(await self.rows.no_longer_followed([follow.key]))
-        await self._check_followed(follow)
-        self._calls[follow.key] = follow.task
+            if await self.rows.no_longer_followed([follow.key]):
+                self.leave(follow.key)
+                await asyncio.sleep(0)  # in which this task is cancelled
+        # Never an eager task, as above.
+        task = self._calls[follow.key] = asyncio.Task(call(), context=self._context.copy())
+        task.add_done_callback(lambda _: self._calls.pop(follow.key))  # the first: before any that waits goes on
+        await asyncio.wait([task])
+        return task.result()
+
+
+async def _retried(work: Callable[[], Awaitable[T]]) -> T:
+    """Return what `work` returns, after longer and longer pauses while the journal can't be used."""
+    delays = _delays()
+    while True:
         try:
-            yield
-        finally:
-            del self._calls[follow.key]
-        await self._check_followed(follow)
-
-    async def _check_followed(self, follow: Follow) -> None:
-        """End this task if its row is not followed any more."""
-        if follow.left or self._closing:
-            follow.task.cancel()
-            await asyncio.sleep(0)
-
-    async def _with_journal(self, follow: Follow, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` returns, after longer and longer pauses while the journal can't be used."""
-        delays = _delays()
-        while True:
-            try:
-                return await work()
-            except JournalError as error:
-                _logger.warning("the end of a durable job is recorded or told later: %s", error)
-            await self._check_followed(follow)  # the next start finds it out
-            await asyncio.sleep(next(delays))
-
-    def _follow_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Follow:
-        return Follow(row.key, ref, state, context_text(row.context), row.polls)
-
-    def _start(self, follow: Follow, work: Coroutine[Any, Any, None]) -> None:
-        """Start the task of a row, in place of the one before."""
-        if self._closing:
-            work.close()  # the next start does it
-            return
-        self.leave(follow.key)
-        self._follows[follow.key] = follow
-        # Never an eager task: it would run before it is known, and callbacks before their caller is done.
-        task = follow.task = asyncio.Task(work, context=self._context.copy())
-        self._tasks.add(task)
-        task.add_done_callback(lambda _: self._end(follow))
-
-    def _interrupt(self, follow: Follow) -> None:
-        """End the wait of a row, and its task; where a callback is under way, this ends once that has returned."""
-        if self._calls.get(follow.key) is not follow.task:
-            follow.task.cancel()
-        elif follow.watch is not None:
-            follow.watch.cancel()
-
-    def _end(self, follow: Follow) -> None:
-        self._tasks.discard(follow.task)
-        if self._follows.get(follow.key) is follow:
-            del self._follows[follow.key]
+            return await work()
+        except JournalError as error:
+            _logger.warning("the end of a durable job is recorded or told later: %s", error)
+        await asyncio.sleep(next(delays))
 
 
 def _delays() -> Iterator[float]:

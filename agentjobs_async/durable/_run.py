@@ -21,9 +21,7 @@ from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry, ref_of_row
-
-__all__ = ["Run"]
+from agentjobs_async.durable.entry import DurableEntry
 
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
 _SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
@@ -215,12 +213,8 @@ class Run:
         if row.state is State.PLANNED:
             self._following.leave(row.key)
             self._creates.begin(row)
-        elif row.state is State.ACTIVE:
-            ref = ref_of_row(row, self._session.project_id)
-            if ref is not None and not self._following.waits_for(row.key, ref):
-                self._following.start(row, ref)
-        elif row.state is not State.SENDING:
-            self._following.tell_row(row)
+        else:
+            self._following.take_up(row)
 
     async def _take_over(self, *, own: bool) -> None:
         """Continue with all rows that no living owner follows, and with this owner's where `own` says so.
@@ -254,7 +248,7 @@ class Run:
         while rows := await self._rows.to_tell(after):
             for row in rows:
                 if self._creates.answer_to(row.key) is None:  # else its create is about to tell
-                    self._following.tell_row(row)
+                    self._following.take_up(row)
             after = rows[-1].number
 
     async def _leave_to_tell(self) -> None:

@@ -178,6 +178,43 @@ async def test_leaving_does_not_wait_for_pauses(
     assert (done, len(failing.called)) == (["slow"], 1)
 
 
+async def test_callback_that_returns_while_leaving(
+    session: AgentJobsSession, file_journal: Journal, listener: Listener
+) -> None:
+    """Leaving waits for a callback under way, and an end for which it returns by then is not told again."""
+    began = asyncio.Event()
+
+    async def slow(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        began.set()
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async with DurableJobs(session, file_journal, on_end=slow) as jobs:
+        await jobs.submit("slow", "Hello")
+        await began.wait()
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+
+
+async def test_callback_that_closes(session: AgentJobsSession, file_journal: Journal, listener: Listener) -> None:
+    """A callback may close the durable jobs: they do not wait for it, and its end is not told again."""
+    closed = asyncio.Event()
+
+    async def close(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        await jobs.aclose()
+        closed.set()
+
+    async with DurableJobs(session, file_journal, on_end=close) as jobs:
+        await jobs.submit("closing", "Hello")
+        await closed.wait()
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as again:
+        await again.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+
+
 async def test_leaving_that_is_cancelled(session: AgentJobsSession, file_journal: Journal) -> None:
     """A cancellation ends the time that leaving gives to a callback under way."""
     told = asyncio.Event()

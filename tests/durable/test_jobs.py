@@ -5,6 +5,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_batch
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.durable.listener import Listener, complete
@@ -257,14 +258,16 @@ async def test_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
-    if seen_first == "the end":
-        monkeypatch.setattr("agentjobs_async.durable._run._SWEEP_SECONDS", 3600.0)
-        monkeypatch.setattr("agentjobs_async.durable._run._SWEEPS", 1e-6)
+    work = Entries.mark_ended
+
+    async def abandon_first(entries: Entries, *ended: Any) -> bool:
+        await file_journal.abandon("k")
+        return await work(entries, *ended)
+
+    monkeypatch.setattr(Entries, "mark_ended", abandon_first)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
-        await file_journal.abandon("k")
-        if seen_first == "the end":
-            await complete(emulator)
+        await (complete(emulator) if seen_first == "the end" else file_journal.abandon("k"))
         await listener.ends(1)
         assert session.stats().jobs == 0
     assert listener.called == [("k", "AgentJobsError")]
