@@ -102,7 +102,7 @@ LINES = {
     "_polling": 3421,
     "tracing": 271,
     "batch": 7863,
-    "durable": 1037,
+    "durable": 962,
     "engines": 480,
     "report": 2220,
     "web": 543,

@@ -2,27 +2,49 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import Any, Final, Self
+from weakref import WeakSet
+
+from attrs import evolve
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
+from agentjobs_async._loop.until_done import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
-from agentjobs_async.batch import BatchItem, Journal, Where
-from agentjobs_async.batch._item_tasks import GRACE_SECONDS
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
+from agentjobs_async.batch._item_run import Phase, RunContext
+from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._seen import record_seen
+from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._throttles import REFUSED_SECONDS
 from agentjobs_async.batch.items import checked_item
-from agentjobs_async.batch.journal import entries_of
+from agentjobs_async.batch.journal import entries_of, opened_of
+from agentjobs_async.batch.limits import in_force
 from agentjobs_async.batch.runner import check_session_and_journal
 from agentjobs_async.durable._callback import Callback
-from agentjobs_async.durable._run import Run
+from agentjobs_async.durable._creates import Creates
+from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry
 
 __all__ = ["DurableJobs", "OnChange", "OnEnd"]
 
 OnChange = Callable[[DurableEntry, AgentJob], Awaitable[object] | object]
-"""What `on_change` is: a plain or an async function."""
+"""What `on_change` of `DurableJobs` is: a plain or an async function of an entry and a job."""
 OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | object]
-"""What `on_end` is: a plain or an async function."""
+"""What `on_end` of `DurableJobs` is: a plain or an async function of an entry, and of the ended job or an error."""
+
+_SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
+_SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
+_PAGE_KEYS: Final = 500  # in one statement
+_RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
+_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
+
+_FOLLOWED: Final[WeakSet[Entries]] = WeakSet()
+"""The open journals that durable jobs follow: two at once would both follow what their common owner has."""
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -71,11 +93,12 @@ class DurableJobs:
         check_session_and_journal(session, journal)
         self._session = session
         self._journal = journal
+        self._opened = opened_of(journal)
         self._on_change = None if on_change is None else Callback("on_change", on_change)
         self._on_end = None if on_end is None else Callback("on_end", on_end)
         self._least_gap = checked_seconds("least_gap", least_gap, zero=True)
-        self._run: Run | None = None
-        self._closed = False
+        self._submitting: set[asyncio.Future[Any]] = set()
+        self._is_open = self._closed = False
 
     async def __aenter__(self) -> Self:
         """Follow all jobs under way.
@@ -85,27 +108,44 @@ class DurableJobs:
                 was entered before.
             JournalError: The journal can't be read or written.
         """
-        if self._run is not None or self._closed:
+        if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        entries_of(self._journal).mask(self._session.mask)
-        run = Run(self._session, self._journal, self._on_change, self._on_end, self._least_gap)
-        await run.prepare()
-        self._run = run
+        entries, is_shared = entries_of(self._journal), self._journal.is_shared
+        entries.mask(self._session.mask)
+        kept = await entries.limits()
+        limits = in_force(kept, {"timeout": None})
+        if is_shared:  # each claim sees to the rate of all owners
+            limits = evolve(limits, create_rate=None)
+        context = await RunContext.of(self._session, entries, limits, max_active=None, refused_for=REFUSED_SECONDS)
+        if entries in _FOLLOWED:
+            raise InvalidInputError(
+                "other durable jobs of this process follow the journal: share them, or open it again"
+            )
+        _FOLLOWED.add(entries)
+        self._is_open = True
+        self._entries = entries
+        patience = self._opened.owner_timeout if is_shared else None
+        self._rows = DurableRows(entries, patience, tells=self._on_end is not None)
+        self._following = Following(self._session, entries, self._rows, self._on_change, self._on_end, self._least_gap)
+        self._item_tasks = ItemTasks(context)
+        self._creates = Creates(self._item_tasks, self._following)
         try:
-            await run.start()
+            await self._opened.share_polls(self, kept.polls_per_second, self._session)
+            await self._take_over(own=True)
         except BaseException:
-            await self._leave(0.0)
+            with suppress(JournalError):  # the ids that it names are in the log
+                await self._leave(0.0)
             raise
+        _ = self._item_tasks.start_helper(record_seen(entries, self._following.under_way), Phase.NO_CREATES)
+        _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        fault = await self._leave(0.0 if cancelled else GRACE_SECONDS)
-        if fault is not None and error is None:
-            raise fault
-        if fault is not None and error is not None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        try:
+            await self._leave(0.0 if isinstance(error, asyncio.CancelledError) else GRACE_SECONDS)
+        except JournalError as fault:
+            if error is None:
+                raise
             error.add_note(str(fault))
 
     async def aclose(self) -> None:
@@ -114,8 +154,7 @@ class DurableJobs:
         Raises:
             JournalError: The journal could not record jobs that were created; it names them, and so does the log.
         """
-        if (fault := await self._leave(GRACE_SECONDS)) is not None:
-            raise fault
+        await self._leave(GRACE_SECONDS)
 
     async def submit(
         self,
@@ -153,11 +192,22 @@ class DurableJobs:
         item = checked_item(BatchItem(key, prompt, project_id, context))
         if project_id is None and self._session.project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
-        return await self._open.submit(item, wait_for_create=checked_flag("wait_for_create", wait_for_create))
+        self._check_open()
+        wait_for_create = checked_flag("wait_for_create", wait_for_create)
+        # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
+        task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))
+        self._submitting.add(task)
+        task.add_done_callback(self._submitted)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise SessionClosedError("the durable jobs were closed; what is planned continues at the next start")
+        return task.result()
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none."""
-        return await self._open.get(key)
+        self._check_open()
+        row = await self._newest(key)
+        return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
         """Return the entries of all jobs that are followed and have not ended, in the order of their submission.
@@ -168,23 +218,166 @@ class DurableJobs:
             where: Conditions that they meet as well, such as `Where(text="chat-7/")`, which looks for a text in keys
                 and prompts; `None` for all.
         """
-        return await self._open.active(where)
+        self._check_open()
+        return [self._following.entry(row) async for row in _all(partial(self._rows.active, where=where))]
 
     async def unfollow(self, key: str) -> bool:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
 
         Return whether it was followed. A callback may call this for its own job.
         """
-        return await self._open.unfollow(key)
+        self._check_open()
+        newest = await self._newest(key)
+        key = key if newest is None else newest.key
+        unfollowed = await self._rows.unfollow(key)
+        self._creates.leave(key)
+        self._following.leave(key)
+        return unfollowed
 
-    @property
-    def _open(self) -> Run:
+    def _check_open(self) -> None:
         if self._closed:
             raise SessionClosedError("the durable jobs are closed; make new ones")
-        if self._run is None:
+        if not self._is_open:
             raise InvalidInputError("the durable jobs are not open: use them inside of async with DurableJobs(...)")
-        return self._run
 
-    async def _leave(self, grace: float) -> JournalError | None:
-        run, self._run, self._closed = self._run, None, True
-        return None if run is None else await run.close(grace)
+    async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
+        """Plan an item, and return its entry, at once or as soon as its create is answered or held back."""
+        planned = await self._rows.submit(item)
+        if planned is None:
+            raise InvalidInputError(
+                f"{item.key!r:.200} is the key of another prompt or project in the journal: use another one"
+            )
+        row, mine = planned
+        for free in () if mine else await self._rows.take_over(0, key=item.key):
+            row, mine = free, True
+        if mine:
+            self._take_up(row)
+        if not wait_for_create:
+            return self._following.entry(row)
+        answer = self._creates.answer_to(item.key)
+        if answer is not None:
+            return await asyncio.shield(answer)
+        if not mine:
+            row = await self._answered_elsewhere(row)
+        newest = await self._newest(item.key)  # the create may have ended since the row was read; and it may be retried
+        return self._following.entry(newest or row)
+
+    def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
+        self._submitting.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved here: the call that asked may have been cancelled
+
+    async def _answered_elsewhere(self, row: JournalRow) -> JournalRow:
+        """Return a row once the process that follows it has had the answer to its create, or is held back."""
+        delay = _FIRST_LOOK_SECONDS
+        while row.state in (State.PLANNED, State.SENDING) and row.error is None:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
+            row = (await self._entries.get_many([row.key]))[row.key]
+        return row
+
+    async def _newest(self, key: str) -> JournalRow | None:
+        """Return the row of a key's newest try; `None` if there is none."""
+        row: JournalRow | None = None
+        wanted: str | None = key
+        while wanted is not None and (found := (await self._entries.get_many([wanted])).get(wanted)) is not None:
+            row, wanted = found, found.retried_as
+        return row
+
+    def _take_up(self, row: JournalRow) -> None:
+        """Continue with a row of this owner where it is: in place of what was done for it before it was settled."""
+        if self._creates.answer_to(row.key) is not None:
+            return  # it goes on by itself, and tells of an end
+        if row.state is State.PLANNED:
+            self._following.leave(row.key)
+            self._creates.begin(row)
+        else:
+            self._following.take_up(row)
+
+    async def _take_over(self, *, own: bool) -> None:
+        """Continue with all rows that no living owner follows, and with this owner's where `own` says so.
+
+        A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
+        """
+        own = bool(await self._entries.take_back()) or own
+        async for row in _all(partial(self._rows.take_over, own=own)):
+            self._take_up(row)
+
+    async def _sweep(self) -> None:
+        """Look, until cancelled, for rows that owners left, and for ends that were not told."""
+        seconds = min(_SWEEP_SECONDS, self._opened.owner_timeout / _SWEEPS)
+        life = self._life()
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                if life != (now := self._life()):
+                    await self._leave_no_longer_followed()
+                    life = now
+                await self._take_over(own=False)
+                if self._on_end is None:
+                    for key in await self._rows.leave_to_tell():  # to a process that has one
+                        self._following.leave(key)
+                else:
+                    async for row in _all(self._rows.to_tell):
+                        self._take_up(row)
+            except JournalError as error:
+                _logger.info("the journal can't be searched, and is later: %s", error)
+
+    async def _leave_no_longer_followed(self) -> None:
+        """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""
+        keys = iter([follow.key for follow in self._following.under_way()])
+        while page := list(islice(keys, _PAGE_KEYS)):
+            for key in await self._rows.no_longer_followed(page):
+                self._following.leave(key)
+
+    def _life(self) -> int:
+        """Return what changes when this owner may have been taken for dead."""
+        return 0 if self._opened.heartbeat is None else self._opened.heartbeat.life
+
+    async def _leave(self, grace: float) -> None:
+        """Stop following, and wait `grace` seconds for creates and callbacks under way.
+
+        Raises:
+            JournalError: The journal does not have jobs that were created.
+        """
+        was_open, self._is_open, self._closed = self._is_open, False, True
+        if not was_open:
+            return
+        until = asyncio.get_running_loop().time() + grace
+        self._following.stop()  # first: no job that is created meanwhile is waited for
+        self._opened.stop_sharing_polls(self)
+        try:
+            try:
+                fault = await self._item_tasks.close(grace)
+            finally:
+                for task in self._submitting:
+                    task.cancel()
+                await until_done(set(self._submitting))
+        except asyncio.CancelledError:
+            until = 0.0  # a callback under way is called again at the next start
+            raise
+        finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
+            await self._end_following(until)
+        if fault is not None:
+            raise fault
+
+    async def _end_following(self, until: float) -> None:
+        """Wait until the loop time `until` for callbacks under way; then the journal's rows are free for others."""
+        try:
+            await self._following.close(max(until - asyncio.get_running_loop().time(), 0.0))
+        finally:
+            _FOLLOWED.discard(self._entries)
+            if self._journal.is_shared:
+                # If it fails, others take the rows over once this owner's heartbeats have stopped for long enough.
+                with suppress(JournalError, TimeoutError):
+                    async with asyncio.timeout(_RELEASING_SECONDS):
+                        await self._rows.release()
+
+
+async def _all(page: Callable[[int], Awaitable[list[JournalRow]]]) -> AsyncIterator[JournalRow]:
+    """Return the rows of all pages, of which `page` returns the one after the number of a row."""
+    after = 0
+    while rows := await page(after):
+        for row in rows:
+            yield row
+        after = rows[-1].number

@@ -15,7 +15,7 @@ __all__ = ["_time_waits_for_the_disk", "file_journal", "place"]
 @pytest.fixture(autouse=True)
 def _frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notice soon what was resolved, retried or abandoned, and whose owner is dead."""
-    monkeypatch.setattr("agentjobs_async.durable._run._SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr("agentjobs_async.durable.jobs._SWEEP_SECONDS", 0.1)
 
 
 @pytest.fixture
