@@ -74,7 +74,7 @@ from agentjobs_async.batch import (
     move_journal,
     run_batch,
 )
-from agentjobs_async.durable import DurableEntry, DurableJobs
+from agentjobs_async.durable import DurableEntry, DurableJobs, OnChange, OnEnd
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.errors import ProtocolReason
 from agentjobs_async.prometheus import PrometheusHook
@@ -468,9 +468,11 @@ async def durable(session: AgentJobsSession) -> None:
     async def on_end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
         assert_type((entry.ref, ended), tuple[JobRef | None, AgentJob | Exception])
 
+    changed: OnChange = on_change
+    ended: OnEnd = on_end
     async with (
         Journal.open("bot.db") as journal,
-        DurableJobs(session, journal, on_change=on_change, on_end=on_end) as jobs,
+        DurableJobs(session, journal, on_change=changed, on_end=ended) as jobs,
     ):
         assert_type(await jobs.submit("key", "prompt", context={"chat": 7}), DurableEntry)
         assert_type(await jobs.submit("other", "prompt", wait_for_create=False), DurableEntry)
