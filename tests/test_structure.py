@@ -101,7 +101,7 @@ LINES = {
     "_http": 1962,
     "_polling": 3421,
     "tracing": 271,
-    "batch": 7863,
+    "batch": 7862,
     "durable": 962,
     "engines": 480,
     "report": 2220,

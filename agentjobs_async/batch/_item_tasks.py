@@ -212,7 +212,7 @@ class ItemTasks:
 
     async def _record_cut(self, sending: list[ItemRun], seconds: float) -> None:
         """Record what became of creates that are cut off, within so many seconds; half a second once cancelled."""
-        recording = asyncio.create_task(self._mark_unknown(sending))
+        recording = asyncio.create_task(self._leave_claims(sending))
         try:
             await asyncio.wait([recording], timeout=seconds)
         except asyncio.CancelledError:  # the outcomes are recorded all the same, where the journal answers
@@ -222,13 +222,12 @@ class ItemTasks:
             recording.cancel()  # the next `take_back` makes a row unknown that stays `sending`
             await until_done({recording})
 
-    async def _mark_unknown(self, sending: list[ItemRun]) -> None:
-        error = AgentJobsError("the run was left before the answer came")
+    async def _leave_claims(self, sending: list[ItemRun]) -> None:
         entries = self.context.entries
-        unknown = (
-            entries.mark_unknown(item.row.key, error, claim=item.claim) for item in sending if item.claim is not None
-        )
-        await asyncio.gather(*unknown, entries.flush(), return_exceptions=True)
+        for item in sending:
+            entries.leave_claim(item.row.key, item.claim)
+        # At once as well as after `flush`, which may have to wait for a claim that waits for another owner's.
+        await asyncio.gather(entries.take_back(), entries.flush(), return_exceptions=True)
 
     def _under_way(self) -> list[ItemRun]:
         return [item for item in self._runs.values() if not item.over]

@@ -172,7 +172,7 @@ class Entries(Reader):
         called for becomes unknown, unless its outcome was recorded.
         """
         if left := dict(self._left):
-            unknown = {"error": "its outcome could not be recorded", **self._changed("sent_at")}
+            unknown = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
             await self._database.write(statements.mark_left_unknown(left, **unknown))
             self._left = {claim: key for claim, key in self._left.items() if claim not in left}
         if not self._unanswered:
