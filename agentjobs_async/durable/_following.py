@@ -10,11 +10,12 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
-from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, JournalError, SessionClosedError
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JournalError, SessionClosedError
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
+from agentjobs_async.batch._create_failures import ends_the_run
 from agentjobs_async.batch._run_item import record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
@@ -24,10 +25,11 @@ from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
 from agentjobs_async.telemetry.links import resumed_from
 
-_UNREADABLE_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: a key may be replaced
+_AGAIN_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: what keeps it may be mended
 _READING_SECONDS: Final = 30.0  # for a job whose end is told after a restart: without it, the journal knows enough
 _FIRST_RETRY_SECONDS: Final = 1.0  # after a callback that raised: most faults of a chat's server are over by then
 _LONGEST_RETRY_SECONDS: Final = 300.0  # so that the end of a long outage is noticed within five minutes
+_NO_ENDS: Final = (Outcome.UNFINISHED, Outcome.TIMED_OUT)
 
 T = TypeVar("T")
 
@@ -193,13 +195,13 @@ class Following:
             ended = await result_of(self._wait(follow, target))
             if isinstance(ended, SessionClosedError):
                 return  # the next start follows it
-            outcome = await _retried(partial(self._record, follow, ended))
-            if outcome not in (Outcome.UNFINISHED, Outcome.TIMED_OUT):
-                break
-            _logger.warning(
-                "%r can't be read, and is tried again in %.0f s: %s", follow.key, _UNREADABLE_SECONDS, ended
-            )
-            await asyncio.sleep(_UNREADABLE_SECONDS)
+            if isinstance(ended, AgentJob) or not ends_the_run(ended):
+                job_id = None if follow.ref is None else follow.ref.job_id
+                record = partial(record_end, self.entries, follow.key, job_id, ended, follow.polls)
+                if (outcome := await _retried(record)) not in _NO_ENDS:
+                    break
+            _logger.warning("%r can't be read, and is tried again in %.0f s: %s", follow.key, _AGAIN_SECONDS, ended)
+            await asyncio.sleep(_AGAIN_SECONDS)
         if outcome == (ended.status if isinstance(ended, AgentJob) else Outcome.FAILED):
             follow.state = State(outcome.value)
             await self._tell(follow, ended)
@@ -215,16 +217,6 @@ class Following:
                     await self._call(follow, partial(self.on_change, follow.entry(job), job))
                     await updates.wait_for_end(self.least_gap)
         return job
-
-    async def _record(self, follow: Follow, ended: AgentJob | Exception) -> Outcome:
-        """Record the end of a wait, and return what that means for the row."""
-        assert follow.ref is not None  # noqa: S101 - it was waited for
-        try:
-            return await record_end(self.entries, follow.key, follow.ref.job_id, ended, follow.polls)
-        except JournalError:
-            raise
-        except AgentJobsError:
-            return Outcome.UNFINISHED  # the certificate or the proxy: it may be mended meanwhile
 
     async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""

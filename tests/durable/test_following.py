@@ -261,7 +261,7 @@ async def test_wait_that_ends_as_cancelled(
     emulator: Emulator, file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where a `get_job` of the user's raises CancelledError, the job is waited for again later, and this is logged."""
-    monkeypatch.setattr(following, "_UNREADABLE_SECONDS", 0.01)
+    monkeypatch.setattr(following, "_AGAIN_SECONDS", 0.01)
     listener = Listener()
     left = [asyncio.CancelledError()]
 
