@@ -251,13 +251,14 @@ class PollLimits:
 
     @property
     def _limiters(self) -> list[Limiter]:
+        rate = self._rate if self._rate.per_second < inf else None
         share = self._share if self._shares else None
-        found: list[Limiter | None] = [self._rate, share, self.adaptive, self._release]
+        found: list[Limiter | None] = [rate, share, self.adaptive, self._release]
         return [limiter for limiter in found if limiter is not None]
 
     def next_start(self, now: float) -> float:
         """Return the loop time from which the next poll may start: `now` or later."""
-        latest = max(limiter.next_start(now) for limiter in self._limiters)
+        latest = max((limiter.next_start(now) for limiter in self._limiters), default=now)
         return now if latest <= now + ROUNDING_SECONDS else latest
 
     def start(self, now: float) -> None:

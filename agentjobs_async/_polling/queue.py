@@ -5,8 +5,8 @@ reached: polls that were due in that time come due afterwards, with the same spa
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from agentjobs_async._loop.wheel import RESOLUTION_SECONDS, Timers, TimerWheel
 from agentjobs_async._polling.backpressure import Outage, Pauses
@@ -32,29 +32,31 @@ _LIMITED: Final = 429
 _MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
 
 
+class Dispatcher(Protocol):
+    """What sends the polls of a queue."""
+
+    def dispatch(self) -> None:
+        """Send polls, as far as the queue and the slots allow it."""
+
+
 class PollQueue:
     """The polls of one scheduler that are yet to be sent.
 
     Args:
         jobs: All tracked jobs, shared with the scheduler.
         limits: How many polls may start.
-        dispatch: Called when a poll may be sent.
 
     Attributes:
+        dispatcher: What is told when a poll may be sent: the workers, once they are made.
         outage: Learns for which jobs the server was reached, and which not.
         no_slow: Whether jobs of which a poll was cut hold all the slots that they may: the others are set aside.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        jobs: dict[JobRef, Tracked],
-        limits: PollLimits,
-        dispatch: Callable[[], None],
-    ) -> None:
+    dispatcher: Dispatcher
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, jobs: dict[JobRef, Tracked], limits: PollLimits) -> None:
         self._loop = loop
         self._jobs = jobs
-        self._dispatch = dispatch
         self._timers = Timers(loop)
         self._clock = PollClock()
         self._limits = limits
@@ -85,7 +87,7 @@ class PollQueue:
             self.place(tracked, tracked.not_before, now)
         else:
             self._add([tracked], now)
-            self._dispatch()
+            self.dispatcher.dispatch()
 
     def enqueue_idle(self, ref: JobRef) -> None:
         """Queue a poll of the job, if it is tracked and neither polled nor queued."""
@@ -127,7 +129,7 @@ class PollQueue:
             self._unqueue(tracked)
             self._due.add(tracked, now, urgent=True)
             self._arm_wake()
-            self._dispatch()
+            self.dispatcher.dispatch()
 
     def reschedule_earlier(self, tracked: Tracked, when: float, now: float) -> None:
         """Schedule a job's poll for the loop time `when`, unless it is due earlier already."""
@@ -157,7 +159,7 @@ class PollQueue:
             return None
         next_start = self._limits.next_start(now)
         if next_start > now:
-            self._timers.set(self._dispatch, next_start)
+            self._timers.set(self.dispatcher.dispatch, next_start)
             return None
         for _ in range(_MAX_PUT_OFF):
             tracked = self._take(now)
@@ -167,11 +169,11 @@ class PollQueue:
                 self.place(tracked, tracked.not_before, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._due.put_aside(tracked)
-                self._dispatch()
+                self.dispatcher.dispatch()
             else:
                 self._limits.start(now)
                 return tracked
-        self._timers.set(self._dispatch, now)  # the rest after the next turn of the loop
+        self._timers.set(self.dispatcher.dispatch, now)  # the rest after the next turn of the loop
         return None
 
     def _take(self, now: float) -> Tracked | None:
@@ -193,7 +195,7 @@ class PollQueue:
         now = self._loop.time()
         self._add(self._wheel.take_due(self._clock.time(now)), now)
         self._arm()
-        self._dispatch()
+        self.dispatcher.dispatch()
 
     def refused(self, began: float, now: float, until: float) -> None:
         """Record that the server refused a poll; arguments as of `AdaptiveRate.refuse`."""
@@ -206,7 +208,7 @@ class PollQueue:
     def _on_wake(self) -> None:
         self._due.wake(self._loop.time())
         self._arm_wake()
-        self._dispatch()
+        self.dispatcher.dispatch()
 
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float, began: float) -> None:
         """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all."""
@@ -238,7 +240,7 @@ class PollQueue:
         self._add(self._wheel.take_due(self._clock.time(now)), now)
         self._spread(stopped_for, now)
         self._arm()
-        self._dispatch()
+        self.dispatcher.dispatch()
 
     def answered(self, began: float, now: float) -> None:
         """Record a good answer to a poll that `began` at this loop time.

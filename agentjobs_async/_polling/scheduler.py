@@ -11,13 +11,12 @@ from agentjobs_async._loop.slices import SlicedWork, run_in_slices
 from agentjobs_async._polling.answers import Answers, Result
 from agentjobs_async._polling.backpressure import RememberedPauses
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
 from agentjobs_async._polling.stats import Counters, TrackerStats
 from agentjobs_async._polling.tracked import Tracked, Watch
-from agentjobs_async._polling.wait_state import CUT, timed_out
+from agentjobs_async._polling.wait_state import CUT, Durations, timed_out
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef
@@ -49,7 +48,7 @@ class Scheduler:
         self._durations = Durations(policy)
         self._counters = Counters()
         self._jobs: dict[JobRef, Tracked] = {}
-        self._queue = PollQueue(loop, self._jobs, limits, self._dispatch)
+        self._queue = PollQueue(loop, self._jobs, limits)
         self._ending = SlicedWork(loop)
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._finish)
         self._workers = Workers(
@@ -157,7 +156,7 @@ class Scheduler:
             elapsed = self.loop.time() - tracked.worker.began
             self._hooks.poll_failed(tracked.ref, cut, tracked.polls, elapsed, tracked.label)
         self._workers.cut(tracked)
-        self._dispatch()
+        self._workers.dispatch()
 
     def notify(self, ref: JobRef) -> None:
         """Poll the job soon, once, since the caller was told that something happened. Untracked jobs are ignored."""
@@ -178,9 +177,6 @@ class Scheduler:
         polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
         cut = tracked.worker is not None
         self._end_one(waiter, timed_out(tracked, polls, elapsed, cut=cut))
-
-    def _dispatch(self) -> None:
-        self._workers.dispatch()
 
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""

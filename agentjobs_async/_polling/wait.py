@@ -4,7 +4,6 @@ import asyncio
 
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.sleep import sleep_until
-from agentjobs_async._polling.durations import Durations
 from agentjobs_async._polling.reading import (
     GetJob,
     GetJobReader,
@@ -14,7 +13,14 @@ from agentjobs_async._polling.reading import (
     with_ref,
     without_own_frame,
 )
-from agentjobs_async._polling.wait_state import Answer, StatusWarnings, WaitState, moved_to_last_poll, timed_out
+from agentjobs_async._polling.wait_state import (
+    Answer,
+    Durations,
+    StatusWarnings,
+    WaitState,
+    moved_to_last_poll,
+    timed_out,
+)
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob

@@ -1,5 +1,6 @@
 """What the polls of a job have shown, and what the next answer means: the pure decisions that all waits share."""
 
+from math import inf
 from typing import Final, TypeGuard
 
 from attrs import evolve
@@ -7,8 +8,8 @@ from attrs import evolve
 from agentjobs_async._text import shown_name, shown_status
 from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
-from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of
-from agentjobs_async.telemetry.observers import logger
+from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
+from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
 CUT: Final = "no answer until the wait ended"
 """The error text of a poll that was cut because its wait ended."""
@@ -169,6 +170,39 @@ def timed_out(state: WaitState, polls: int, elapsed: float, *, cut: bool) -> Wai
     """
     cause = TransportError(CUT) if state.error is None and cut else state.error
     return WaitTimeoutError(state.ref, state.job, cause, polls, elapsed)
+
+
+_TOLERATED_SECONDS: Final = 60.0  # clocks differ, and a create's answer takes a moment
+
+
+class Durations:
+    """Passes durations on to `policy.wait` and its parts, where these have a method `learn`; else does nothing.
+
+    A duration counts from the job's creation. A job that had ended when the wait for it began, a minute or more after
+    its creation, is left out: it may have taken any time. The first error of a method is logged; none ends a wait.
+    """
+
+    __slots__ = ("_learners",)
+
+    def __init__(self, policy: PollPolicy) -> None:
+        methods = (getattr(part, "learn", None) for part in parts_of(policy.wait))
+        self._learners = tuple(GuardedCallback("policy.wait.learn", learn) for learn in methods if callable(learn))
+
+    def ended(self, job: AgentJob, wait: WaitState, now: float) -> None:
+        """Record that a job ended after it was last seen active, and by the loop time `now`."""
+        if wait.seen > wait.started:
+            self._learn(job, wait.seen - wait.created, now - wait.created)
+        elif wait.started - wait.created < _TOLERATED_SECONDS:
+            self._learn(job, 0.0, now - wait.created)
+
+    def timed_out(self, wait: WaitState) -> None:
+        """Record that a wait timed out, for a job that was active when it was last seen."""
+        if wait.job is not None and wait.seen > wait.started:
+            self._learn(wait.job, wait.seen - wait.created, inf)
+
+    def _learn(self, job: AgentJob, earliest: float, latest: float) -> None:
+        for learn in self._learners:
+            learn(job.project_id, job.model, earliest, latest)
 
 
 _MAX_WARNINGS: Final = 100  # statuses that are logged: a server may make up any number

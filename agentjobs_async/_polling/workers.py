@@ -45,6 +45,7 @@ class Workers:
         self._loop = loop
         self._reader = reader
         self._queue = queue
+        queue.dispatcher = self
         self._slots = slots
         self._counters = counters
         self._answers = answers

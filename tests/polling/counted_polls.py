@@ -18,11 +18,10 @@ class Polling:
         self.sent: list[tuple[float, Tracked]] = []
         self.dispatches = 0
         self.jobs = [Tracked(ref, None, self.made, Second(0)) for ref in refs(count)]
-        self.queue = PollQueue(
-            asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollLimits(per_second), self._dispatch
-        )
+        self.queue = PollQueue(asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollLimits(per_second))
+        self.queue.dispatcher = self
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
         self.dispatches += 1
         now = clock()
         while (tracked := self.queue.next(now)) is not None:

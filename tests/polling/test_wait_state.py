@@ -1,4 +1,4 @@
-"""What a state keeps, what a job with a Retry-After means, and when the last poll begins.
+"""What a state keeps, what a job with a Retry-After means, when the last poll begins, and what strategies learn.
 
 All else that an answer means is in `test_waits.py`.
 """
@@ -12,11 +12,13 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentjobs_async import History, JobTracker, WaitTimeoutError, wait_for_job, wait_learned
 from agentjobs_async._polling.wait_state import StatusWarnings, moved_to_last_poll
 from agentjobs_async.errors import ServerError
 from agentjobs_async.models import AgentJob, ReadJob
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, POLICY, again, past
+from tests.polled import REF, Polled, assert_nothing_left, clock, ended, in_memory, living
 from tests.rows import failures
 
 
@@ -107,3 +109,50 @@ def test_flood_of_statuses(caplog: pytest.LogCaptureFixture) -> None:
     for number in range(1000):
         warnings.check(AgentJob("job", "docs", f"paused {number}"))
     assert len(caplog.records) == 100
+
+
+@in_memory
+async def test_shared_job_counts_once() -> None:
+    """A job that several callers wait for has one duration: from the start of the oldest wait."""
+    history = History()
+    async with JobTracker(living(job_1=20.0), policy=PollPolicy(wait=wait_learned(history))) as tracker:
+        waits = [tracker.watch(REF) for _ in range(3)]
+        for wait in waits:
+            await wait
+    assert len(history) == 1
+    assert [latest for _, latest in history] == [clock()]
+
+
+@in_memory
+async def test_learning_may_begin_later() -> None:
+    """A tracker that was told to learn does so from then on, unless its policy has a wait strategy of its own."""
+    history = History()
+    async with JobTracker(living(job_1=20.0)) as tracker:
+        wait = tracker.watch(REF)
+        assert tracker.learn_from(history)
+        assert not tracker.learn_from(History())
+        await wait
+    assert len(history) == 1
+
+
+class _FailsToLearn(tenacity.wait_fixed):
+    def learn(self, *_duration: object) -> None:
+        raise LookupError("mine")
+
+
+@in_memory
+@pytest.mark.parametrize("waiters", [1, 2])
+async def test_strategy_that_fails_to_learn(caplog: pytest.LogCaptureFixture, waiters: int) -> None:
+    """Waits end as they would even if the strategy raises whenever it is told of a duration; its errors are logged."""
+    get_job, policy = Polled("active", "completed"), PollPolicy(wait=_FailsToLearn(1))
+    async with JobTracker(get_job, policy=policy) as tracker:
+        found = await ended(*(tracker.watch(REF, timeout=60) for _ in range(waiters)))
+        assert [job.status for job in found] == ["completed"] * waiters
+        get_job.steps = ["active"]
+        found = await ended(*(tracker.watch(REF, timeout=5) for _ in range(waiters)))
+        assert [type(error) for error in found] == [WaitTimeoutError] * waiters
+        assert_nothing_left(tracker)
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "policy.wait.learn raised LookupError"
+    ]
+    assert (await wait_for_job(REF, get_job=Polled("active", "completed"), policy=policy)).status == "completed"
