@@ -8,8 +8,6 @@ from typing import Final, NoReturn
 
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["MASK", "ApiKey"]
-
 MASK: Final = "***"
 _MIN_MASKED_LENGTH: Final = 8  # characters; a shorter key would be found in ordinary words
 _MAX_ESCAPED_LENGTH: Final = 256  # characters; for longer keys, a pattern of escaped base64 compiles too slowly

@@ -9,8 +9,6 @@ from typing import Final
 
 from agentjobs_async.errors import ProtocolError
 
-__all__ = ["inflated", "retry_after"]
-
 _SECONDS: Final = re.compile(r"-?[0-9]+", re.ASCII)
 _MOST_SECONDS: Final = 1e9  # about 30 years: a longer delay counts as this one, so that it stays a finite number
 

@@ -10,8 +10,6 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["Address", "Names"]
-
 Address = tuple[socket.AddressFamily, str]
 """A family, IPv4 or IPv6, and a numeric address."""
 

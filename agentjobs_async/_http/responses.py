@@ -32,8 +32,6 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 
-__all__ = ["Headers", "Response", "ResponseDecoder", "checked_document_bytes", "checked_refusals", "prompt_body"]
-
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _MAX_KEPT_BYTES: Final = 16_384  # between two polls: 100,000 jobs still fit into memory, and nearly all are smaller

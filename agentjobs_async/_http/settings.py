@@ -13,15 +13,6 @@ from agentjobs_async._validation import checked_flag, checked_id
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import JobStatus
 
-__all__ = [
-    "checked_address",
-    "checked_key",
-    "checked_statuses",
-    "default_project",
-    "missing_settings",
-    "project_of_call",
-]
-
 T = TypeVar("T")
 
 _REQUIRED: Final = {"base_url": "AGENTJOBS_BASE_URL", "api_key": "AGENTJOBS_API_KEY"}

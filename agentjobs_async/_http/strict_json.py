@@ -9,8 +9,6 @@ from typing import Any, Final
 from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import ProtocolError, ProtocolReason
 
-__all__ = ["parse"]
-
 _MAX_DEPTH: Final = 64  # levels; a job has three
 _MAX_VALUES: Final = 50_000  # some 10 MiB in memory; a job has a dozen
 _WEIGHTS: Final = {",": 1, "[": 1, "{": 3}  # in values: an empty object takes as much memory as three numbers

@@ -16,8 +16,6 @@ from yarl import URL
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["PathTemplate", "checked_base_url", "checked_proxy"]
-
 _CACHED_URLS: Final = 512  # for each template: a job is read many times, and yarl caches parts within a URL
 _URL_TEXT: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
 _PATH_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?]*")
