@@ -109,12 +109,12 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
         if isinstance(key, InvalidInputError):
             raise key
-        max_bytes = checked_document_bytes(max_document_bytes)
+        limit = checked_document_bytes(max_document_bytes)
         self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
         proxy_url = checked_proxy(proxy, address, allow_insecure=allow_insecure)
-        transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), max_bytes, trace_polls)
-        decoder = ResponseDecoder(key, max_bytes, checked_refusals(create_refusals), checked_statuses(statuses))
-        self._service = Service(address, create_path, get_path, transport, decoder)
+        self._transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), limit, trace_polls)
+        decoder = ResponseDecoder(key, limit, checked_refusals(create_refusals), checked_statuses(statuses))
+        self._service = Service(address, create_path, get_path, self._transport, decoder)
         self._project_id = default_project(project_id)
         reader = self._service if get_job is None else GetJobReader(get_job, decoder.statuses)
         checked = hooks_of(hooks, address.host if get_job is None else None)
@@ -244,7 +244,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""
-        return self._service.mask(text)
+        return self._service.key.mask(text)
 
     async def aclose(self) -> None:
         """Interrupt all calls and close all connections. Idempotent. The jobs continue remotely.
@@ -262,7 +262,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             await self._end_waits(SessionClosedError(_CLOSED))
             await wait_until_left(self._interrupt)
         finally:
-            await self._service.aclose()
+            await self._transport.aclose()
 
     def _interrupt(self) -> bool:
         """Interrupt all calls; return whether any is under way: a create that was just begun enters its scope later."""
@@ -271,8 +271,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return bool(self._scopes or self._creates or self._finishing)
 
     def __del__(self) -> None:
-        if hasattr(self, "_hooks") and self._service.is_open and (loop := self._binding.unclosed(self)) is not None:
-            self._service.abandon(loop)
+        if hasattr(self, "_hooks") and self._transport.is_open and (loop := self._binding.unclosed(self)) is not None:
+            self._transport.abandon(loop)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_hooks"):  # set last; a traceback may show a session whose argument was refused
@@ -285,7 +285,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     def _enter(self) -> asyncio.AbstractEventLoop:
         loop = super()._enter()
-        self._service.open()
+        self._transport.open()
         return loop
 
     def _target(self, job: object) -> AgentJob | JobRef:

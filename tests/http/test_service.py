@@ -1,4 +1,4 @@
-"""Responses to polls: one that has not changed is not decoded again, and the answer is the same."""
+"""The service: a response to a poll that has not changed is not decoded again, and the answer is the same."""
 
 import asyncio
 import gzip
@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
+from yarl import URL
 
-from agentjobs_async import AgentJob, AgentJobsError, JobRef, PollPolicy
+from agentjobs_async import AgentJob, AgentJobsError, HttpTimeouts, JobRef, PollPolicy
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.polled_jobs import PolledJobs
 from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async._http.service import Service
+from agentjobs_async._http.transport import Transport
 from agentjobs_async.models import ReadJob
 from tests.polled import REF, every
 from tests.rows import failures
@@ -28,6 +30,12 @@ NESTED = json.dumps({"id": "job_1", "status": "active", "notes": [{}] * 1000}).e
 OTHER = ACTIVE.replace(b"job_1", b"job_2")
 
 
+def service() -> Service:
+    """Return a service whose transport is never opened."""
+    transport = Transport(DECODER.key, HttpTimeouts(), None, None, "tests", 1, trace_reads=False)
+    return Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
+
+
 def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **headers: str) -> Response:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(status, CIMultiDict(names), body, whole)
@@ -35,12 +43,12 @@ def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **h
 
 def test_an_unchanged_response() -> None:
     """The same bytes give the same object; after other bytes, it is made anew."""
-    polled = PolledJobs(DECODER)
-    first = polled.read(response(), REF)
+    polling = service()
+    first = polling.answer_of(response(), REF)
     assert isinstance(first, AgentJob)
-    assert polled.read(response(), REF) is first
-    assert polled.read(response(ACTIVE + b" "), REF) == first
-    again = polled.read(response(), REF)
+    assert polling.answer_of(response(), REF) is first
+    assert polling.answer_of(response(ACTIVE + b" "), REF) == first
+    again = polling.answer_of(response(), REF)
     assert again == first
     assert again is not first
 
@@ -49,9 +57,9 @@ def test_the_same_bytes_in_another_response() -> None:
     """What a response says beside its body counts, although the body has not changed."""
 
     def check(other: Response) -> None:
-        polled = PolledJobs(DECODER)
-        polled.read(response(), REF)
-        answer = polled.read(other, REF)
+        polling = service()
+        polling.answer_of(response(), REF)
+        answer = polling.answer_of(other, REF)
         assert type(answer) is type(DECODER.read(other, REF))
         assert isinstance(answer, ReadJob | AgentJobsError)
 
@@ -73,9 +81,9 @@ RESPONSES = st.builds(
 @given(st.lists(st.one_of(RESPONSES, st.just(response())), max_size=8))
 def test_any_history(responses: list[Response]) -> None:
     """Whatever came before, a response means what it means alone."""
-    polled = PolledJobs(DECODER)
+    polling = service()
     for one in responses:
-        assert _shown(polled.read(one, REF)) == _shown(DECODER.read(one, REF))
+        assert _shown(polling.answer_of(one, REF)) == _shown(DECODER.read(one, REF))
 
 
 def _shown(answer: Any) -> object:
@@ -88,10 +96,10 @@ def test_what_is_not_kept() -> None:
     """A body that echoes the key, one that is large as bytes or decoded, and one of an ended job are not kept."""
 
     def check(body: bytes) -> None:
-        polled = PolledJobs(DECODER)
-        polled.read(response(), REF)
-        polled.read(response(body), REF)
-        assert polled._last == {}
+        polling = service()
+        polling.answer_of(response(), REF)
+        polling.answer_of(response(body), REF)
+        assert polling._last == {}
 
     assert failures(check, ECHO, LARGE, NESTED, COMPLETED) == {}
 
@@ -103,7 +111,7 @@ async def test_nothing_is_kept_of_jobs_that_are_not_polled() -> None:
     async with Scripted(job()) as server, server.session(policy=every(5)) as session:
         timed_out, cancelled = session.watch(REF, timeout=11), session.watch(other, timeout=100)
         await asyncio.sleep(7)
-        kept = session._service._polled._last
+        kept = session._service._last
         assert set(kept) == {REF, other}
         with pytest.raises(TimeoutError):
             await timed_out
