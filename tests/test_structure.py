@@ -98,7 +98,7 @@ LINES = {
     "_loop": 575,
     "telemetry": 1036,
     "learning": 708,
-    "_http": 1899,
+    "_http": 1936,
     "_polling": 3418,
     "tracing": 271,
     "batch": 7862,

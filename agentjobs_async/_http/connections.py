@@ -151,9 +151,9 @@ class Pool(aiohttp.TCPConnector):
         progress = create_under_way.get()
         if progress is None:
             return await RunApart(self._create_apart(*arguments))
-        progress.may_have_left = False  # until there is a connection, and for good if there will be none
+        progress.connecting()
         connection = await RunApart(self._create_apart(*arguments))
-        progress.may_have_left = True
+        progress.connected()
         return connection
 
     async def _create_apart(self, *arguments: Any) -> ResponseHandler:

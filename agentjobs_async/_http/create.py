@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -29,8 +28,6 @@ from agentjobs_async.telemetry.observers import checked_observer, logger
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
-
-__all__ = ["Create", "CreateRequest", "OnCancel", "checked_on_cancel", "create_attempts", "may_repeat"]
 
 OnCancel = Literal["abandon", "finish"]
 """What becomes of a create whose caller is cancelled."""
@@ -96,9 +93,9 @@ class Create:
         self._url = url
         self._body = prompt_body(request.prompt)
         self._transport = transport
-        self._decode = partial(decoder.create, project_id=request.project_id)
+        self._decoder = decoder
         self._hooks = hooks
-        self._progress = Progress(self._decode, request.before_send)
+        self._progress = Progress(request, decoder)
         self._clock = asyncio.get_running_loop().time
         self._started = 0.0
 
@@ -149,8 +146,9 @@ class Create:
         elif isinstance(response, AgentJobsError):
             result = self._unknown(response.message)
         else:
-            result = self._decode(response)
-        self._progress.end_try(result if isinstance(result, AgentJobsError) else None)
+            result = self._decoder.create(response, self._request.project_id)
+        if not isinstance(result, CreateOutcomeUnknownError):
+            self._progress.decided(result if isinstance(result, AgentJobsError) else None)
         return result
 
     def _interrupted(self, scope: CancelScope) -> AgentJobsError:

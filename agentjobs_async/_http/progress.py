@@ -1,18 +1,33 @@
 """How far one create has come, and with that the outcome that it has if it ends now."""
 
-import io
-from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
-from agentjobs_async._http.responses import Response
-from agentjobs_async.errors import AgentJobsError, CreateOutcome
-from agentjobs_async.models import AgentJob
+from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, NotSentError
 from agentjobs_async.telemetry.observers import logger
 
-__all__ = ["Progress", "WithheldError"]
+if TYPE_CHECKING:
+    from agentjobs_async._http.create import CreateRequest
 
 
-class WithheldError(Exception):
-    """Raised into aiohttp right before the first byte of a request, when `before_send` forbids it."""
+class StoppedError(Exception):
+    """Raised into aiohttp in place of the body that it is about to send: no byte leaves."""
+
+
+class _Step(Enum):
+    """How far one try has come. Within a try the steps only go forward, whatever calls back a second time."""
+
+    BEGUN = auto()
+    """aiohttp has the request. A byte may have left: what replaces aiohttp's parts may send without connecting."""
+    CONNECTING = auto()
+    """A connection is being made: no byte has left."""
+    CONNECTED = auto()
+    """There is a connection. A byte may have left: only aiohttp knows when it sends the headers."""
+    SENDING = auto()
+    """The body has been asked for, and `before_send` has allowed it. A byte may have left."""
+    DECIDED = auto()
+    """The outcome is certain, or there was no try yet. What a byte that has left led to is known."""
 
 
 class Progress:
@@ -22,27 +37,29 @@ class Progress:
     headers may repeat the key, but only the error that was decoded from one.
 
     Args:
-        decode: Returns the job or the error that a response means, with the key masked.
-        before_send: Called right before the first byte of each try; returns whether it may be sent. `None` always may.
+        request: What is created.
+        decoder: Reads the responses, with the key masked.
 
     Attributes:
         tries: The number of tries that have started.
-        may_have_left: Whether a byte of the try under way may have left this process.
         status: The HTTP status of the try under way; `None` until the head of its response is here.
         refusal: The last error that proves that no agent was started; `None` without one.
     """
 
-    __slots__ = ("_before_send", "_decode", "may_have_left", "refusal", "status", "tries")
+    __slots__ = ("_decoder", "_request", "_step", "refusal", "status", "tries")
 
-    def __init__(
-        self, decode: Callable[[Response], AgentJob | AgentJobsError], before_send: Callable[[], bool] | None = None
-    ) -> None:
-        self._decode = decode
-        self._before_send = before_send
+    def __init__(self, request: "CreateRequest", decoder: ResponseDecoder) -> None:
+        self._request = request
+        self._decoder = decoder
+        self._step = _Step.DECIDED
         self.tries = 0
-        self.may_have_left = False
         self.status: int | None = None
         self.refusal: AgentJobsError | None = None
+
+    @property
+    def may_have_left(self) -> bool:
+        """Whether a byte of the try under way may have left this process, and what came of it is unknown."""
+        return self._step not in (_Step.CONNECTING, _Step.DECIDED)
 
     @property
     def outcome(self) -> CreateOutcome:
@@ -52,57 +69,57 @@ class Progress:
         refused = self.refusal is not None and self.refusal.outcome is CreateOutcome.REJECTED
         return CreateOutcome.REJECTED if refused else CreateOutcome.NOT_SENT
 
+    @property
+    def decision(self) -> AgentJobsError | None:
+        """The refusal that decided the last try; `None` while it is undecided."""
+        return self.refusal if self._step is _Step.DECIDED else None
+
     def start_try(self) -> None:
-        """Start a try: from here on its first byte may leave, until the pool or `check_sending` rules that out."""
+        """Start a try."""
         self.tries += 1
-        self.may_have_left = True
         self.status = None
+        self._step = _Step.BEGUN
 
-    def take_head(self, head: Response) -> None:
-        """Record a response of which the body has not been read: the head of a refusal already proves the outcome."""
-        self.status = head.status
-        if head.is_error:
-            result = self._decode(head)
-            if isinstance(result, AgentJobsError) and result.outcome is CreateOutcome.REJECTED:
-                self.end_try(result)
+    def connecting(self) -> None:
+        """Record that a connection is being made. Only the first one of a try proves that nothing has left before."""
+        if self._step is _Step.BEGUN:
+            self._step = _Step.CONNECTING
 
-    def end_try(self, refusal: AgentJobsError | None = None) -> None:
-        """End a try whose outcome is certain; `refusal` is the proof that no agent was started."""
-        self.may_have_left = False
-        self.refusal = refusal or self.refusal
+    def connected(self) -> None:
+        """Record that the connection is there."""
+        if self._step is _Step.CONNECTING:
+            self._step = _Step.CONNECTED
 
-    def request_body(self, content: bytes) -> io.BytesIO:
-        """Return what aiohttp reads the request's body from; it sends the headers together with the first of it."""
-        return io.BytesIO(content) if self._before_send is None else _CheckedBody(content, self)
-
-    def check_sending(self) -> None:
+    def sending(self) -> None:
         """Call `before_send`, right before the first byte of a try.
 
         Raises:
-            WithheldError: It returned false or raised; nothing is sent.
+            StoppedError: It returned false or raised; or the try was sent before, or is over.
         """
-        self.may_have_left = False
+        if self._step in (_Step.SENDING, _Step.DECIDED):
+            raise StoppedError("a create is never sent twice")
+        before_send = self._request.before_send
         try:
-            allowed = self._before_send is None or self._before_send()
+            allowed = before_send is None or before_send()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - a CancelledError would look like a broken connection, and be repeated
             logger.exception("before_send raised, and nothing is sent")
             allowed = False
         if not allowed:
-            raise WithheldError
-        self.may_have_left = True
+            self.decided(NotSentError("nothing was sent: before_send did not allow it", "withheld"))
+            raise StoppedError("before_send did not allow it")
+        self._step = _Step.SENDING
 
+    def take_head(self, head: Response) -> None:
+        """Record a response of which the body has not been read: the head of a refusal already proves the outcome."""
+        self.status = head.status
+        if head.is_error:
+            result = self._decoder.create(head, self._request.project_id)
+            if isinstance(result, AgentJobsError) and result.outcome is CreateOutcome.REJECTED:
+                self.decided(result)
 
-class _CheckedBody(io.BytesIO):
-    """A body that calls `before_send` at its first read, which aiohttp does right before the request's first byte."""
-
-    def __init__(self, content: bytes, progress: Progress) -> None:
-        super().__init__(content)
-        self._progress: Progress | None = progress
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress.check_sending()
-        return super().read(size)
+    def decided(self, refusal: AgentJobsError | None = None) -> None:
+        """End a try whose outcome is certain; `refusal` is the proof that no agent was started."""
+        self._step = _Step.DECIDED
+        self.refusal = refusal or self.refusal

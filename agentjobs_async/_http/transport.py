@@ -19,7 +19,7 @@ from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.connections import Pool, Resolver, create_under_way, without_resending
-from agentjobs_async._http.progress import Progress, WithheldError
+from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import one_line
@@ -54,6 +54,7 @@ class HttpTimeouts:
 _SHOWN_BYTES: Final = 300  # of a foreign error's text
 _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
+_SENT_BYTES: Final = 262_144  # of a body at once: the loop is not blocked for long
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
@@ -77,10 +78,10 @@ class Transport:
         self.read_seconds = limits.request  # that a read may take at most
         self._read_timeout = aiohttp.ClientTimeout(total=limits.request, connect=limits.connect, ceil_threshold=inf)
         self._create_timeout = aiohttp.ClientTimeout(connect=limits.connect, ceil_threshold=inf)
-        self._create_options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
+        self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
         if checked_instance("ssl", ssl, SSLContext) is not None:
-            self._create_options["ssl"] = ssl
-        self._read_options = dict(self._create_options)
+            self._options["ssl"] = ssl
+        self._read_options = dict(self._options)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
         self._reads: aiohttp.ClientSession
         self._creates: aiohttp.ClientSession
@@ -129,7 +130,7 @@ class Transport:
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, url, may_have_left=True)
+            return self._fault(error, url)
         raise _without_frames(interrupted)
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
@@ -140,17 +141,17 @@ class Transport:
             return await self._received(
                 await self._creates.post(
                     url,
-                    data=progress.request_body(body),
+                    data=_Body(body, progress),
                     headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
                     timeout=self._create_timeout,
-                    **self._create_options,
+                    **self._options,
                 ),
                 progress,
             )
         except asyncio.CancelledError as error:
             interrupted = error
         except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, url, may_have_left=progress.may_have_left)
+            return progress.decision or self._fault(error, url, progress)
         finally:
             create_under_way.reset(token)
         raise _without_frames(interrupted)
@@ -177,12 +178,12 @@ class Transport:
             response.close()
         return received
 
-    def _fault(self, error: Exception, url: URL, *, may_have_left: bool) -> AgentJobsError:
+    def _fault(self, error: Exception, url: URL, progress: Progress | None = None) -> AgentJobsError:
         text = one_line(self._key.mask(self._description(error)), _SHOWN_BYTES)
-        if isinstance(error.__cause__, WithheldError):
-            return NotSentError("nothing was sent: before_send did not allow it", "withheld")
         reason = _not_sent_reason(error)
-        if reason is not None or not may_have_left:
+        # Of a create, the steps decide, not the error: that of a second connection says nothing of the first one.
+        nothing_left = reason is not None if progress is None else not progress.may_have_left
+        if nothing_left:
             return NotSentError(f"nothing was sent to {url.host}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
@@ -193,7 +194,7 @@ class Transport:
         cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
         if isinstance(cause, aiohttp.ClientResponseError | HttpProcessingError):
             return f"broken HTTP: {_QUOTED.sub('', cause.message)}"
-        if isinstance(error, aiohttp.ServerDisconnectedError):
+        if isinstance(cause, aiohttp.ServerDisconnectedError):
             return "the server disconnected"  # its own text may quote the head of the response as far as it came
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
@@ -217,6 +218,27 @@ class Transport:
             client.detach()
             pool.abort()
         await wait_until_left(lambda: any(pool.open for pool in self._opened.values()))
+
+
+class _Body(aiohttp.Payload):
+    """The body of one try. aiohttp sends the headers together with the first of it, so that to write it is to send."""
+
+    def __init__(self, content: bytes, progress: Progress) -> None:
+        super().__init__(content)
+        self._content = content
+        self._progress = progress
+
+    @property
+    def size(self) -> int:
+        return len(self._content)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self._content.decode(encoding, errors)
+
+    async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
+        self._progress.sending()
+        for start in range(0, len(self._content), _SENT_BYTES):
+            await writer.write(self._content[start : start + _SENT_BYTES])
 
 
 async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:

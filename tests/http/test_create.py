@@ -57,6 +57,22 @@ async def test_what_aiohttp_should_not_raise(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("then", ["fin", "reset"])
+async def test_aiohttp_that_would_repeat_it(then: Any, monkeypatch: pytest.MonkeyPatch, *, refused: bool) -> None:
+    """Even where aiohttp repeats a POST whose connection breaks, as it repeats a GET, a create is sent once."""
+    monkeypatch.setattr("aiohttp.client.IDEMPOTENT_METHODS", {"GET", "POST"})
+    connect = aiohappyeyeballs.start_connection
+    second = OSError(errno.ECONNREFUSED, "refused") if refused else DEFAULT
+    monkeypatch.setattr(
+        aiohappyeyeballs, "start_connection", AsyncMock(side_effect=[DEFAULT, second, DEFAULT], wraps=connect)
+    )
+    async with Scripted(Reply(then=then), CREATED) as server, server.session() as session:
+        with pytest.raises(CreateOutcomeUnknownError, match="refused" if refused else "never sent twice"):
+            await session.create_job("Fix it")
+    assert len(server.requests) == 1
+
+
 async def test_unknown_is_logged_without_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
     """An unknown create is logged, with the hash of its prompt by which to find it, and without the prompt."""
     async with Scripted(reply(500)) as server, server.session() as session:

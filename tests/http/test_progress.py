@@ -1,56 +1,98 @@
 """How far a create has come, and what outcome that leaves."""
 
+from collections.abc import Callable
+
+import pytest
 from multidict import CIMultiDict
 
-from agentjobs_async import (
-    AgentJob,
-    AgentJobsError,
-    CreateOutcome,
-    CreateOutcomeUnknownError,
-    NotSentError,
-    RateLimitedError,
-)
-from agentjobs_async._http.progress import Progress
-from agentjobs_async._http.responses import Response
+from agentjobs_async import CreateOutcome, NotSentError
+from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.create import CreateRequest
+from agentjobs_async._http.progress import Progress, StoppedError
+from agentjobs_async._http.responses import Response, ResponseDecoder
+
+NOT_SENT, REJECTED, UNKNOWN = CreateOutcome.NOT_SENT, CreateOutcome.REJECTED, CreateOutcome.UNKNOWN
 
 
-def decode(response: Response) -> AgentJob | AgentJobsError:
-    """Return a rejected create for 429, an unknown one for anything else."""
-    if response.status != 429:
-        return CreateOutcomeUnknownError("what now?", "response", response.status)
-    error = RateLimitedError(429)
-    error.outcome = CreateOutcome.REJECTED
-    return error
+def progress_of(before_send: Callable[[], bool] | None = None) -> Progress:
+    request = CreateRequest("docs", "Fix it", timeout=1, retry=True, max_retry_after=1, before_send=before_send)
+    return Progress(request, ResponseDecoder(ApiKey("0123456789"), 1_000))
 
 
-def test_outcome() -> None:
-    """Before a try nothing is sent, within one nobody knows; between tries the last proof counts, as soon as known."""
-    progress = Progress(decode)
-    assert (progress.outcome, progress.tries) == (CreateOutcome.NOT_SENT, 0)
+def test_outcome_of_each_step() -> None:
+    """Only before a try, while it connects and once it is decided is it certain that nothing was started."""
+    progress = progress_of()
+    assert (progress.outcome, progress.tries) == (NOT_SENT, 0)
+    moves = (progress.start_try, progress.connecting, progress.connected, progress.sending, progress.decided)
+    outcomes = []
+    for move in moves:
+        move()
+        outcomes.append(progress.outcome)
+    assert outcomes == [UNKNOWN, NOT_SENT, UNKNOWN, UNKNOWN, NOT_SENT]
+    assert (progress.tries, progress.decision) == (1, None)
+
+
+def test_outcome_of_a_head() -> None:
+    """The head of a refusal decides a try; the last proof counts between two tries, and not within the next one."""
+    progress = progress_of()
     progress.start_try()
-    assert (progress.outcome, progress.tries) == (CreateOutcome.UNKNOWN, 1)
-    for status, outcome in ((200, CreateOutcome.UNKNOWN), (500, CreateOutcome.UNKNOWN), (429, CreateOutcome.REJECTED)):
+    progress.sending()
+    for status, outcome in ((200, UNKNOWN), (500, UNKNOWN), (429, REJECTED)):
         progress.take_head(Response(status, CIMultiDict()))
         assert (progress.outcome, progress.status) == (outcome, status)
-    refusal = progress.refusal
-    progress.end_try()
-    assert (progress.outcome, progress.refusal) == (CreateOutcome.REJECTED, refusal)
+    refusal = progress.decision
+    progress.decided()
+    assert (progress.outcome, progress.refusal) == (REJECTED, refusal)
     progress.start_try()
-    assert (progress.outcome, progress.status, progress.tries) == (CreateOutcome.UNKNOWN, None, 2)
-    progress.end_try(NotSentError("refused"))
-    assert progress.outcome is CreateOutcome.NOT_SENT
+    assert (progress.outcome, progress.status, progress.tries, progress.decision) == (UNKNOWN, None, 2, None)
+    progress.decided(NotSentError("refused"))
+    assert progress.outcome is NOT_SENT
 
 
-def test_before_send() -> None:
-    """`before_send` is called once, before the first byte of the body, which may leave then."""
-    calls: list[CreateOutcome] = []
+def test_no_step_back() -> None:
+    """A second connection within a try does not prove that nothing has left on the first one."""
+    progress = progress_of()
+    progress.start_try()
+    progress.connecting()
+    progress.connected()
+    for move in (progress.connecting, progress.connected):
+        move()
+        assert progress.outcome is UNKNOWN
+    progress.sending()
+    for move in (progress.connecting, progress.connected):
+        move()
+        assert progress.outcome is UNKNOWN
+
+
+def test_a_try_is_sent_once() -> None:
+    """A try gives its body once, a decided one not at all; the next try gives its own."""
+    calls: list[bool] = []
 
     def before_send() -> bool:
-        calls.append(progress.outcome)
+        calls.append(True)
         return True
 
-    progress = Progress(decode, before_send)
+    progress = progress_of(before_send)
+    for tries in (1, 2):
+        progress.start_try()
+        progress.sending()
+        with pytest.raises(StoppedError):
+            progress.sending()
+        assert (progress.outcome, len(calls)) == (UNKNOWN, tries)
+        progress.decided()
+        with pytest.raises(StoppedError):
+            progress.sending()
+        assert (progress.outcome, len(calls)) == (NOT_SENT, tries)
+
+
+def test_withheld() -> None:
+    """A try that `before_send` forbids is decided: nothing was sent."""
+    progress = progress_of(lambda: False)
     progress.start_try()
-    body = progress.request_body(b"{}")
-    assert (body.read(1), body.read(1)) == (b"{", b"}")
-    assert (calls, progress.outcome) == ([CreateOutcome.NOT_SENT], CreateOutcome.UNKNOWN)
+    progress.connecting()
+    progress.connected()
+    with pytest.raises(StoppedError):
+        progress.sending()
+    decision = progress.decision
+    assert isinstance(decision, NotSentError)
+    assert (decision.reason, progress.outcome) == ("withheld", NOT_SENT)

@@ -19,12 +19,12 @@ from agentjobs_async import (
     InvalidInputError,
     NotSentError,
     ProtocolError,
-    ServerError,
     TransportError,
 )
 from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.progress import Progress
-from agentjobs_async._http.responses import Response
+from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
 from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
@@ -51,7 +51,8 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
 
 
 def progress_of_one() -> Progress:
-    return Progress(lambda response: ServerError(response.status))
+    request = CreateRequest("docs", "Fix it", timeout=1, retry=True, max_retry_after=1)
+    return Progress(request, ResponseDecoder(ApiKey(KEY), 1_000))
 
 
 async def read(server: Scripted, **settings: Any) -> Response | AgentJobsError:
