@@ -1,13 +1,15 @@
 """aiohttp's connections as this package needs them. The only module that uses private names of aiohttp.
 
-Their presence is checked when a session opens: with a version of aiohttp that lacks one, it must not open.
+Four of them keep a create that was cut from being sent: with a version of aiohttp that lacks one, a session must not
+open. Without the others it works as aiohttp does by itself: `_create_connection` and `_release` of the connector,
+`resume_reading`, `set_exception` and `_payload` of a connection.
 """
 
 import asyncio
 import socket
+from collections.abc import Coroutine, Generator
 from contextvars import Context, ContextVar
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -16,26 +18,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from agentjobs_async._http.name_lookup import Names
 from agentjobs_async._http.progress import Progress
-from agentjobs_async._http.run_apart import RunApart
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["Pool", "Resolver", "create_under_way", "without_resending"]
-
-_PRIVATE: Final = {
-    aiohttp.TCPConnector: ("_close", "_create_connection", "_release"),
-    ResponseHandler: (
-        "abort",
-        "close",
-        "connection_lost",
-        "connection_made",
-        "data_received",
-        "resume_reading",
-        "set_exception",
-        "set_response_params",
-    ),
-}
-
-
+T = TypeVar("T")
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
@@ -53,13 +38,18 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     has a buffer of its own, calls `data_received` instead, as for every `asyncio.Protocol`.
 
     Attributes:
-        idle: Whether the connection is in the pool.
+        held: The hold that a request has on the connection, or the last one had.
     """
 
     def __init__(self, pool: "Pool") -> None:
-        super().__init__(loop=pool._loop)  # noqa: SLF001 - the connector has no public name for its loop
+        super().__init__(asyncio.get_running_loop())
         self._pool = pool
-        self.idle = False
+        self.held: aiohttp.connector.Connection | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the connection is in the pool."""
+        return self.held is not None and self.held.closed
 
     def connection_made(self, transport: Any) -> None:
         self._pool.open.add(self)
@@ -72,10 +62,6 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
             self._pool.buffer[:] = bytes(len(self._pool.buffer))
         super().connection_lost(exc)
 
-    def set_response_params(self, **parameters: Any) -> None:
-        self.idle = False  # the first call by aiohttp after it took a connection out of the pool
-        super().set_response_params(**parameters)
-
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the base class names it
         # All connections share it: the loop fills it and calls `buffer_updated` in one go.
         return self._pool.buffer
@@ -87,7 +73,7 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
         self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        if self.idle and data:
+        if data and self.idle:
             self.abort()
         else:
             super().data_received(data)
@@ -95,20 +81,23 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         super().set_exception(exc, *cause)
         # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
-        if isinstance(exc, HttpProcessingError) and self._payload is not None:
-            self._payload.set_exception(exc, *cause)
+        payload = getattr(self, "_payload", None)
+        if isinstance(exc, HttpProcessingError) and payload is not None:
+            payload.set_exception(exc, *cause)
 
     def resume_reading(self, *arguments: bool, **options: bool) -> None:
-        # The loop keeps the context in which a socket is watched for as long as the connection is kept.
-        Context().run(super().resume_reading, *arguments, **options)
+        if self.transport is None or self.transport.is_reading():  # nearly always
+            super().resume_reading(*arguments, **options)
+        else:
+            # The loop keeps the context in which a socket is watched for as long as the connection is kept.
+            Context().run(super().resume_reading, *arguments, **options)
 
     def close(self) -> None:
         self.abort()
 
 
 create_under_way: Final[ContextVar[Progress | None]] = ContextVar("create under way", default=None)
-"""The create whose request is being sent. Traces, aiohttp's public way to learn of connections, cost it 20 µs more."""
-_MADE: ContextVar[list[Connection]] = ContextVar("connections made for the request under way")
+"""The create whose request is being sent. Traces, aiohttp's other public way to learn of connections, cost it 20 µs."""
 
 
 class Pool(aiohttp.TCPConnector):
@@ -116,7 +105,7 @@ class Pool(aiohttp.TCPConnector):
 
     It has no limit: the time that a request waits for a free connection would count as a slow server. Callers limit
     themselves. Connections, and the timer that closes idle ones, outlive the request that makes them: they are made in
-    an empty context.
+    an empty context, as long as aiohttp makes them in `_create_connection` and `_release`.
 
     Raises:
         InvalidInputError: This version of aiohttp lacks a name that is needed.
@@ -127,14 +116,14 @@ class Pool(aiohttp.TCPConnector):
     """
 
     def __init__(self, resolver: "Resolver", *, force_close: bool = False) -> None:
-        _check(_PRIVATE)
         # With its own DNS cache, aiohttp shields look-ups from cancellation in tasks that outlive the call.
         super().__init__(limit=0, use_dns_cache=False, resolver=resolver, force_close=force_close)
-        _check({self: ("_factory", "_loop")})
+        _check(self, "TCPConnector", "_close", "_factory")
+        _check(ResponseHandler, "ResponseHandler", "abort", "close")
         self.open: set[Connection] = set()
         self.buffer = memoryview(bytearray(_RECEIVED_BYTES))
-        _check({Connection(self): ("_payload",)})
-        self._factory: Any = self._made
+        self._made: dict[asyncio.Task[Any] | None, list[Connection]] = {}
+        self._factory: Any = self._make
 
     def abort(self) -> None:
         """Close the pool and abort all of its connections, within this call; each learns of it within a few turns."""
@@ -142,45 +131,74 @@ class Pool(aiohttp.TCPConnector):
         for connection in tuple(self.open):
             connection.abort()
 
-    def _made(self) -> Connection:
-        connection = Connection(self)
-        _MADE.get().append(connection)
-        return connection
-
-    async def _create_connection(self, *arguments: Any) -> ResponseHandler:
+    async def connect(self, *arguments: Any, **options: Any) -> aiohttp.connector.Connection:
+        """Return a hold on an idle connection, or on a new one."""
         progress = create_under_way.get()
-        if progress is None:
-            return await RunApart(self._create_apart(*arguments))
-        progress.connecting()
-        connection = await RunApart(self._create_apart(*arguments))
-        progress.connected()
+        if progress is not None:
+            progress.connecting()
+        held = None
+        try:
+            held = await super().connect(*arguments, **options)
+        finally:
+            made = self._made.pop(asyncio.current_task(), ())
+            if made:
+                self.open.difference_update([one for one in made if _is_wrapped(one)])
+            if held is None:
+                # Cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
+                for one in made:
+                    one.abort()
+        if progress is not None:
+            progress.connected()
+        connection: Any = held.protocol
+        connection.held = held
+        return held
+
+    def _make(self) -> Connection:
+        connection = Connection(self)
+        self._made.setdefault(asyncio.current_task(), []).append(connection)
         return connection
 
-    async def _create_apart(self, *arguments: Any) -> ResponseHandler:
-        made: list[Connection] = []
-        token = _MADE.set(made)
-        try:
-            try:
-                return await super()._create_connection(*arguments)
-            finally:
-                self.open.difference_update([one for one in made if _is_wrapped(one)])
-        except BaseException:
-            # When cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
-            for connection in made:
-                connection.abort()
-            raise
-        finally:
-            _MADE.reset(token)
+    async def _create_connection(self, *arguments: Any, **options: Any) -> ResponseHandler:
+        return await RunApart(super()._create_connection(*arguments, **options))
 
-    def _release(self, key: Any, protocol: Any, **options: Any) -> None:
-        protocol.idle = True
-        Context().run(partial(super()._release, key, protocol, **options))
+    def _release(self, *arguments: Any, **options: Any) -> None:
+        # The timer that closes idle connections, which may be started here, is renewed as long as there are any.
+        Context().run(super()._release, *arguments, **options)
 
 
 def _is_wrapped(connection: Connection) -> bool:
     """Return whether TLS through a proxy has taken over the transport: then it never calls `connection_lost` here."""
     transport: Any = connection.transport
     return transport is not None and transport.get_protocol() is not connection
+
+
+class RunApart(Generic[T]):
+    """Awaits a coroutine in an empty context, in the task that awaits it: no other task, which could outlive it.
+
+    Whatever the coroutine makes that lasts (sockets, timers) keeps no variable of its caller alive.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Run the coroutine step by step."""
+        context, coroutine = Context(), self._coroutine
+        try:
+            awaited = context.run(coroutine.send, None)
+            while True:
+                try:
+                    value = yield awaited
+                except GeneratorExit:
+                    context.run(coroutine.close)
+                    raise
+                except BaseException as error:  # noqa: BLE001 - a cancellation, say: it is the coroutine's
+                    awaited = context.run(coroutine.throw, error)
+                else:
+                    awaited = context.run(coroutine.send, value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Resolver(AbstractResolver):
@@ -202,21 +220,8 @@ class Resolver(AbstractResolver):
         """Do nothing: look-ups run in daemon threads, which end by themselves."""
 
 
-def without_resending(client: aiohttp.ClientSession) -> dict[str, Any]:
-    """Keep aiohttp from sending a GET a second time by itself when a connection breaks.
-
-    Returns:
-        Arguments for each request of the client: none if aiohttp's private switch exists; else a middleware, the public
-        way, at a small cost for each request.
-    """
-    if getattr(client, "_retry_connection", None) is True:
-        client._retry_connection = False  # noqa: SLF001 - there is no public switch (test_connections pins this one)
-        return {}
-    return {"middlewares": (_send_once,)}
-
-
-async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Replace the errors after which aiohttp sends the request again by one after which it does not."""
+async def send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Replace the errors after which aiohttp sends a GET again by itself by one after which it does not."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -225,12 +230,10 @@ async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
         raise aiohttp.ClientConnectionError(*error.args) from error
 
 
-def _check(needed: dict[Any, tuple[str, ...]]) -> None:
-    for owner, names in needed.items():
-        missing = [name for name in names if not hasattr(owner, name)]
-        if missing:
-            kind = owner if isinstance(owner, type) else type(owner).__bases__[0]
+def _check(owner: object, kind: str, *names: str) -> None:
+    for name in names:
+        if not hasattr(owner, name):
             raise InvalidInputError(
-                f"aiohttp {aiohttp.__version__} has no {kind.__name__}.{missing[0]}, without which sockets would"
-                " stay open: install a version that agentjobs-async was tested with, such as 3.14"
+                f"aiohttp {aiohttp.__version__} has no {kind}.{name}, without which sockets would stay open:"
+                " install a version that agentjobs-async was tested with, such as 3.14"
             )

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.connections import Pool, Resolver, create_under_way, without_resending
+from agentjobs_async._http.connections import Pool, Resolver, create_under_way, send_once
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
@@ -81,7 +81,6 @@ class Transport:
         self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
         if checked_instance("ssl", ssl, SSLContext) is not None:
             self._options["ssl"] = ssl
-        self._read_options = dict(self._options)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
         self._reads: aiohttp.ClientSession
         self._creates: aiohttp.ClientSession
@@ -100,18 +99,18 @@ class Transport:
         """
         if not self._opened:
             names = Resolver()
-            self._reads = self._client(Pool(names))
+            self._reads = self._client(Pool(names), send_once)
             if not self._trace_reads:
                 self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
             self._creates = self._client(Pool(names, force_close=True))
-            self._read_options |= without_resending(self._reads)
 
-    def _client(self, pool: Pool) -> aiohttp.ClientSession:
+    def _client(self, pool: Pool, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         client = aiohttp.ClientSession(
             connector=pool,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             auto_decompress=False,
+            middlewares=middlewares,
         )
         self._opened[client] = pool
         return client
@@ -124,7 +123,7 @@ class Transport:
                     url,
                     headers={"Authorization": self._key.authorization()},
                     timeout=self._read_timeout,
-                    **self._read_options,
+                    **self._options,
                 )
             )
         except asyncio.CancelledError as error:

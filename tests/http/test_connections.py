@@ -1,4 +1,4 @@
-"""What is private of aiohttp: there it is, and does what it is used for; missing, a session says so."""
+"""Connections and their pools: what is private of aiohttp does what it is used for; missing, a session says so."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import os
 import socket
 import weakref
 from contextlib import closing, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from ssl import SSLContext, SSLError
 from typing import Any
 
@@ -14,71 +14,63 @@ import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, NotSentError, TransportError
-from agentjobs_async._http.connections import Pool, Resolver
+from agentjobs_async import AgentJobsSession, InvalidInputError, TransportError
+from agentjobs_async._http.connections import Connection, Pool, Resolver, RunApart
 from tests.scripted import KEY, Reply, Scripted, job, session_of
 
 
-async def test_aiohttp_still_has_the_switch() -> None:
-    """The private attribute that keeps aiohttp from sending a read twice exists, and is on by default."""
-    async with aiohttp.ClientSession() as client:
-        assert client._retry_connection is True
-
-
 @pytest.mark.parametrize("then", ["fin", "reset"])
-async def test_without_the_switch(then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where aiohttp has no such switch any more, a read whose connection breaks goes out once all the same."""
-
-    def switched_on(_client: object, value: bool) -> None:  # noqa: FBT001 - a property's setter
-        """Take no notice: what is set has no effect."""
-
-    monkeypatch.setattr(aiohttp.ClientSession, "_retry_connection", property(lambda _: 1, switched_on), raising=False)
+async def test_reads_are_sent_once(then: Any) -> None:
+    """A read whose kept connection breaks is not sent again by aiohttp; the next one has a connection of its own."""
     async with Scripted(job(), Reply(then=then), job()) as server, server.session() as session:
         await session.get_job("job_1")
         with pytest.raises(TransportError, match=r"disconnected|reset"):
             await session.get_job("job_1")
         await session.get_job("job_1")
-        assert (await session.create_job("x")).id == "job_1"
-    assert [request.connection for request in server.requests] == [1, 1, 2, 3]
+    assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
-async def test_without_the_switch_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way without the switch passes on what kept a connection from being made."""
-    monkeypatch.setattr(
-        aiohttp.ClientSession, "_retry_connection", property(lambda _: 1, lambda *_: None), raising=False
-    )
-    async with session_of(base_url="http://127.0.0.1:9") as session:
-        with pytest.raises(NotSentError) as caught:
-            await session.get_job("job_1")
-    assert caught.value.reason == "refused"
+NEEDED = [(aiohttp.TCPConnector, "_close"), (ResponseHandler, "abort"), (ResponseHandler, "close")]
 
 
-async def test_missing_parts() -> None:
-    """A session refuses to open, by name, where aiohttp lacks what keeps sockets from being left behind."""
-    parts = ((aiohttp.TCPConnector, "_release"), (ResponseHandler, "abort"), (ResponseHandler, "close"))
-    for owner, name in parts:
-        session = session_of()
-        with pytest.MonkeyPatch.context() as patched:
-            for kind in owner.__mro__:
-                if name in vars(kind):
-                    patched.delattr(kind, name)
-            with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
-                await session.create_job("x")
-        await session.aclose()
+@pytest.mark.parametrize(("owner", "name"), NEEDED)
+async def test_missing_parts(owner: Any, name: str) -> None:
+    """A session refuses to open, by name, where aiohttp lacks what keeps a create that was cut from being sent."""
+    with pytest.MonkeyPatch.context() as patched:
+        for kind in owner.__mro__:
+            if name in vars(kind):
+                patched.delattr(kind, name)
+        with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
+            await session_of().create_job("x")
 
 
-@pytest.mark.parametrize(("owner", "name"), [(aiohttp.TCPConnector, "_factory"), (ResponseHandler, "_payload")])
-async def test_missing_attributes(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_factory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an object of aiohttp has only once it is made is looked for as well."""
-    plain = owner.__init__
+    plain = aiohttp.TCPConnector.__init__
 
-    def without_one(self: Any, *arguments: Any, **options: Any) -> None:
-        plain(self, *arguments, **options)
-        delattr(self, name)
+    def without_one(self: Any, **options: Any) -> None:
+        plain(self, **options)
+        del self._factory
 
-    monkeypatch.setattr(owner, "__init__", without_one)
-    with pytest.raises(InvalidInputError, match=rf"has no {owner.__name__}\.{name}"):
+    monkeypatch.setattr(aiohttp.TCPConnector, "__init__", without_one)
+    with pytest.raises(InvalidInputError, match=r"has no TCPConnector\._factory"):
         await session_of().__aenter__()
+
+
+@pytest.mark.looptime
+async def test_names_that_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where aiohttp calls none of the other private names, creates and reads work as with aiohttp itself."""
+    for owner, name in ((Pool, "_create_connection"), (Pool, "_release"), (Connection, "resume_reading")):
+        monkeypatch.delattr(owner, name)
+    monkeypatch.setattr(Connection, "_payload", property(lambda _: None, lambda *_: None), raising=False)
+    broken = Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", later=b"zz\r\n")
+    replies = (job(), job(model="a" * 300_000), job(), broken)
+    async with Scripted(*replies) as server, server.session() as session:
+        assert (await session.create_job("x")).id == "job_1"
+        assert [len((await session.get_job("job_1")).model or "") for _ in range(2)] == [300_000, 0]
+        with pytest.raises(TransportError, match="no whole answer within 30 s"):
+            await session.get_job("job_1")
+    assert [request.connection for request in server.requests] == [1, 2, 2, 2]
 
 
 async def test_breaking_off() -> None:
@@ -209,3 +201,50 @@ async def test_connections_outlive_their_requests() -> None:
         assert [one() for one in held] == [None, None]
         await session.get_job("job_1")
     assert [request.connection for request in server.requests] == [1, 1, 1]
+
+
+NAME: ContextVar[str] = ContextVar("NAME")
+
+
+@pytest.mark.looptime
+async def test_run_apart() -> None:
+    """A coroutine runs in an empty context, in the task that awaits it; values, faults and cancellations pass."""
+    NAME.set("mine")
+    seen = list[object]()
+
+    async def works(fault: Exception | None) -> str:
+        seen.append(len(copy_context()))
+        NAME.set("theirs")
+        try:
+            await asyncio.sleep(0)
+            seen.append((NAME.get(), asyncio.current_task() is task))
+            if fault is not None:
+                raise fault
+            await asyncio.Event().wait()
+        finally:
+            seen.append("left")
+        return "never"
+
+    for fault, raised in ((ZeroDivisionError(), ZeroDivisionError), (None, TimeoutError)):
+        task = asyncio.current_task()
+        with pytest.raises(raised):
+            async with asyncio.timeout(0.01):
+                await RunApart(works(fault))
+        assert (seen, NAME.get()) == ([0, ("theirs", True), "left"], "mine")
+        seen.clear()
+
+
+async def test_run_apart_given_up() -> None:
+    """A coroutine that is given up in the middle is closed."""
+    left = asyncio.Event()
+
+    async def works() -> None:
+        try:
+            await asyncio.sleep(1)
+        finally:
+            left.set()
+
+    steps = RunApart(works()).__await__()
+    next(steps)
+    steps.close()
+    assert left.is_set()
