@@ -96,7 +96,7 @@ LINES = {
     "tracker": 49,
     "session": 294,
     "_loop": 575,
-    "telemetry": 1036,
+    "telemetry": 1038,
     "learning": 708,
     "_http": 1900,
     "_polling": 3418,

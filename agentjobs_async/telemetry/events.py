@@ -147,7 +147,7 @@ class JobPolled(_WaitEvent):
 
     Attributes:
         job: The job as this poll showed it.
-        polls: The number of polls of this job so far, this one included.
+        poll_number: Which poll of this job it is, from 1; it counts on while any wait for the job is under way.
         elapsed: Seconds that this poll took, from the call of `get_job` or the request's start to its answer.
         label: The label of the job, where a wait for it was given the `AgentJob` of `create_job`; else `None`.
         lateness: How late the job's end was noticed at most, in seconds: the time since the last poll that showed it at
@@ -156,7 +156,7 @@ class JobPolled(_WaitEvent):
     """
 
     job: AgentJob
-    polls: int
+    poll_number: int
     elapsed: float = 0.0
     label: str | None = None
     lateness: float | None = None
@@ -185,14 +185,14 @@ class PollFailed(_WaitEvent):
     Attributes:
         ref: The job.
         error: Why; a `CancelledError` if the poll was cancelled because no caller waited for the job any more.
-        polls: The number of polls of this job so far, this one included.
+        poll_number: Which poll of this job it is, from 1; it counts on while any wait for the job is under way.
         elapsed: Seconds from the poll's start until it failed or was cut.
         label: As in `JobPolled`.
     """
 
     ref: JobRef
     error: BaseException
-    polls: int
+    poll_number: int
     elapsed: float = 0.0
     label: str | None = None
 

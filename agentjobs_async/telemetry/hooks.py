@@ -134,16 +134,18 @@ class Hooks:
         self,
         job: AgentJob,
         previous: AgentJob | None,
-        polls: int,
+        poll_number: int,
         elapsed: float,
         label: str | None,
         lateness: float | None,
     ) -> None:
         """Report that a poll showed a job, which was last known as `previous`."""
-        Context().run(self._emit, events.JobPolled(job, polls, elapsed, label, lateness, source=self._source))
+        Context().run(self._emit, events.JobPolled(job, poll_number, elapsed, label, lateness, source=self._source))
         if previous is not None and previous != job:
             Context().run(self._emit, events.JobChanged(job, previous, label, source=self._source))
 
-    def poll_failed(self, ref: JobRef, error: BaseException, polls: int, elapsed: float, label: str | None) -> None:
+    def poll_failed(
+        self, ref: JobRef, error: BaseException, poll_number: int, elapsed: float, label: str | None
+    ) -> None:
         """Report that a poll did not show a job."""
-        Context().run(self._emit, events.PollFailed(ref, error, polls, elapsed, label, source=self._source))
+        Context().run(self._emit, events.PollFailed(ref, error, poll_number, elapsed, label, source=self._source))

@@ -35,9 +35,9 @@ _LOGGED: Final[dict[type, tuple[int, str]]] = {
     JobCreated: (INFO, "created {event.name} in {event.elapsed:.3f} s"),
     WaitStarted: (DEBUG, "wait for {event.name} started"),
     WaitEnded: (WARNING, "wait for {event.name} ended after {event.elapsed:.1f} s and {event.polls} polls: {end}"),
-    JobPolled: (DEBUG, "poll {event.polls} of {event.name}: {end}"),
+    JobPolled: (DEBUG, "poll {event.poll_number} of {event.name}: {end}"),
     JobChanged: (INFO, "{event.name} went from {previous} to {end}"),
-    PollFailed: (DEBUG, "poll {event.polls} of {event.name} failed: {end}"),
+    PollFailed: (DEBUG, "poll {event.poll_number} of {event.name} failed: {end}"),
 }
 """The level and the text of each event; `end` is its error, else the status of its job; `previous`, the one before."""
 

@@ -755,7 +755,7 @@ async def test_hooks() -> None:
         await second
     reviewing = AgentJob("job_1", "docs", "reviewing")
     fault, left, *ends = [cast("Any", event) for event in events if isinstance(event, PollFailed | WaitEnded)]
-    assert (type(fault.error), fault.polls) == (ServerError, 2)
+    assert (type(fault.error), fault.poll_number) == (ServerError, 2)
     assert (type(left.error), left.polls, left.elapsed) == (asyncio.CancelledError, 1, 2)
     assert [event for event in events if event not in (fault, left)] == [
         WaitStarted(REF),

@@ -40,7 +40,7 @@ def test_faulty_hook(caplog: pytest.LogCaptureFixture) -> None:
     hooks = Hooks([*faulty, sound], None)
     for number in (1, 2):
         hooks.polled(JOB, None, number, 0.0, None, None)
-    assert [event.polls for event in sound.events] == [1, 2]
+    assert [event.poll_number for event in sound.events] == [1, 2]
     assert [hook.events for hook in faulty] == [sound.events] * len(errors)
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * len(errors)
     for error, record in zip(errors, caplog.records, strict=True):

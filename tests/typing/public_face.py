@@ -265,12 +265,12 @@ def on_event(event: Event) -> None:
             assert_type((tries, delay, event.label), tuple[int, float, str | None])
         case CreateFailed(project_id, outcome, error):
             assert_type((project_id, outcome, error), tuple[str, CreateOutcome, BaseException])
-        case JobPolled(job, polls):
-            assert_type((job, polls), tuple[AgentJob, int])
+        case JobPolled(job, poll_number):
+            assert_type((job, poll_number), tuple[AgentJob, int])
         case JobChanged(job, previous):
             assert_type((job, previous), tuple[AgentJob, AgentJob])
-        case PollFailed(ref, error, polls):
-            assert_type((ref, error, polls), tuple[JobRef, BaseException, int])
+        case PollFailed(ref, error, poll_number):
+            assert_type((ref, error, poll_number), tuple[JobRef, BaseException, int])
         case WaitStarted(ref):
             assert_type(ref, JobRef)
         case WaitEnded(ref, job, error, polls, elapsed):

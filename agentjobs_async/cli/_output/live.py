@@ -44,8 +44,8 @@ class PollCounts:
     def __call__(self, event: Event, /) -> None:
         """Record a poll, or drop a job whose wait ended."""
         match event:
-            case JobPolled(job, polls):
-                self._polls[job.ref] = polls, job.pr_link
+            case JobPolled(job, poll_number):
+                self._polls[job.ref] = poll_number, job.pr_link
             case WaitEnded(ref, job):
                 self._polls.pop(ref, None)
                 if job is not None:
