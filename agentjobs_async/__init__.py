@@ -66,6 +66,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
         PollFailed,
         RunEnded,
         RunStarted,
+        SpanHook,
         WaitEnded,
         WaitStarted,
     )
@@ -114,6 +115,7 @@ __all__ = [
     "RunStarted",
     "ServerError",
     "SessionClosedError",
+    "SpanHook",
     "TrackerStats",
     "TransportError",
     "WaitEnded",

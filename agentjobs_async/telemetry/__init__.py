@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agentjobs_async.telemetry.observers import Hook
+from agentjobs_async.telemetry.observers import Hook, SpanHook
 
 if TYPE_CHECKING:
     from agentjobs_async.telemetry.events import (
@@ -35,6 +35,7 @@ __all__ = [
     "PollFailed",
     "RunEnded",
     "RunStarted",
+    "SpanHook",
     "WaitEnded",
     "WaitStarted",
 ]

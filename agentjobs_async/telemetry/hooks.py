@@ -9,7 +9,7 @@ from typing import Final
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.telemetry import events
-from agentjobs_async.telemetry.observers import GuardedCallback, Hook, call_in
+from agentjobs_async.telemetry.observers import GuardedCallback, Hook, SpanHook, call_in
 
 __all__ = ["Hooks"]
 
@@ -33,7 +33,9 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook], server_address: str | None) -> None:
         guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
         self._hooks = tuple(callback for _, callback in guarded)
-        self._span_hooks = tuple(callback for hook, callback in guarded if getattr(hook, "makes_spans", False))
+        self._span_hooks = tuple(
+            callback for hook, callback in guarded if isinstance(hook, SpanHook) and hook.makes_spans
+        )
         self._server_address = server_address
         self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}

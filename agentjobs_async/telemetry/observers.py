@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.events import Event
     from agentjobs_async.telemetry.hooks import Hooks
 
-__all__ = ["GuardedCallback", "Hook", "call_in", "checked_observer", "hooks_of", "logger"]
+__all__ = ["GuardedCallback", "Hook", "SpanHook", "call_in", "checked_observer", "hooks_of", "logger"]
 
 T = TypeVar("T")
 
@@ -29,13 +29,23 @@ class Hook(Protocol):
     Events of a create come in the caller's context; those of a wait, in a copy of the caller's context from the wait's
     start. `JobPolled`, `JobChanged` and `PollFailed` belong to the job, for which many callers may wait: they come in
     an empty context, with no context variable set.
-
-    `RunStarted`, `CreateStarted` and `RunEnded` only repeat what other events say, at the moments at which a span must
-    begin and end: they come to a hook whose attribute `makes_spans` is true.
     """
 
     def __call__(self, event: "Event", /) -> object:
         """Process `event`; the returned value is ignored."""
+        ...
+
+
+@runtime_checkable
+class SpanHook(Hook, Protocol):
+    """A hook that makes spans: it is also called with `RunStarted`, `CreateStarted` and `RunEnded`.
+
+    These only repeat what other events say, at the moments at which a span must begin and end.
+    """
+
+    @property
+    def makes_spans(self) -> bool:
+        """Whether it makes spans; if not, it is called as any other hook. Read once, by each session or tracker."""
         ...
 
 

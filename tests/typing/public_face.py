@@ -49,6 +49,7 @@ from agentjobs_async import (
     RetryStrategy,
     RunEnded,
     RunStarted,
+    SpanHook,
     TrackerStats,
     WaitEnded,
     WaitResult,
@@ -301,6 +302,13 @@ class Counter:
 
 
 COUNTER: Hook = Counter()
+
+
+class Spans(Counter):
+    makes_spans = True
+
+
+SPANS: tuple[SpanHook, SpanHook] = Spans(), OpenTelemetryHook()
 
 
 def exporters(session: AgentJobsSession, tracker: JobTracker) -> list[Hook]:
