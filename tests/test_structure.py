@@ -96,7 +96,7 @@ LINES = {
     "tracker": 49,
     "session": 294,
     "_loop": 575,
-    "telemetry": 1051,
+    "telemetry": 1029,
     "learning": 708,
     "_http": 1900,
     "_polling": 3418,

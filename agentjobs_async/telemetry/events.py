@@ -1,6 +1,6 @@
 """Events: frozen records, which hooks are called with."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import field, frozen
 
@@ -24,25 +24,23 @@ __all__ = [
 ]
 
 
+@frozen(repr=False)
 class _Event:
-    """The repr of all events, written once: one that is compiled for each class is a third of its cost at import."""
+    """What all events have. One repr serves all: compiled for each class, it is a third of the cost at import."""
 
-    __slots__ = ()
-    __match_args__: ClassVar[tuple[str, ...]] = ()
+    label: str | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        shown = (f"{name}={getattr(self, name)!r}" for name in (*self.__match_args__, "label"))
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def project(self) -> str:
-        """The id of the project; the empty string where a `run_job` names none."""
         project_id: str | None = self._named_by.project_id
         return project_id or ""
 
     @property
     def name(self) -> str | None:
-        """The token of the job, printable also where the job was made by hand; `None` before there is a job."""
         named_by = self._named_by
         if isinstance(named_by, AgentJob):
             return shown_name(named_by.project_id, named_by.id)
@@ -55,12 +53,7 @@ class _Event:
 
 @frozen(repr=False)
 class _WaitEvent(_Event):
-    """An event of a job that is waited for.
-
-    Attributes:
-        source: A number for the session or tracker, in this process: two of them may wait for jobs of one name. It is
-            no part of an event's equality and repr.
-    """
+    """An event of a job that is waited for."""
 
     source: int = field(default=0, kw_only=True, eq=False)
 
@@ -72,12 +65,10 @@ class CreateStarted(_Event):
     Attributes:
         project_id: The project of the create.
         server_address: The host of the service.
-        label: The label that `create_job` was given; `None` without one.
     """
 
     project_id: str
     server_address: str
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -88,13 +79,11 @@ class JobCreated(_Event):
         job: The new job.
         elapsed: Seconds from the call to the response, repetitions included.
         tries: The number of requests that were begun, from 1.
-        label: The label that `create_job` was given; `None` without one.
     """
 
     job: AgentJob
     elapsed: float
     tries: int = 1
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -107,7 +96,6 @@ class CreateRetried(_Event):
         tries: The number of requests that were begun so far, from 1.
         delay: Seconds until the next try.
         prompt_sha256: The SHA-256 of the prompt in UTF-8, as 64 hexadecimal digits.
-        label: The label that `create_job` was given; `None` without one.
     """
 
     project_id: str
@@ -115,7 +103,6 @@ class CreateRetried(_Event):
     tries: int
     delay: float
     prompt_sha256: str
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -129,7 +116,6 @@ class CreateFailed(_Event):
         elapsed: Seconds from the call to its end, repetitions included.
         tries: The number of requests that were begun, from 1.
         prompt_sha256: The SHA-256 of the prompt in UTF-8, as 64 hexadecimal digits: it names what was not created.
-        label: The label that `create_job` was given; `None` without one.
     """
 
     project_id: str
@@ -138,7 +124,6 @@ class CreateFailed(_Event):
     elapsed: float = 0.0
     tries: int = 1
     prompt_sha256: str = ""
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -149,7 +134,6 @@ class JobPolled(_WaitEvent):
         job: The job as this poll showed it.
         poll_number: Which poll of this job it is, from 1; it counts on while any wait for the job is under way.
         elapsed: Seconds that this poll took, from the call of `get_job` or the request's start to its answer.
-        label: The label of the job, where a wait for it was given the `AgentJob` of `create_job`; else `None`.
         lateness: How late the job's end was noticed at most, in seconds: the time since the last poll that showed it at
             work, or since the wait's start if the job was created right before. `None` for a job that has not ended, or
             had ended before it was waited for.
@@ -158,7 +142,6 @@ class JobPolled(_WaitEvent):
     job: AgentJob
     poll_number: int
     elapsed: float = 0.0
-    label: str | None = None
     lateness: float | None = None
 
 
@@ -170,12 +153,10 @@ class JobChanged(_WaitEvent):
         job: The job as this poll showed it.
         previous: The job as it was last known. Its `raw` is empty when the document had more than about 16 KiB of text:
             no more is kept between polls.
-        label: As in `JobPolled`.
     """
 
     job: AgentJob
     previous: AgentJob
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -187,14 +168,12 @@ class PollFailed(_WaitEvent):
         error: Why; a `CancelledError` if the poll was cancelled because no caller waited for the job any more.
         poll_number: Which poll of this job it is, from 1; it counts on while any wait for the job is under way.
         elapsed: Seconds from the poll's start until it failed or was cut.
-        label: As in `JobPolled`.
     """
 
     ref: JobRef
     error: BaseException
     poll_number: int
     elapsed: float = 0.0
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -203,12 +182,9 @@ class WaitStarted(_WaitEvent):
 
     Attributes:
         ref: The job waited for.
-        label: The label of the `AgentJob` that the wait was given; `None` if it has none, or if a `JobRef` or an id was
-            given.
     """
 
     ref: JobRef
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -222,7 +198,6 @@ class WaitEnded(_WaitEvent):
             with a job.
         polls: The number of polls that served this wait.
         elapsed: Seconds from the wait's start to its end.
-        label: As in `WaitStarted`.
         lateness: As in `JobPolled`, or the time since this wait's start if that was later. `None` also if no poll of
             this wait showed the end.
         shared: Whether another wait for the job shared the polls of this one.
@@ -234,7 +209,6 @@ class WaitEnded(_WaitEvent):
     error: BaseException | None
     polls: int
     elapsed: float
-    label: str | None = None
     lateness: float | None = None
     shared: bool = False
     server_address: str | None = None
@@ -246,11 +220,9 @@ class RunStarted(_Event):
 
     Attributes:
         project_id: The project of the create; `None` if neither the call nor the session names one, which is an error.
-        label: The label that `run_job` was given; `None` without one.
     """
 
     project_id: str | None
-    label: str | None = None
 
 
 @frozen(repr=False)
@@ -262,14 +234,12 @@ class RunEnded(_Event):
         job: The ended job; `None` if `run_job` raises.
         error: The error that the caller gets, a `CancelledError` if the caller was cancelled; `None` for a job.
         elapsed: Seconds from the call to its end.
-        label: As in `RunStarted`.
     """
 
     project_id: str | None
     job: AgentJob | None
     error: BaseException | None
     elapsed: float
-    label: str | None = None
 
 
 Event = (
@@ -285,4 +255,13 @@ Event = (
     | WaitEnded
     | RunEnded
 )
-"""The argument of a hook."""
+"""The argument of a hook. Every event has these attributes, too:
+
+- `project`: the id of the project; the empty string where a `run_job` names none.
+- `name`: the token of the job, printable also where the job was made by hand; `None` before there is a job.
+- `label`: the label that `create_job` or `run_job` was given; of waits and polls, that of the `AgentJob` that a wait was
+  given. `None` without one, or where waits were given a `JobRef` or an id only.
+
+Events of waits and polls have `source`, a number for the session or tracker in this process: two of them may wait for
+jobs of one name. It is no part of an event's equality and repr.
+"""

@@ -32,10 +32,8 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook], server_address: str | None) -> None:
         guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
-        self._hooks = tuple(callback for _, callback in guarded)
-        self._span_hooks = tuple(
-            callback for hook, callback in guarded if isinstance(hook, SpanHook) and hook.makes_spans
-        )
+        self._hooks = [call for _, call in guarded]
+        self._span_hooks = [call for hook, call in guarded if isinstance(hook, SpanHook) and hook.makes_spans]
         self._server_address = server_address
         self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}
@@ -58,25 +56,25 @@ class Hooks:
         named = label if isinstance(label, str) else None
         clock = asyncio.get_running_loop().time
         began = clock()
-        self._emit(events.RunStarted(project, named))
+        self._emit(events.RunStarted(project, label=named))
         try:
             job = await work
         except BaseException as error:
-            self._emit(events.RunEnded(project, None, error, clock() - began, named))
+            self._emit(events.RunEnded(project, None, error, clock() - began, label=named))
             raise
-        self._emit(events.RunEnded(project, job, None, clock() - began, named))
+        self._emit(events.RunEnded(project, job, None, clock() - began, label=named))
         return job
 
     def create_started(self, project_id: str, server_address: str, label: str | None) -> None:
         """Report that a create began."""
-        self._emit(events.CreateStarted(project_id, server_address, label))
+        self._emit(events.CreateStarted(project_id, server_address, label=label))
 
     def created(self, job: AgentJob, elapsed: float, tries: int) -> None:
         """Report that a create gave a job."""
         self._new[job.ref] = asyncio.get_running_loop().time()
         if len(self._new) > _MOST_NEW:
             del self._new[next(iter(self._new))]
-        self._emit(events.JobCreated(job, elapsed, tries, job.label))
+        self._emit(events.JobCreated(job, elapsed, tries, label=job.label))
 
     def ends_new(self, ref: JobRef, began: float) -> bool:
         """Return whether a job was created right before its wait `began`, so that it was at work then.
@@ -90,7 +88,7 @@ class Hooks:
         self, project_id: str, error: AgentJobsError, tries: int, delay: float, prompt_sha256: str, label: str | None
     ) -> None:
         """Report that a create is about to be repeated."""
-        self._emit(events.CreateRetried(project_id, error, tries, delay, prompt_sha256, label))
+        self._emit(events.CreateRetried(project_id, error, tries, delay, prompt_sha256, label=label))
 
     def create_failed(
         self,
@@ -103,14 +101,14 @@ class Hooks:
         label: str | None,
     ) -> None:
         """Report that a create ended without a job."""
-        self._emit(events.CreateFailed(project_id, outcome, error, elapsed, tries, prompt_sha256, label))
+        self._emit(events.CreateFailed(project_id, outcome, error, elapsed, tries, prompt_sha256, label=label))
 
     # Waits: in a copy of the context in which each began.
 
     def wait_started(self, wait: Hashable, ref: JobRef, label: str | None) -> None:
         """Report that a wait began; `wait_ended` must follow."""
         context, _ = self._waits[wait] = copy_context(), label
-        call_in(context, self._emit, events.WaitStarted(ref, label, source=self._source))
+        call_in(context, self._emit, events.WaitStarted(ref, label=label, source=self._source))
 
     def wait_ended(
         self,
@@ -127,7 +125,7 @@ class Hooks:
         context, label = self._waits.pop(wait)
         job, error = (result, None) if isinstance(result, AgentJob) else (None, result)
         address, source = self._server_address, self._source
-        event = events.WaitEnded(ref, job, error, polls, elapsed, label, lateness, shared, address, source=source)
+        event = events.WaitEnded(ref, job, error, polls, elapsed, lateness, shared, address, label=label, source=source)
         call_in(context, self._emit, event)
 
     # Polls: in an empty context, since they belong to no caller.
@@ -142,12 +140,13 @@ class Hooks:
         lateness: float | None,
     ) -> None:
         """Report that a poll showed a job, which was last known as `previous`."""
-        Context().run(self._emit, events.JobPolled(job, poll_number, elapsed, label, lateness, source=self._source))
+        polled = events.JobPolled(job, poll_number, elapsed, lateness, label=label, source=self._source)
+        Context().run(self._emit, polled)
         if previous is not None and previous != job:
-            Context().run(self._emit, events.JobChanged(job, previous, label, source=self._source))
+            Context().run(self._emit, events.JobChanged(job, previous, label=label, source=self._source))
 
     def poll_failed(
         self, ref: JobRef, error: BaseException, poll_number: int, elapsed: float, label: str | None
     ) -> None:
         """Report that a poll did not show a job."""
-        Context().run(self._emit, events.PollFailed(ref, error, poll_number, elapsed, label, source=self._source))
+        Context().run(self._emit, events.PollFailed(ref, error, poll_number, elapsed, label=label, source=self._source))

@@ -32,7 +32,7 @@ LOGGED: list[tuple[Event, int, str]] = [
     (RunStarted("my docs"), logging.DEBUG, "run in my%20docs started"),
     (RunEnded("docs", JOB, None, 61.0), logging.DEBUG, "run in docs ended after 61.0 s: active"),
     (RunEnded(None, None, TransportError("reset"), 1.0), logging.DEBUG, "run in  ended after 1.0 s: reset"),
-    (CreateStarted("docs", "api.example.com", "order 17"), logging.DEBUG, "create in docs started [order 17]"),
+    (CreateStarted("docs", "api.example.com", label="order 17"), logging.DEBUG, "create in docs started [order 17]"),
     (JobCreated(JOB, 0.25), logging.INFO, "created docs/job%201 in 0.250 s"),
     (
         CreateFailed("my docs", CreateOutcome.NOT_SENT, NotSentError("nothing was sent: refused")),
@@ -45,7 +45,7 @@ LOGGED: list[tuple[Event, int, str]] = [
         "create in docs ended as unknown: CancelledError: CancelledError",
     ),
     (
-        CreateRetried("docs", NotSentError("nothing was sent: refused"), 2, 0.25, "ab12", "order 17"),
+        CreateRetried("docs", NotSentError("nothing was sent: refused"), 2, 0.25, "ab12", label="order 17"),
         logging.INFO,
         "create in docs is tried again in 0.2 s, after try 2: nothing was sent: refused [order 17]",
     ),
@@ -98,18 +98,18 @@ def test_silent_by_default() -> None:
 
 
 EXTRAS: list[tuple[Event, str | None]] = [
-    (RunStarted("docs", "order-17"), None),
-    (RunEnded("docs", JOB, None, 1.0, "order-17"), "docs/job%201"),
-    (RunEnded("docs", None, TransportError("reset"), 1.0, "order-17"), None),
-    (CreateStarted("docs", "api.example.com", "order-17"), None),
-    (CreateRetried("docs", NotSentError("refused"), 1, 0.1, "ab12", "order-17"), None),
+    (RunStarted("docs", label="order-17"), None),
+    (RunEnded("docs", JOB, None, 1.0, label="order-17"), "docs/job%201"),
+    (RunEnded("docs", None, TransportError("reset"), 1.0, label="order-17"), None),
+    (CreateStarted("docs", "api.example.com", label="order-17"), None),
+    (CreateRetried("docs", NotSentError("refused"), 1, 0.1, "ab12", label="order-17"), None),
     (CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError(), label="order-17"), None),
     (JobCreated(JOB, 0.25, label="order-17"), "docs/job%201"),
     (JobPolled(JOB, 3, label="order-17"), "docs/job%201"),
-    (JobChanged(DONE, JOB, "order-17"), "docs/job%201"),
+    (JobChanged(DONE, JOB, label="order-17"), "docs/job%201"),
     (PollFailed(REF, TransportError("reset"), 4, label="order-17"), "docs/job%201"),
-    (WaitStarted(REF, "order-17"), "docs/job%201"),
-    (WaitEnded(REF, DONE, None, 5, 61.3, "order-17"), "docs/job%201"),
+    (WaitStarted(REF, label="order-17"), "docs/job%201"),
+    (WaitEnded(REF, DONE, None, 5, 61.3, label="order-17"), "docs/job%201"),
 ]
 
 

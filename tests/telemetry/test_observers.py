@@ -95,8 +95,8 @@ async def test_events_of_a_run() -> None:
     with pytest.raises(ValueError, match="x") as caught:
         await hooks.run(7, None, failing())
     started, ended, _, failed = recorder.events
-    assert started == RunStarted("docs", "order-17")
-    assert ended == RunEnded("docs", JOB, None, ended.elapsed, "order-17")
+    assert started == RunStarted("docs", label="order-17")
+    assert ended == RunEnded("docs", JOB, None, ended.elapsed, label="order-17")
     assert failed == RunEnded(None, None, caught.value, failed.elapsed)
     assert plain.events == []
 
