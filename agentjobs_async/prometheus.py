@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async.telemetry.events import Event
-from agentjobs_async.telemetry.metrics import METRICS, Gauges, Kind, Metric, label_names, measurements
+from agentjobs_async.telemetry.metrics import GAUGES, HISTOGRAMS, POLLS, Gauges, Metric, label_names, measurements
 
 with extra_named("agentjobs_async.prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -71,7 +71,7 @@ class PrometheusHook:
             collector = self._metrics.collectors[metric]
             if labels:
                 collector = collector.labels(*labels)
-            if metric.kind is Kind.COUNTER:
+            if metric is POLLS:
                 collector.inc(value)
             else:
                 collector.observe(value)
@@ -84,13 +84,14 @@ class _Metrics(Collector):
         self.projects = projects
         self.observed = Gauges()
         self.collectors: dict[Metric, Any] = {
-            metric: _collector(metric, projects=projects) for metric in METRICS if metric.kind is not Kind.GAUGE
+            metric: _collector(metric, projects=projects) for metric in (*HISTOGRAMS, POLLS)
         }
 
     def describe(self) -> Iterator[Family]:
         """Yield the names of all metrics, with a value or without one."""
-        for metric in METRICS:
-            yield from [_family(metric)] if metric.kind is Kind.GAUGE else self.collectors[metric].describe()
+        for collector in self.collectors.values():
+            yield from collector.describe()
+        yield from map(_family, GAUGES)
 
     def collect(self) -> Iterator[Family]:
         """Yield all metrics with a value, in whatever thread the registry is read."""
@@ -115,7 +116,7 @@ def _labels(metric: Metric, *, projects: bool = False) -> list[str]:
 
 def _collector(metric: Metric, *, projects: bool) -> Counter | Histogram:
     labels = _labels(metric, projects=projects)
-    if metric.kind is Kind.COUNTER:
+    if metric is POLLS:
         return Counter(_name(metric), metric.description, labels, registry=None)
     return Histogram(_name(metric), metric.description, labels, registry=None, buckets=metric.buckets)
 

@@ -1,7 +1,8 @@
 """Spans and metrics for OpenTelemetry, made from the events of sessions, trackers and batches. Extra `otel`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Final
@@ -13,41 +14,23 @@ from agentjobs_async._extras import extra_named
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import describe
 from agentjobs_async.telemetry import events
-from agentjobs_async.telemetry.attributes import (
-    Attributes,
-    call_attributes,
-    create_attributes,
-    error_attributes,
-    job_attributes,
-    wait_attributes,
-)
+from agentjobs_async.telemetry.attributes import end_attributes, start_attributes
 from agentjobs_async.telemetry.links import last_create, resumed_from
-from agentjobs_async.telemetry.metrics import METRICS, Gauges, Kind, Metric, label_names, measurements
+from agentjobs_async.telemetry.metrics import (
+    GAUGES,
+    HISTOGRAMS,
+    POLL_DURATION,
+    POLLS,
+    Gauges,
+    Metric,
+    label_names,
+    measurements,
+)
 from agentjobs_async.telemetry.wait_notes import WaitNotes
 
 with extra_named("agentjobs_async.tracing"):
     from opentelemetry import context as contexts
-    from opentelemetry.metrics import (
-        CallbackOptions,
-        Meter,
-        MeterProvider,
-        NoOpMeterProvider,
-        Observation,
-        get_meter,
-        get_meter_provider,
-    )
-    from opentelemetry.trace import (
-        INVALID_SPAN,
-        Link,
-        Span,
-        SpanKind,
-        Status,
-        StatusCode,
-        TracerProvider,
-        get_current_span,
-        get_tracer,
-        set_span_in_context,
-    )
+    from opentelemetry import metrics, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 __all__ = ["OpenTelemetryHook"]
@@ -55,8 +38,7 @@ __all__ = ["OpenTelemetryHook"]
 _NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = "agentjobs_async"
 _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
-_GLOBAL: Final = NoOpMeterProvider()  # stands for the global provider, which may be set after the first hook is made
-_GAUGES: Final = WeakKeyDictionary[MeterProvider, Gauges]()
+_GLOBAL: Final = metrics.NoOpMeterProvider()  # stands for the global one, which may be set after a hook is made
 
 
 @define(eq=False)
@@ -69,7 +51,7 @@ class _OpenSpan:
     """
 
     hook: "OpenTelemetryHook"
-    span: Span
+    span: trace.Span
     before: contexts.Context
     outer: "_OpenSpan | None"
 
@@ -93,7 +75,8 @@ class OpenTelemetryHook:
     Args:
         tracer_provider: Where spans go; `None` for the global provider.
         meter_provider: Where metrics go; `None` for the global provider.
-        polls: Whether each poll is an event of the spans of its waits; of a job's events the last 100 are kept.
+        polls: Whether each poll is timed, as a metric, and is an event of the spans of its waits; of a job's events the
+            last 100 are kept. Polls are counted in any case.
         content: Whether spans have what a server or an agent wrote: the text of errors, and the pull request's link.
         projects: Whether metrics have a label for the project; gauges never do.
     """
@@ -102,16 +85,23 @@ class OpenTelemetryHook:
 
     def __init__(
         self,
-        tracer_provider: TracerProvider | None = None,
-        meter_provider: MeterProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
         *,
         polls: bool = False,
         content: bool = False,
         projects: bool = False,
     ) -> None:
-        self._tracer = get_tracer(_NAME, __version__, tracer_provider)
-        self._observed = _gauges_of(meter_provider)
-        self._instruments = _instruments(get_meter(_NAME, __version__, meter_provider))
+        self._tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
+        self._observed = _observed_by(meter_provider)
+        meter = metrics.get_meter(_NAME, __version__, meter_provider)
+        self._record = {
+            metric: meter.create_histogram(
+                metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.buckets
+            ).record
+            for metric in HISTOGRAMS
+            if polls or metric is not POLL_DURATION
+        }
         self._notes = WaitNotes(polls=polls)
         self._content = content
         self._projects = projects
@@ -152,17 +142,21 @@ class OpenTelemetryHook:
     def _measure(self, event: events.Event) -> None:
         for metric, value, labels in measurements(event, projects=self._projects):
             named = zip(label_names(metric, projects=self._projects), labels, strict=True)
-            self._instruments[metric](value, {name: label for name, label in named if label})
+            attributes = [(name, label) for name, label in named if label]
+            if metric is POLLS:
+                self._observed.count_poll(*attributes)
+            elif metric in self._record:
+                self._record[metric](value, dict(attributes))
 
     # Spans that are current while they last.
 
     def _open(self, event: events.RunStarted | events.CreateStarted) -> None:
         is_run = isinstance(event, events.RunStarted)
-        name, kind = ("run_job", SpanKind.INTERNAL) if is_run else ("create_job", SpanKind.CLIENT)
-        opened = _OpenSpan(self, INVALID_SPAN, contexts.get_current(), _open_span.get())
+        name, kind = ("run_job", trace.SpanKind.INTERNAL) if is_run else ("create_job", trace.SpanKind.CLIENT)
+        opened = _OpenSpan(self, trace.INVALID_SPAN, contexts.get_current(), _open_span.get())
         _open_span.set(opened)  # first: the end of a call whose span can't be started must not end that around it
-        opened.span = self._tracer.start_span(name, kind=kind, attributes=call_attributes(event))
-        contexts.attach(set_span_in_context(opened.span))  # without its token: see _close
+        opened.span = self._tracer.start_span(name, kind=kind, attributes=start_attributes(event))
+        contexts.attach(trace.set_span_in_context(opened.span))  # without its token: see _close
 
     def _close(self, event: events.JobCreated | events.CreateFailed | events.RunEnded) -> None:
         """End the newest span of this hook, and go back to the context before it.
@@ -180,19 +174,17 @@ class OpenTelemetryHook:
             _open_span.set(opened.outer)
         else:
             above.before, above.outer = opened.before, opened.outer
-        job = None if isinstance(event, events.CreateFailed) else event.job
-        error = None if isinstance(event, events.JobCreated) else event.error
-        if not isinstance(event, events.RunEnded):
-            opened.span.set_attributes(create_attributes(event))
-        opened.span.set_attributes(job_attributes(job, content=self._content) | error_attributes(error))
-        self._set_status(opened.span, error)
-        opened.span.end()
+        opened.span.set_attributes(end_attributes(event, content=self._content))
         if isinstance(event, events.JobCreated):
             last_create.set(_traceparent(opened.span))
+        else:
+            self._set_status(opened.span, event.error)
+        opened.span.end()
 
-    def _set_status(self, span: Span, error: BaseException | None) -> None:
+    def _set_status(self, span: trace.Span, error: BaseException | None) -> None:
         if isinstance(error, Exception):  # a cancelled caller is no error of the call
-            span.set_status(Status(StatusCode.ERROR, describe(error) if self._content else type(error).__name__))
+            text = describe(error) if self._content else type(error).__name__
+            span.set_status(trace.Status(trace.StatusCode.ERROR, text))
 
     # A wait's span is made at its end, from what was noted meanwhile.
 
@@ -200,15 +192,15 @@ class OpenTelemetryHook:
         end = time.time_ns()
         start = end - int(event.elapsed * _NANOSECONDS)
         notes = self._notes.end(event, start)  # first: they go, also where the span can't be started
-        around = get_current_span()
+        around = trace.get_current_span()
         outlived = _has_ended(around)
         linked = ([around] if outlived else []) + _creating_span()
         span = self._tracer.start_span(
             "wait_for_job",
             contexts.Context() if outlived else None,
-            SpanKind.CLIENT,
-            wait_attributes(event) | job_attributes(event.job, content=self._content) | error_attributes(event.error),
-            [Link(other.get_span_context()) for other in linked],
+            trace.SpanKind.CLIENT,
+            end_attributes(event, content=self._content),
+            [trace.Link(other.get_span_context()) for other in linked],
             start,
         )
         for note in notes:
@@ -217,55 +209,58 @@ class OpenTelemetryHook:
         span.end(end)
 
 
-def _traceparent(span: Span) -> str | None:
+def _traceparent(span: trace.Span) -> str | None:
     """Return the W3C trace context of `span`; `None` where tracing is off."""
     carrier: dict[str, str] = {}
-    _TRACE_CONTEXT.inject(carrier, set_span_in_context(span))
+    _TRACE_CONTEXT.inject(carrier, trace.set_span_in_context(span))
     return carrier.get("traceparent")
 
 
-def _creating_span() -> list[Span]:
+def _creating_span() -> list[trace.Span]:
     """Return the span, of an earlier run, that created the job of the current wait; empty without one."""
     traceparent = resumed_from.get()
     if traceparent is None:
         return []
-    return [get_current_span(_TRACE_CONTEXT.extract({"traceparent": traceparent}, contexts.Context()))]
+    return [trace.get_current_span(_TRACE_CONTEXT.extract({"traceparent": traceparent}, contexts.Context()))]
 
 
-def _has_ended(span: Span) -> bool:
+def _has_ended(span: trace.Span) -> bool:
     """Return whether `span` is over: a sampled span of this process that records no more."""
     found = span.get_span_context()
     return found.is_valid and found.trace_flags.sampled and not found.is_remote and not span.is_recording()
 
 
-def _gauges_of(provider: MeterProvider | None) -> Gauges:
-    """Return the gauges of a provider, one for all its hooks: an SDK reads the first gauge of a name only."""
-    key = _GLOBAL if provider is None or provider is get_meter_provider() else provider
-    gauges = _GAUGES.get(key)
-    if gauges is None:
-        gauges = _GAUGES[key] = Gauges()
-        meter = get_meter(_NAME, __version__, provider)
-        for metric in METRICS:
-            if metric.kind is Kind.GAUGE:
-                read = partial(_observations, metric, gauges)
-                meter.create_observable_gauge(metric.name, [read], metric.unit, metric.description)
-    return gauges
+class _Observed(Gauges):
+    """What the SDK reads when it exports: the gauges, and the number of polls."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        super().__init__()
+        self._polls = Counter[tuple[tuple[str, str], ...]]()
+        meter.create_observable_counter(POLLS.name, [self._read_polls], POLLS.unit, POLLS.description)
+        for metric in GAUGES:
+            meter.create_observable_gauge(metric.name, [partial(self._read, metric)], metric.unit, metric.description)
+
+    def count_poll(self, *attributes: tuple[str, str]) -> None:
+        """Count a poll."""
+        with self._lock:
+            self._polls[attributes] += 1
+
+    def _read_polls(self, _options: metrics.CallbackOptions) -> list[metrics.Observation]:
+        with self._lock:
+            return [metrics.Observation(count, dict(attributes)) for attributes, count in self._polls.items()]
+
+    def _read(self, metric: Metric, _options: metrics.CallbackOptions) -> Iterator[metrics.Observation]:
+        for measured, value, labels in self.measurements():
+            if measured is metric:
+                yield metrics.Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
 
-def _instruments(meter: Meter) -> dict[Metric, Callable[[float, Attributes], None]]:
-    """Return what takes the values of each metric but the gauges."""
-    instruments: dict[Metric, Callable[[float, Attributes], None]] = {}
-    for metric in METRICS:
-        if metric.kind is Kind.COUNTER:
-            instruments[metric] = meter.create_counter(metric.name, metric.unit, metric.description).add
-        elif metric.kind is Kind.HISTOGRAM:
-            instruments[metric] = meter.create_histogram(
-                metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.buckets
-            ).record
-    return instruments
+_OBSERVED: Final = WeakKeyDictionary[metrics.MeterProvider, _Observed]()
 
 
-def _observations(metric: Metric, gauges: Gauges, _options: CallbackOptions) -> Iterator[Observation]:
-    for measured, value, labels in gauges.measurements():
-        if measured is metric:
-            yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
+def _observed_by(provider: metrics.MeterProvider | None) -> _Observed:
+    """Return what a provider reads, one for all its hooks: an SDK reads the first instrument of a name only."""
+    key = _GLOBAL if provider is None or provider is metrics.get_meter_provider() else provider
+    if key not in _OBSERVED:
+        _OBSERVED[key] = _Observed(metrics.get_meter(_NAME, __version__, provider))
+    return _OBSERVED[key]

@@ -1,7 +1,8 @@
-"""What does `OpenTelemetryHook` cost in a wait, beside a span that the OpenTelemetry SDK makes by itself?
+"""What CPU does one `OpenTelemetryHook` with its SDK add to a wait of 20 polls?
 
-CPU of a wait of 20 polls, with a get-job callable that reads from memory, in rounds that take turns: no hook, a hook
-that does nothing, and the hooks. The SDK's own cost is that of a bare span with the same attributes and one event.
+The get-job callable reads from memory. Rounds take turns: no hook, then each hook; what a hook adds is the median, over
+the rounds, of its CPU less that of no hook in the same round. The SDK's own part is that of a bare span with the same
+attributes and one event, and of one value of the histogram that each wait adds to.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from statistics import median
 from time import process_time
 from typing import Any
 
+from measuring import arguments, print_table
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
@@ -20,8 +22,8 @@ from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.tracing import OpenTelemetryHook
 
 POLLS = 20
-WAITS = 1_000
-ROUNDS = 9
+WAITS = 500
+BASE = "no hook"
 ATTRIBUTES = {
     **{
         f"agentjobs.{name}": "a text of usual length" for name in ("project.id", "job.id", "wait.outcome", "job.status")
@@ -36,51 +38,60 @@ def ignore(_event: object) -> None:
     """Do nothing with an event."""
 
 
-async def waits(hooks: list[Any]) -> float:
-    """Return the CPU seconds of all waits, with `hooks`."""
+async def waits(*hooks: Any) -> None:
+    """Wait for all jobs at once, with `hooks`."""
     polls: dict[JobRef, int] = {}
 
     async def get_job(ref: JobRef) -> AgentJob:
         polls[ref] = polls.get(ref, 0) + 1
         return AgentJob(ref.job_id, ref.project_id, "completed" if polls[ref] >= POLLS else "active")
 
-    started = process_time()
     async with JobTracker(get_job, policy=PollPolicy(wait=lambda _state: 0.001), hooks=hooks) as tracker:
         await asyncio.gather(*(tracker.wait_for_job(JobRef("docs", str(number))) for number in range(WAITS)))
-    return process_time() - started
 
 
-def bare_spans(tracers: TracerProvider) -> float:
-    """Return the CPU seconds of as many spans of the SDK."""
+def bare_spans(tracers: TracerProvider, meters: MeterProvider) -> None:
+    """Make as many spans and values of a histogram by the SDK itself."""
     tracer = tracers.get_tracer("bare")
-    started = process_time()
+    record = meters.get_meter("bare").create_histogram("wait.duration", "s", "Bare").record
     for _ in range(WAITS):
         span = tracer.start_span("wait_for_job", kind=SpanKind.CLIENT, attributes=ATTRIBUTES)
         span.add_event("status", {"agentjobs.job.status": "completed"})
         span.end()
-    return process_time() - started
+        record(1.0, {"outcome": "completed"})
+
+
+def cpu_of(case: Callable[[], object]) -> float:
+    """Return the CPU of one wait in a case, in microseconds."""
+    started = process_time()
+    case()
+    return (process_time() - started) / WAITS * 1e6
 
 
 def main() -> None:
-    """Print the CPU of a wait in each case, and what it adds to a wait without hooks."""
+    """Print the CPU of a wait in each case, and what each hook adds to it."""
+    options = arguments(__doc__, rounds=30).parse_args()
     tracers, meters = TracerProvider(), MeterProvider()
-    cases: dict[str, Callable[[], float]] = {
-        "no hook": lambda: asyncio.run(waits([])),
-        "a hook that does nothing": lambda: asyncio.run(waits([ignore])),
-        "OpenTelemetryHook, API only": lambda: asyncio.run(waits([OpenTelemetryHook()])),
-        "OpenTelemetryHook, SDK": lambda: asyncio.run(waits([OpenTelemetryHook(tracers, meters)])),
-        "PrometheusHook": lambda: asyncio.run(waits([PrometheusHook(CollectorRegistry())])),
-        "a bare span of the SDK": lambda: bare_spans(tracers),
+    cases: dict[str, Callable[[], object]] = {
+        BASE: lambda: asyncio.run(waits()),
+        "a hook that does nothing": lambda: asyncio.run(waits(ignore)),
+        "OpenTelemetryHook, SDK": lambda: asyncio.run(waits(OpenTelemetryHook(tracers, meters))),
+        "OpenTelemetryHook, SDK, polls=True": lambda: asyncio.run(
+            waits(OpenTelemetryHook(tracers, meters, polls=True))
+        ),
+        "OpenTelemetryHook, API only": lambda: asyncio.run(waits(OpenTelemetryHook())),
+        "PrometheusHook": lambda: asyncio.run(waits(PrometheusHook(CollectorRegistry()))),
+        "the SDK alone": lambda: bare_spans(tracers, meters),
     }
     taken: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(ROUNDS):
+    for _ in range(options.rounds):
         for name, case in cases.items():
-            taken[name].append(case() / WAITS * 1e6)
-    best = {name: min(times) for name, times in taken.items()}
-    print(f"{'CPU of a wait of ' + str(POLLS) + ' polls, µs':40} {'least':>8} {'median':>8} {'added':>8}")
-    for name, least in best.items():
-        added = f"{least - best['no hook']:8.1f}" if "hook" in name.lower() and name != "no hook" else ""
-        print(f"{name:40} {least:8.1f} {median(taken[name]):8.1f} {added}")
+            taken[name].append(cpu_of(case))
+    rows = []
+    for name, times in taken.items():
+        added = [own - bare for own, bare in zip(times, taken[BASE], strict=True)]
+        rows.append([name, f"{median(times):.0f}", f"{median(added):+.0f}" if "ook" in name and name != BASE else ""])
+    print_table(f"CPU of a wait of {POLLS} polls, µs", ["", "median", "added"], rows)
 
 
 if __name__ == "__main__":

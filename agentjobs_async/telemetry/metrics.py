@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import Enum
 from threading import Lock
 from typing import Any, Final
-from weakref import ReferenceType, ref
+from weakref import WeakSet
 
 from attrs import frozen
 
@@ -14,19 +13,21 @@ from agentjobs_async.errors import CreateOutcome, InvalidInputError
 from agentjobs_async.telemetry.attributes import wait_outcome
 from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
 
-__all__ = ["METRICS", "Gauges", "Kind", "Measurement", "Metric", "label_names", "measurements"]
+__all__ = [
+    "GAUGES",
+    "HISTOGRAMS",
+    "METRICS",
+    "POLLS",
+    "POLL_DURATION",
+    "Gauges",
+    "Metric",
+    "label_names",
+    "measurements",
+]
 
 _SHORT_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of one exchange, or a few
 _LONG_SECONDS: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)  # of an agent's work
 _NO_ERROR: Final = ("",)
-
-
-class Kind(Enum):
-    """How a metric adds up."""
-
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
-    GAUGE = "gauge"
 
 
 @frozen(eq=False)
@@ -37,11 +38,10 @@ class Metric:
         name: Its name; OpenTelemetry takes it as it is, Prometheus with underscores and its unit.
         unit: `s`, or a word in braces for a number.
         labels: The names of its labels; each takes a few values only.
-        buckets: The upper bounds of a histogram's buckets.
+        buckets: The upper bounds of a histogram's buckets; empty for a counter or a gauge.
     """
 
     name: str
-    kind: Kind
     unit: str
     description: str
     labels: tuple[str, ...] = ()
@@ -51,51 +51,36 @@ class Metric:
 Measurement = tuple[Metric, float, tuple[str, ...]]
 """A metric, a value, and the values of its labels."""
 
-_JOB_DURATION: Final = Metric(
-    "agentjobs.job.duration",
-    Kind.HISTOGRAM,
-    "s",
-    "From a job's creation to when a poll saw its end come",
-    ("status",),
-    _LONG_SECONDS,
-)
-_LATENESS: Final = Metric(
-    "agentjobs.wait.lateness", Kind.HISTOGRAM, "s", "How late a job's end was noticed, at most", (), _SHORT_SECONDS
-)
-_WAIT_DURATION: Final = Metric(
-    "agentjobs.wait.duration", Kind.HISTOGRAM, "s", "From a wait's start to its end", ("outcome",), _LONG_SECONDS
-)
-_CREATE_DURATION: Final = Metric(
-    "agentjobs.create.duration",
-    Kind.HISTOGRAM,
-    "s",
-    "Duration of one create, all tries together",
-    ("outcome", "error.type"),
-    _SHORT_SECONDS,
-)
-_POLLS: Final = Metric("agentjobs.polls", Kind.COUNTER, "{poll}", "Polls that have ended", ("error.type",))
-_POLL_DURATION: Final = Metric(
-    "agentjobs.poll.duration", Kind.HISTOGRAM, "s", "Duration of one poll", (), _SHORT_SECONDS
-)
-_WATCHED: Final = Metric("agentjobs.jobs.watched", Kind.GAUGE, "{job}", "Jobs that are waited for")
-_DUE: Final = Metric("agentjobs.jobs.due", Kind.GAUGE, "{job}", "Jobs that are due to be polled")
-_OLDEST: Final = Metric(
-    "agentjobs.jobs.oldest_unobserved",
-    Kind.GAUGE,
-    "s",
-    "Time since the least recently polled job was polled",
-)
-_ITEMS: Final = Metric("agentjobs.batch.items", Kind.GAUGE, "{item}", "Items of a batch", ("state",))
 
-METRICS: Final = (
-    *(_JOB_DURATION, _LATENESS, _WAIT_DURATION, _CREATE_DURATION, _POLLS, _POLL_DURATION),
-    *(_WATCHED, _DUE, _OLDEST, _ITEMS),
+def _histogram(name: str, description: str, buckets: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(f"agentjobs.{name}", "s", description, labels, buckets)
+
+
+_JOB_DURATION: Final = _histogram(
+    "job.duration", "Time from a job's creation to the poll that showed its end", _LONG_SECONDS, "status"
 )
+_LATENESS: Final = _histogram(
+    "wait.lateness", "Longest possible time from a job's end to the poll that showed it", _SHORT_SECONDS
+)
+_WAIT_DURATION: Final = _histogram("wait.duration", "Duration of one wait", _LONG_SECONDS, "outcome")
+_CREATE_DURATION: Final = _histogram(
+    "create.duration", "Duration of one create, including all tries", _SHORT_SECONDS, "outcome", "error.type"
+)
+POLLS: Final = Metric("agentjobs.polls", "{poll}", "Finished polls", ("error.type",))
+POLL_DURATION: Final = _histogram("poll.duration", "Duration of one poll", _SHORT_SECONDS)
+_WATCHED: Final = Metric("agentjobs.jobs.watched", "{job}", "Jobs being waited for")
+_DUE: Final = Metric("agentjobs.jobs.due", "{job}", "Jobs due to be polled")
+_OLDEST: Final = Metric("agentjobs.jobs.oldest_unobserved", "s", "Time since the least recently polled job was polled")
+_ITEMS: Final = Metric("agentjobs.batch.items", "{item}", "Items of the observed batches", ("state",))
+
+HISTOGRAMS: Final = (_JOB_DURATION, _LATENESS, _WAIT_DURATION, _CREATE_DURATION, POLL_DURATION)
+GAUGES: Final = (_WATCHED, _DUE, _OLDEST, _ITEMS)
+METRICS: Final = (*HISTOGRAMS, POLLS, *GAUGES)
 
 
 def label_names(metric: Metric, *, projects: bool) -> tuple[str, ...]:
-    """Return the names of the labels of `metric`; with `projects`, of one for the project too. Gauges never have it."""
-    return (*metric.labels, "project") if projects and metric.kind is not Kind.GAUGE else metric.labels
+    """Return the names of the labels of `metric`; with `projects` also that of the project, which gauges never have."""
+    return (*metric.labels, "project") if projects and metric not in GAUGES else metric.labels
 
 
 def measurements(event: Event, *, projects: bool) -> tuple[Measurement, ...]:
@@ -109,9 +94,9 @@ def measurements(event: Event, *, projects: bool) -> tuple[Measurement, ...]:
 def _measured(event: Event) -> tuple[Measurement, ...]:
     match event:
         case JobPolled():
-            return (_POLLS, 1, _NO_ERROR), (_POLL_DURATION, event.elapsed, ()), *_ended(event)
+            return (POLLS, 1, _NO_ERROR), (POLL_DURATION, event.elapsed, ()), *_ended(event)
         case PollFailed(_, error):
-            return (_POLLS, 1, (type(error).__name__,)), (_POLL_DURATION, event.elapsed, ())
+            return (POLLS, 1, (type(error).__name__,)), (POLL_DURATION, event.elapsed, ())
         case JobCreated():
             return ((_CREATE_DURATION, event.elapsed, (str(CreateOutcome.CREATED), "")),)
         case CreateFailed():
@@ -141,7 +126,7 @@ class Gauges:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._sources: dict[int, ReferenceType[Any]] = {}
+        self._sources = WeakSet[Any]()
 
     def add(self, source: object) -> None:
         """Observe `source` for as long as it lives.
@@ -152,14 +137,13 @@ class Gauges:
         if isinstance(source, type) or not hasattr(source, "_gauges"):
             raise InvalidInputError(f"observe takes a session, a tracker or a batch, not {type(source).__name__}")
         with self._lock:
-            self._sources[id(source)] = ref(source)
+            self._sources.add(source)
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the gauges of all sources together."""
         with self._lock:
-            self._sources = {key: found for key, found in self._sources.items() if found() is not None}
-            sources = [found() for found in self._sources.values()]
-        found = [source._gauges() for source in sources if source is not None]  # noqa: SLF001 - see above
+            sources = list(self._sources)
+        found = [source._gauges() for source in sources]  # noqa: SLF001 - see above
         return tuple(_added_up([stats for stats in found if stats is not None]))
 
 

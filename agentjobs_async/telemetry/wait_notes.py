@@ -1,7 +1,6 @@
 """What happens to jobs while they are waited for: events of the spans of their waits."""
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -34,12 +33,14 @@ class _WatchedJob:
     Attributes:
         waits: How many waits for it are open.
         notes: What happened to it since the first of them began.
-        trouble: The name of the last note of trouble, while polls fail; `None` while they show the job.
+        trouble: The name of the last trouble.
+        poll_number: The last poll that met it. The trouble is over if that was not the poll before this one.
     """
 
     waits: int = 0
-    notes: deque[Note] = field(factory=lambda: deque(maxlen=_MAX_NOTES))
+    notes: list[Note] = field(factory=list)
     trouble: str | None = None
+    poll_number: int = 0
 
 
 class WaitNotes:
@@ -75,7 +76,7 @@ class WaitNotes:
             _note(watched, "status", {"agentjobs.job.status": shown_status(event.job.status)})
 
     def on_poll(self, event: JobPolled | PollFailed) -> None:
-        """Note a poll, if asked for, and trouble that begins with it."""
+        """Note a poll, if asked for, and trouble that begins with it. Polls that show the job may be left out."""
         ref, error = (event.job.ref, None) if isinstance(event, JobPolled) else (event.ref, event.error)
         watched = self._watched.get((event.source, ref))
         if watched is None:
@@ -83,13 +84,15 @@ class WaitNotes:
         if self._polls:
             _note(watched, "poll", {"agentjobs.poll.duration": event.elapsed, **error_attributes(error)})
         trouble = _trouble(error)
-        if trouble is not None and trouble != watched.trouble:
-            _note(watched, trouble, error_attributes(error))
-        watched.trouble = trouble
+        if trouble is not None:
+            if (trouble, event.poll_number) != (watched.trouble, watched.poll_number + 1):
+                _note(watched, trouble, error_attributes(error))
+            watched.trouble, watched.poll_number = trouble, event.poll_number
 
 
 def _note(watched: _WatchedJob, name: str, attributes: Attributes) -> None:
     watched.notes.append(Note(time.time_ns(), name, attributes))
+    del watched.notes[:-_MAX_NOTES]
 
 
 def _trouble(error: BaseException | None) -> str | None:

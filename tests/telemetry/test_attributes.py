@@ -2,15 +2,10 @@
 
 import asyncio
 
+from agentjobs_async import RunEnded, WaitEnded
 from agentjobs_async.errors import CreateOutcomeUnknownError, NotFoundError, TransportError
 from agentjobs_async.models import AgentJob, JobStatus
-from agentjobs_async.telemetry import WaitEnded
-from agentjobs_async.telemetry.attributes import (
-    error_attributes,
-    job_attributes,
-    wait_attributes,
-    wait_outcome,
-)
+from agentjobs_async.telemetry.attributes import end_attributes, error_attributes, wait_outcome
 from tests.polled import REF
 
 JOB = AgentJob("job 1", "docs", JobStatus.FAILED, pr_link="https://example.com/pull/1")
@@ -27,16 +22,18 @@ def test_wait_outcome() -> None:
     events = [WaitEnded(REF, job, error, 1, 1.0) for job, error, _ in ends]
     assert [wait_outcome(event) for event in events] == [outcome for _, _, outcome in ends]
     assert {type(wait_outcome(event)) for event in events} == {str}
-    assert [wait_attributes(event)["agentjobs.wait.outcome"] for event in events] == [outcome for *_, outcome in ends]
+    told = [end_attributes(event, content=False)["agentjobs.wait.outcome"] for event in events]
+    assert told == [outcome for *_, outcome in ends]
 
 
 def test_link_of_a_job() -> None:
     """The link is content; id and status are plain text."""
+    event = RunEnded("docs", JOB, None, 1.0)
     named = {"agentjobs.job.id": "docs/job%201", "agentjobs.job.status": "failed"}
-    assert job_attributes(JOB, content=False) == named
-    assert job_attributes(JOB, content=True) == named | {"agentjobs.job.pr_link": "https://example.com/pull/1"}
-    assert job_attributes(None, content=True) == {}
-    assert {type(value) for value in job_attributes(JOB, content=True).values()} == {str}
+    assert end_attributes(event, content=False) == named
+    assert end_attributes(event, content=True) == named | {"agentjobs.job.pr_link": "https://example.com/pull/1"}
+    assert {type(value) for value in end_attributes(event, content=True).values()} == {str}
+    assert end_attributes(RunEnded("docs", None, None, 1.0), content=True) == {}
 
 
 def test_error_attributes() -> None:
