@@ -16,8 +16,6 @@ with extra_named("agentjobs_async.prometheus"):
 
 __all__ = ["PrometheusHook"]
 
-_UNITS: Final = {"s": "_seconds"}
-
 
 class PrometheusHook:
     """A hook that counts and times jobs, creates, polls and waits in a Prometheus registry.
@@ -107,7 +105,7 @@ _REGISTERED: Final = WeakKeyDictionary[CollectorRegistry, _Metrics]()
 
 
 def _name(metric: Metric) -> str:
-    return metric.name.replace(".", "_") + _UNITS.get(metric.unit, "")
+    return metric.name.replace(".", "_") + ("_seconds" if metric.unit == "s" else "")
 
 
 def _labels(metric: Metric, *, projects: bool = False) -> list[str]:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Final
@@ -35,7 +35,6 @@ with extra_named("agentjobs_async.tracing"):
 
 __all__ = ["OpenTelemetryHook"]
 
-_NANOSECONDS: Final = 1_000_000_000
 _NAME: Final = "agentjobs_async"
 _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 _GLOBAL: Final = metrics.NoOpMeterProvider()  # stands for the global one, which may be set after a hook is made
@@ -68,9 +67,8 @@ class OpenTelemetryHook:
     for a job of an earlier run is linked to the span that created it. Errors of creates and waits set the status ERROR;
     a failed job does not, and neither does a cancelled caller.
 
-    Spans have the attributes of the semantic conventions where there is one, else `agentjobs.*`. No span has the prompt
-    or the key. Labels of metrics have few values; see the page on observability. One hook may serve any number of
-    sessions, trackers and batches.
+    The page on observability names all attributes and metrics. No span has the prompt or the key. One hook may serve
+    any number of sessions, trackers and batches.
 
     Args:
         tracer_provider: Where spans go; `None` for the global provider.
@@ -82,6 +80,7 @@ class OpenTelemetryHook:
     """
 
     makes_spans: Final = True
+    _count_poll: Callable[[str], None] | None = None  # of a poll that shows no end; none if each is to be timed
 
     def __init__(
         self,
@@ -103,6 +102,7 @@ class OpenTelemetryHook:
             if polls or metric is not POLL_DURATION
         }
         self._notes = WaitNotes(polls=polls)
+        self._count_poll = None if polls else self._on_poll
         self._content = content
         self._projects = projects
 
@@ -148,6 +148,9 @@ class OpenTelemetryHook:
             elif metric in self._record:
                 self._record[metric](value, dict(attributes))
 
+    def _on_poll(self, project_id: str) -> None:
+        self._observed.count_poll(*([("project", project_id)] if self._projects else []))
+
     # Spans that are current while they last.
 
     def _open(self, event: events.RunStarted | events.CreateStarted) -> None:
@@ -190,7 +193,7 @@ class OpenTelemetryHook:
 
     def _on_wait_ended(self, event: events.WaitEnded) -> None:
         end = time.time_ns()
-        start = end - int(event.elapsed * _NANOSECONDS)
+        start = end - int(event.elapsed * 1e9)
         notes = self._notes.end(event, start)  # first: they go, also where the span can't be started
         around = trace.get_current_span()
         outlived = _has_ended(around)

@@ -430,6 +430,16 @@ async def test_metrics(telemetry: Telemetry) -> None:
 
 
 @pytest.mark.looptime
+@pytest.mark.parametrize("asked", [False, True])
+async def test_polls_of_projects(telemetry: Telemetry, asked: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """Hooks on one provider count into the same counter, each with its labels."""
+    hooks = [telemetry.hook(polls=asked), telemetry.hook(polls=asked, projects=True)]
+    async with JobTracker(Polled("active", "active", "completed"), policy=every(2), hooks=hooks) as tracker:
+        await tracker.wait_for_job(REF)
+    assert telemetry.metrics()["agentjobs.polls"] == [({}, 3), ({"project": "docs"}, 3)]
+
+
+@pytest.mark.looptime
 async def test_later_reads(telemetry: Telemetry) -> None:
     """A duration counts once, by the wait that saw the end come, not at each later read of the job."""
     statuses = ["completed", "completed", "active", "completed", "completed"]

@@ -1,10 +1,10 @@
 """The hooks of a session or tracker, and the events that they are called with. Loaded with the first hook."""
 
 import asyncio
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import Context, copy_context
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
@@ -34,6 +34,10 @@ class Hooks:
         guarded = [(hook, GuardedCallback("a hook", hook)) for hook in hooks]
         self._hooks = [call for _, call in guarded]
         self._span_hooks = [call for hook, call in guarded if isinstance(hook, SpanHook) and hook.makes_spans]
+        counts = [_poll_count_of(hook) for hook in hooks]
+        self._poll_counts = [count_poll for count_poll in counts if count_poll is not None]
+        """Called in place of their hooks, for each poll that shows no end: events would be most of what these cost."""
+        self._poll_hooks = [call for call, count_poll in zip(self._hooks, counts, strict=True) if count_poll is None]
         self._server_address = server_address
         self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}
@@ -42,8 +46,7 @@ class Hooks:
         """The loop times of the last creates whose jobs no poll has shown ended."""
 
     def _emit(self, event: events.Event) -> None:
-        for hook in self._span_hooks if isinstance(event, _OF_SPANS) else self._hooks:
-            hook(event)
+        _call(self._span_hooks if isinstance(event, _OF_SPANS) else self._hooks, event)
 
     # Creates and runs: in the context of their caller.
 
@@ -140,8 +143,14 @@ class Hooks:
         lateness: float | None,
     ) -> None:
         """Report that a poll showed a job, which was last known as `previous`."""
-        polled = events.JobPolled(job, poll_number, elapsed, lateness, label=label, source=self._source)
-        Context().run(self._emit, polled)
+        hooks = self._hooks
+        if lateness is None:
+            hooks = self._poll_hooks
+            for count_poll in self._poll_counts:
+                count_poll(job.project_id)
+        if hooks:
+            event = events.JobPolled(job, poll_number, elapsed, lateness, label=label, source=self._source)
+            Context().run(_call, hooks, event)
         if previous is not None and previous != job:
             Context().run(self._emit, events.JobChanged(job, previous, label=label, source=self._source))
 
@@ -150,3 +159,13 @@ class Hooks:
     ) -> None:
         """Report that a poll did not show a job."""
         Context().run(self._emit, events.PollFailed(ref, error, poll_number, elapsed, label=label, source=self._source))
+
+
+def _poll_count_of(hook: Any) -> Callable[[str], object] | None:
+    """Return what counts the polls for a hook of the package; its class has it, whereas a mock has any attribute."""
+    return hook._count_poll if hasattr(type(hook), "_count_poll") else None  # noqa: SLF001 - see above
+
+
+def _call(hooks: list[GuardedCallback], event: events.Event) -> None:
+    for hook in hooks:
+        hook(event)

@@ -77,6 +77,8 @@ class WaitNotes:
 
     def on_poll(self, event: JobPolled | PollFailed) -> None:
         """Note a poll, if asked for, and trouble that begins with it. Polls that show the job may be left out."""
+        if isinstance(event, JobPolled) and not self._polls:
+            return
         ref, error = (event.job.ref, None) if isinstance(event, JobPolled) else (event.ref, event.error)
         watched = self._watched.get((event.source, ref))
         if watched is None:

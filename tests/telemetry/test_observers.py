@@ -5,17 +5,19 @@ import logging
 from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry import RunEnded, RunStarted
+from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed, RunEnded, RunStarted
 from agentjobs_async.telemetry.hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in, hooks_of
 from tests.rows import failures
 
 JOB = AgentJob("job 1", "docs", "active")
+ENDED = AgentJob("job 1", "docs", "completed")
 NAME: ContextVar[str] = ContextVar("NAME")
 
 
@@ -85,6 +87,24 @@ def test_no_observer() -> None:
         (Recorder, r"an instance, not the class itself: Recorder\(\)"),
     ]
     assert failures(check, *rows) == {}
+
+
+def test_counted_polls() -> None:
+    """A hook of the package that counts polls is called with ends, changes and failures, and counts the other polls."""
+    counted: list[str] = []
+
+    class Counting(Recorder):
+        def _count_poll(self, project_id: str) -> None:
+            counted.append(project_id)
+
+    plain, counting, mock = Recorder(), Counting(), Mock()
+    hooks = Hooks([plain, counting, mock], None)
+    hooks.polled(JOB, None, 1, 0.0, None, None)
+    hooks.poll_failed(JOB.ref, ValueError("x"), 2, 0.0, None)
+    hooks.polled(ENDED, JOB, 3, 0.0, None, 1.0)
+    assert [type(event) for event in plain.events] == [JobPolled, PollFailed, JobPolled, JobChanged]
+    assert (counting.events, counted) == (plain.events[1:], ["docs"])
+    assert [call.args[0] for call in mock.call_args_list] == plain.events
 
 
 async def test_events_of_a_run() -> None:
