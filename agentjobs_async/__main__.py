@@ -11,8 +11,6 @@ from typing import Final
 
 from agentjobs_async._extras import MissingExtraError, extra_named
 
-__all__ = ["main"]
-
 _USAGE: Final = 2  # exit code
 _INTERRUPTED: Final = 128 + signal.SIGINT  # exit code, as shells count
 

@@ -17,8 +17,6 @@ from agentjobs_async._validation import is_web_link
 from agentjobs_async.errors import ProtocolError
 from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
-__all__ = ["job_of"]
-
 _NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
 _DATE_LENGTH: Final = 10  # characters of YYYY-MM-DD, the longest date without a time of day
 

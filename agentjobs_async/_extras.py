@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["MissingExtraError", "extra_named"]
-
 _EXTRAS: Final = {
     **dict.fromkeys(("click", "platformdirs", "rich"), "cli"),
     **dict.fromkeys(("filelock", "sqlalchemy"), "batch"),

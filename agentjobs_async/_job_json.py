@@ -7,8 +7,6 @@ from typing import Any, Final
 from agentjobs_async._validation import has_surrogates, is_web_link
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = ["JOB_SCHEMA", "REF_SCHEMA", "checked_document", "pydantic_schema"]
-
 
 def _nullable(kind: str, **more: str) -> dict[str, Any]:
     return {"anyOf": [{"type": kind, **more}, {"type": "null"}]}

@@ -3,8 +3,6 @@
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["error_text", "one_line", "shown_name", "shown_status", "span"]
-
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 _MINUTE_SECONDS: Final = 60
 _HOUR_SECONDS: Final = 3600

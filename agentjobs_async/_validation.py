@@ -13,26 +13,6 @@ from attrs import astuple, has
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import InvalidInputError
 
-__all__ = [
-    "MAX_COUNT",
-    "MAX_NAME_LENGTH",
-    "checked_bare_id",
-    "checked_count",
-    "checked_flag",
-    "checked_id",
-    "checked_instance",
-    "checked_label",
-    "checked_name",
-    "checked_prompt",
-    "checked_seconds",
-    "checked_span",
-    "checked_timeout",
-    "has_surrogates",
-    "is_async",
-    "is_web_link",
-    "validator",
-]
-
 T = TypeVar("T")
 
 MAX_NAME_LENGTH: Final = 512  # characters; two ids, percent-encoded, fit the 8 KiB that servers allow for a line

@@ -7,8 +7,6 @@ import warnings
 
 from agentjobs_async.errors import SessionClosedError
 
-__all__ = ["LoopBinding"]
-
 
 class LoopBinding:
     """Binds a session or tracker to the loop and the process of its first use.

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_to_end"]
-
 T = TypeVar("T")
 
 

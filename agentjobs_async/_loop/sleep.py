@@ -2,8 +2,6 @@
 
 import asyncio
 
-__all__ = ["sleep_until"]
-
 
 async def sleep_until(loop: asyncio.AbstractEventLoop, when: float) -> None:
     """Sleep until the loop time `when`, which may have passed."""

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["until_done"]
-
 
 async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
     """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.

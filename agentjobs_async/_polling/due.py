@@ -9,8 +9,6 @@ from typing import Final
 from agentjobs_async._polling.pace import ROUNDING_SECONDS, Release
 from agentjobs_async._polling.tracked import Mark, Tracked
 
-__all__ = ["DueJobs"]
-
 _FEW_STALE: Final = 64  # stale entries of a heap that are not worth a sweep
 _MOST_TURNS: Final = 1.5  # times its turn in the order of arrival; with its own delay, a job waits for twice as long
 _URGENT: Final = -(1 << 62)  # what the number of an urgent job counts from: it goes before all others

@@ -15,8 +15,6 @@ from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimit
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 
-__all__ = ["PollQueue"]
-
 _SPREAD: Final = 0.1  # of the delay: what would be due at once is spread over it, and comes late by no more
 _SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay whose spread is one bucket
 _MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the loop were a sixth of the CPU of 1,000

@@ -4,8 +4,6 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["Counters", "Second", "TrackerStats"]
-
 _WINDOW_SECONDS: Final = 10  # of the rate
 
 

@@ -27,8 +27,6 @@ from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 from agentjobs_async.policy import PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback
 
-__all__ = ["wait_for_job"]
-
 
 async def wait_for_job(
     job: AgentJob | JobRef,

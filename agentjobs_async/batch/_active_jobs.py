@@ -10,8 +10,6 @@ from agentjobs_async.batch.journal import Journal, entries_of
 from agentjobs_async.learning.estimate import estimate_many
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
-__all__ = ["ActiveJobs"]
-
 _SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; after this time, no process polls it
 _MOST_ACTIVE: Final = 2_000  # jobs: the next ones would change the figures by less than they are worth
 _FRESH_SECONDS: Final = 20.0  # for which durations that were read serve: a history of 200 changes slowly

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 
 from agentjobs_async.batch._store.rows import JournalRow
 
-__all__ = ["Backlog"]
-
 
 class Backlog:
     """Rows in the order in which they came, for each project.

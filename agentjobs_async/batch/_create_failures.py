@@ -16,8 +16,6 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch._throttles import LONGEST_RETRY_AFTER_SECONDS
 
-__all__ = ["Failure", "classify", "ends_the_run", "pause_after"]
-
 _FIRST_PAUSE_SECONDS: Final = 1.0  # also the shortest one, whatever the server asks for
 _LONGEST_PAUSE_SECONDS: Final = 60.0  # so that the end of an outage is noticed within a minute
 _MOST_DOUBLINGS: Final = 10  # enough for the longest pause, and no overflow

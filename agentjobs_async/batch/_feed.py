@@ -15,8 +15,6 @@ from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.states import State
 
-__all__ = ["Feed"]
-
 _MOST_AHEAD: Final = 1_000  # items that are read while those before them are held back
 
 _Rows = AsyncGenerator[JournalRow | BatchResult, None]

@@ -15,8 +15,6 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.telemetry.links import last_create
 
-__all__ = ["Created", "Ended", "ItemCreate"]
-
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
 _LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
 _LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again

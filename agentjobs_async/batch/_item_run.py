@@ -17,8 +17,6 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 
-__all__ = ["ItemRun", "Phase", "RunContext"]
-
 _LEAST_SECONDS: Final = 0.001  # the time of an item may be up, and the session takes no timeout of 0
 
 

@@ -19,8 +19,6 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["GRACE_SECONDS", "SLOTS_KEPT", "ItemTasks"]
-
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once

@@ -9,8 +9,6 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
-__all__ = ["begin_learning", "histories_of", "time_left"]
-
 _MOST_READ: Final = 2_000  # rows: 200 for each of ten projects
 _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else no process polled the job at times
 _TOLERATED_SECONDS: Final = 60.0  # beyond these gaps: a Retry-After, or the recording of an end, may take as long

@@ -12,8 +12,6 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 
-__all__ = ["Plan", "Planner", "check"]
-
 _PAGE_ITEMS: Final = 500  # few enough that the loop stands still for some milliseconds only
 
 

@@ -10,8 +10,6 @@ from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, State
 from agentjobs_async.batch.where import Where
 
-__all__ = ["retried", "retry_found", "retry_row", "retry_rows"]
-
 
 async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
     """Plan an item once more, and return the key of its new row.

@@ -13,8 +13,6 @@ from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.telemetry.links import resumed_from
 
-__all__ = ["record_end", "result_of", "run_item"]
-
 
 async def run_item(item: ItemRun) -> BatchResult | None:
     """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.

@@ -8,8 +8,6 @@ from typing import Final, Protocol
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.entries import Entries, Seen
 
-__all__ = ["Polled", "record_seen"]
-
 _EVERY_SECONDS: Final = 60.0  # a write for each poll would cost more than the poll
 _MOST_TOGETHER: Final = 200  # rows of one transaction: more would keep their locks for long
 

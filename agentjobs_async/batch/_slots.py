@@ -12,8 +12,6 @@ from attrs import define, field
 
 from agentjobs_async._validation import MAX_COUNT
 
-__all__ = ["Slot", "Slots"]
-
 _SLACK_SECONDS: Final = 1e-3  # loops run timers a moment early
 
 

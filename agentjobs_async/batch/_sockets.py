@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["shut_down"]
-
 
 def shut_down(connections: Iterable[Any]) -> None:
     """Shut the sockets of psycopg's connections down: each call that waits for an answer sees the end of the stream.

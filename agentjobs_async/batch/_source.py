@@ -14,8 +14,6 @@ from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
 from agentjobs_async.batch.states import State
 
-__all__ = ["Items", "PlannedRows", "earlier", "new"]
-
 _PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet
 _SMALLEST_PAGE_ROWS: Final = 5  # of each of many projects: fewer would be a query for nearly every row
 _MOST_AHEAD_ITEMS: Final = 256  # bounds one page, while all its items turn out to be known

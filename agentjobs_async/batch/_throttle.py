@@ -9,8 +9,6 @@ from typing import Final
 
 from agentjobs_async.batch.limits import Rate
 
-__all__ = ["CreateThrottle"]
-
 _SLACK_SECONDS: Final = 1e-4  # loops run timers a moment early
 _LEAST_GAP: Final = 0.9  # share of the gap: the way from the permit to the create does not always take equally long
 _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is an outage

@@ -12,8 +12,6 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._throttle import CreateThrottle
 from agentjobs_async.batch.limits import Rate
 
-__all__ = ["LONGEST_RETRY_AFTER_SECONDS", "REFUSED_SECONDS", "CreateThrottles", "Permit", "throttles_of"]
-
 REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
 LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from agentjobs_async import JobRef, JournalError
 
-__all__ = ["Unrecorded"]
-
 _TURNS_SECONDS: Final = 0.05  # cancelling leaves within 0.1 s
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")

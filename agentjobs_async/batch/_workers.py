@@ -9,8 +9,6 @@ from attrs import frozen
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.journal import Journal, entries_of, opened_of
 
-__all__ = ["WorkerState", "is_at_work", "workers_of"]
-
 
 @frozen
 class WorkerState:

@@ -14,8 +14,6 @@ from procrastinate.exceptions import ConnectorException
 from agentjobs_async import JournalError
 from agentjobs_async.batch._sockets import shut_down
 
-__all__ = ["QueueConnector", "database_error", "error_text", "queue_errors"]
-
 _CONNECTIONS: Final = 4  # fetching, heartbeat, sweep, and one for the ends of chunks
 _CONNECTING_SECONDS: Final = 5.0  # to get a free connection; after that the database counts as gone
 _REPEAT_SECONDS: Final = 1.0  # between two tries of one message

@@ -12,8 +12,6 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.engines._connector import error_text
 
-__all__ = ["Sweep"]
-
 _SWEEPS: Final = 4  # in `stalled_after` seconds
 _MOST_ITEMS: Final = 10_000  # items that one sweep looks up among the chunks
 _CHUNK: Final = 100  # keys of a chunk that a sweep makes

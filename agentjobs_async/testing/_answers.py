@@ -6,8 +6,6 @@ from typing import Any, Self
 
 import attrs
 
-__all__ = ["Answer", "Message", "error", "reason"]
-
 Headers = tuple[tuple[str, str], ...]
 
 

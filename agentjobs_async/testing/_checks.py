@@ -6,8 +6,6 @@ from typing import Any
 
 import attrs
 
-__all__ = ["is_number", "number"]
-
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 

@@ -14,8 +14,6 @@ from aiohttp.http import HttpProcessingError, RawRequestMessage, StreamWriter
 
 from agentjobs_async.testing.records import ReceivedRequest, without_shown_credentials
 
-__all__ = ["Exchange", "Listener"]
-
 _LOGGER = logging.getLogger("agentjobs_async.testing")
 _CLOSE_SECONDS = 1.0  # the longest wait for handlers, which are cancelled before it
 _SHARING = (socket.SO_REUSEADDR, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR))  # Windows has only the first

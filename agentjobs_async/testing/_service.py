@@ -16,9 +16,6 @@ from agentjobs_async.testing._checks import number
 from agentjobs_async.testing.records import ReceivedRequest, StartedJob
 from agentjobs_async.testing.scripts import ScriptOf
 
-__all__ = ["EmulatedService", "RateLimit", "RateWindow", "locate", "read_prompt"]
-
-
 _SPAN = number("a finite number of seconds above 0", 0, sys.float_info.max, above=True)
 _COUNT_OR_NONE: Any = attrs.validators.optional(number("a whole number from 0 on", 0, kinds=int))
 

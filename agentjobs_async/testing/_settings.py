@@ -10,8 +10,6 @@ from agentjobs_async.testing._service import RateLimit
 from agentjobs_async.testing.faults.fault import FaultPlan
 from agentjobs_async.testing.scripts import JobScript
 
-__all__ = ["check_settings", "plan_of"]
-
 _SETTINGS: dict[str, tuple[Callable[[Any], object], str]] = {
     "host": (lambda host: isinstance(host, str) and host, "an address to listen on"),
     "port": (lambda port: is_number(port, int) and 0 <= port <= 65535, "a whole number from 0 to 65535"),  # noqa: PLR2004 - the largest port of TCP

@@ -7,8 +7,6 @@ from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
-__all__ = ["blocked_loop_reported", "entered_in_thread"]
-
 M = TypeVar("M", bound=AbstractAsyncContextManager[Any])
 
 _LOGGER: Final = logging.getLogger("agentjobs_async.testing")

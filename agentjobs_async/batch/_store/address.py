@@ -11,8 +11,6 @@ from sqlalchemy.exc import ArgumentError
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 
-__all__ = ["ServerAddress", "server_address"]
-
 _DRIVER: Final = "postgresql+psycopg"
 _SECRET: Final = re.compile("password|passwd|secret|token|scram_.*_key", re.IGNORECASE)
 """Settings of libpq that hold a secret themselves. `passfile` and `sslkey` name files, and stay in the address."""

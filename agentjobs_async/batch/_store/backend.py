@@ -14,8 +14,6 @@ from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 if TYPE_CHECKING:  # a run on a file does without it, and without the half of SQLAlchemy that it imports
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-__all__ = ["AnyConnection", "Backend", "Read", "Stamp"]
-
 AnyConnection: TypeAlias = "AsyncConnection | FileConnection"
 """A connection to a server, or to a file."""
 Read = Callable[[Executable], Awaitable[Sequence[Row[Any]]]]

@@ -13,8 +13,6 @@ from agentjobs_async.batch._store.threads import FileEngine
 if TYPE_CHECKING:  # as in `backend`
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["Connector"]
-
 _RECONNECTING_SECONDS: Final = 0.2  # between tries to reach a server that is gone: a restart takes some seconds
 _SILENCE_SECONDS: Final = 60.0  # without an answer the server counts as gone; a statement may wait for locks for long
 

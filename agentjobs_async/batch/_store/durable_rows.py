@@ -15,8 +15,6 @@ from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.states import ENDED, State
 from agentjobs_async.batch.where import Where
 
-__all__ = ["DurableRows"]
-
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _NOT_TOLD: Final = ""
 _UNFOLLOWED: Final = "unfollowed"

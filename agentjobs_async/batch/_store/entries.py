@@ -24,8 +24,6 @@ from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import MOVES, State, origins
 
-__all__ = ["Entries", "Lease", "NoRoom", "Seen"]
-
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
 

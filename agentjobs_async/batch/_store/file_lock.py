@@ -10,8 +10,6 @@ import filelock
 from agentjobs_async import JournalError
 from agentjobs_async.batch._store.sqlite_file import faults, log_of
 
-__all__ = ["FileLock", "is_owned"]
-
 _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""
 _ACQUIRE_SECONDS: Final = 0.2  # for which a new owner tries: `is_owned` of another process holds the lock for a moment

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["APPLICATION", "BEFORE_RELEASE", "LAYOUT", "other_layout"]
-
 APPLICATION: Final = 0x41674A62
 """SQLite's `application_id` of a journal, and the key of PostgreSQL's lock while one is made: "AgJb"."""
 BEFORE_RELEASE: Final = 0x414A6F62

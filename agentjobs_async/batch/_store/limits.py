@@ -9,8 +9,6 @@ from agentjobs_async.batch._store.format import LAYOUT
 from agentjobs_async.batch._store.schema import JOURNAL
 from agentjobs_async.batch.limits import FleetLimits, Rate
 
-__all__ = ["first_row", "identity", "layout", "limits", "limits_of", "set_limits"]
-
 _ONLY: Final = 1  # the key of the one row
 
 

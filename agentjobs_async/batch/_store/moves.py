@@ -12,23 +12,6 @@ from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWN
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.states import ENDED
 
-__all__ = [
-    "FROM",
-    "TO",
-    "Move",
-    "begin_departure",
-    "copy_rows",
-    "end_departure",
-    "insert_arrival",
-    "lock_rows",
-    "moved_error",
-    "moves",
-    "moves_of",
-    "reopen",
-    "row_count",
-    "undo_departure",
-]
-
 TO: Final = "to"
 FROM: Final = "from"
 _PAGE_ROWS: Final = 1_000  # in memory at once: a prompt may be long

@@ -18,8 +18,6 @@ from agentjobs_async.batch._store.moves import FROM, TO, Move
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.writer import Database
 
-__all__ = ["move_journal"]
-
 _OWNER_SECONDS: Final = 30.0  # without a heartbeat: the default of `Journal.open`
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer
 

@@ -13,8 +13,6 @@ from agentjobs_async.batch.states import State
 if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
     from sqlalchemy.dialects import postgresql, sqlite
 
-__all__ = ["Insert", "plan"]
-
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 """An insert of a dialect that knows ON CONFLICT."""
 

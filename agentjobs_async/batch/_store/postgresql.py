@@ -21,8 +21,6 @@ from agentjobs_async.batch._store.limits import layout
 from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, JOURNAL, METADATA, RETRIED_INDEX
 from agentjobs_async.errors import JournalReason
 
-__all__ = ["connect_arguments", "lay_out", "server_backend", "server_clock"]
-
 _PATIENCE_SECONDS: Final = 300.0  # as long as a fail-over of a managed server may take
 _CONNECTING: Final = {"connect_timeout": 10, "tcp_user_timeout": 30_000} | {
     # Without these, libpq would wait for an answer that a cut network keeps back for the kernel's default of two hours.

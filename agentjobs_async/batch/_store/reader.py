@@ -16,8 +16,6 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where
 
-__all__ = ["Reader"]
-
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _PAGE_NUMBERS: Final = 5_000  # the same, of two cells each
 _NEVER_IN_A_KEY: Final = re.compile("[\0\ud800-\udfff]")  # the databases refuse even the question

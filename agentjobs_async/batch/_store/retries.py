@@ -9,8 +9,6 @@ from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment, seconds_of
 from agentjobs_async.batch.states import RETRIED_BY_KEY, State
 
-__all__ = ["fewer_tries", "mark_retried", "plan_retries"]
-
 _ROW: Final = ENTRIES.c
 _COPIED: Final = ("prompt", "project_id", "context")
 

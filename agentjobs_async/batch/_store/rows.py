@@ -12,8 +12,6 @@ from agentjobs_async import JournalError, ResponseError
 from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.states import State
 
-__all__ = ["JournalRow", "Rows", "legible", "refusal_of", "refusal_text", "row_of", "rows_of", "text_or_none"]
-
 T = TypeVar("T")
 
 _REFUSALS: Final = {kind.__name__: kind for kind in ResponseError.__subclasses__()}

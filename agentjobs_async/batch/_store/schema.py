@@ -26,23 +26,6 @@ from sqlalchemy import (
 
 from agentjobs_async.batch.states import State
 
-__all__ = [
-    "ENTRIES",
-    "FOLLOWED",
-    "FOLLOWED_INDEX",
-    "JOURNAL",
-    "METADATA",
-    "MOVES",
-    "NO_OWNER",
-    "PAUSES",
-    "RETRIED_INDEX",
-    "SENDS",
-    "SHOWN",
-    "AnyText",
-    "Moment",
-    "seconds_of",
-]
-
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
 

@@ -32,24 +32,6 @@ from agentjobs_async.batch.states import State
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-__all__ = [
-    "CLAIM",
-    "METADATA",
-    "active_counts",
-    "delete_dead_owners",
-    "delete_owner",
-    "follow",
-    "functions",
-    "insert_row",
-    "mark_unknown_of_dead_owners",
-    "owner_is_dead",
-    "owners",
-    "share_polls",
-    "stop_polling",
-    "unfollowed",
-    "upsert_heartbeat",
-]
-
 METADATA: Final = MetaData()
 _OWNERS: Final = Table(
     "agentjobs_owners",

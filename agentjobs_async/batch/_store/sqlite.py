@@ -16,8 +16,6 @@ from agentjobs_async.batch._store.schema import ENTRIES, JOURNAL, METADATA
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
 from agentjobs_async.batch._store.threads import FileEngine
 
-__all__ = ["file_backend", "table_statements"]
-
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
 

@@ -16,8 +16,6 @@ from agentjobs_async.batch._store.backend import Stamp
 from agentjobs_async.batch._store.format import APPLICATION, BEFORE_RELEASE, LAYOUT, other_layout
 from agentjobs_async.errors import JournalReason
 
-__all__ = ["before_reading", "check", "check_kind", "faults", "log_of", "make", "reading", "stamp_of"]
-
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
 _SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
 _WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own

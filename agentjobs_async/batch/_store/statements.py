@@ -30,33 +30,6 @@ from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, AnyText, Moment,
 from agentjobs_async.batch.states import ENDED, State, origins
 from agentjobs_async.batch.where import Where
 
-__all__ = [
-    "CLAIM",
-    "RESOLVED",
-    "changed_since",
-    "claim_parameters",
-    "conditions",
-    "counts",
-    "get_many",
-    "has_number",
-    "last_number",
-    "mark_left_unknown",
-    "mark_sending_unknown",
-    "move",
-    "newest_try",
-    "nothing",
-    "page",
-    "planned_counts",
-    "planned_projects",
-    "record_error",
-    "record_seen",
-    "refusal",
-    "resolve",
-    "resolve_again",
-    "take_back",
-    "unended",
-]
-
 RESOLVED: Final = "resolved:"
 """With this begins the mark of a row whose job its owner found."""
 _ROW: Final = ENTRIES.c

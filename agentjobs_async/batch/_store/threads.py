@@ -9,8 +9,6 @@ from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Re
 
 from agentjobs_async._loop.until_done import until_done
 
-__all__ = ["FileConnection", "FileEngine"]
-
 _THREADS: Final = "agentjobs-journal"  # their name
 _MAX_CONNECTIONS: Final = 15  # at once, the most that SQLAlchemy's pool opens: a thread never waits for the pool
 

@@ -22,20 +22,6 @@ from agentjobs_async.batch._store.plan import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment, seconds_of
 from agentjobs_async.batch.states import State
 
-__all__ = [
-    "active_ages",
-    "active_silence",
-    "delete_old_sends",
-    "durations",
-    "keep_send",
-    "paused_for",
-    "pauses",
-    "recent_ends",
-    "sent_ages",
-    "unknown_ages",
-    "upsert_pause",
-]
-
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 _SKEW_SECONDS: Final = 60.0  # clocks are set back by as much in daily life; a time further ahead is ignored
 

@@ -16,8 +16,6 @@ from agentjobs_async._loop.until_done import until_done
 from agentjobs_async.batch._store.backend import AnyConnection, Backend
 from agentjobs_async.batch._store.connector import Connector
 
-__all__ = ["Database"]
-
 _MOST_TOGETHER: Final = 200  # writes in one transaction: more would keep the locks of their rows for long
 _CUTTING_SECONDS: Final = 0.5  # a connection that was cut fails at once; this much when the loop is busy
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agentjobs_async.cli.plan import PlanOptions
     from agentjobs_async.cli.tasks import Tasks
 
-__all__ = ["plan", "resume", "run"]
-
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 
 _PLAN_EPILOG: Final = journal_exit_codes("nothing would be refused", "some would be refused")

@@ -11,8 +11,6 @@ from agentjobs_async.cli._commands.options import TEXT
 if TYPE_CHECKING:
     from agentjobs_async.batch import Where
 
-__all__ = ["filter_options"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STATES: Final = ("planned", "sending", "active", "completed", "failed", "archived", "rejected", "unknown", "abandoned")

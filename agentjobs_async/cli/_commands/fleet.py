@@ -24,8 +24,6 @@ from agentjobs_async.cli._commands.options import (
 from agentjobs_async.cli.options import Options
 from agentjobs_async.cli.process import run_action
 
-__all__ = ["move", "submit", "worker"]
-
 _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
 
 

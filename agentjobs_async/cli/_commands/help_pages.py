@@ -12,8 +12,6 @@ from agentjobs_async.cli._commands.options import WRITTEN_FILE
 from agentjobs_async.cli._output.files import check_file
 from agentjobs_async.cli.wrapping import wrapped
 
-__all__ = ["ALL_COMPLETED", "EXIT_CODES", "RUN_EPILOG", "WAIT_EPILOG", "CommandGroup", "command", "journal_exit_codes"]
-
 _WIDEST_HELP: Final = 80  # columns
 _NARROW: Final = 58  # columns below which an option's help does not fit beside it
 

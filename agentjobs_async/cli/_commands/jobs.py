@@ -10,8 +10,6 @@ from agentjobs_async.cli.options import DEFAULT_TIMEOUT, Options
 from agentjobs_async.cli.process import run_action
 from agentjobs_async.cli.prompts import checked_prompts
 
-__all__ = ["create", "emulator", "get", "wait"]
-
 
 @command(
     "create",

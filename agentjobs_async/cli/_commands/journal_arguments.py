@@ -12,8 +12,6 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._commands.options import TEXT, journal_option
 
-__all__ = ["existing", "journal_argument", "journal_before_keys", "journal_files"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

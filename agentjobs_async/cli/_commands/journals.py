@@ -18,8 +18,6 @@ from agentjobs_async.cli.records import FORMATS
 if TYPE_CHECKING:
     from agentjobs_async.batch import Where
 
-__all__ = ["export", "resolve", "retry", "status"]
-
 
 @command("status", short_help="Show what a journal holds.", epilog=ALL_COMPLETED)
 @journal_argument("The journal; a run may be using it.", None)

@@ -13,26 +13,6 @@ from agentjobs_async.cli.options import ANY_TRIES, DEFAULT_ACTIVE, DEFAULT_TIMEO
 from agentjobs_async.cli.records import FORMATS
 from agentjobs_async.cli.service import Service
 
-__all__ = [
-    "CREATE_RATE",
-    "EMULATOR_OPTION",
-    "ITEM_TIMEOUT",
-    "MAX_ACTIVE",
-    "MAX_SENDING",
-    "RUN_FOR",
-    "SHARE",
-    "TEXT",
-    "UNKNOWN_FOR",
-    "WRITTEN_FILE",
-    "YES_OPTION",
-    "FiniteNumber",
-    "batch_options",
-    "given_limits",
-    "input_options",
-    "journal_option",
-    "shared_options",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -6,8 +6,6 @@ from rich.cells import cell_len, set_cell_size
 
 from agentjobs_async._text import one_line
 
-__all__ = ["LONGEST_LINE", "columns_of", "cut_at_a_word", "cut_in_the_middle", "padded", "shortened"]
-
 LONGEST_LINE: Final = 16_384  # characters
 _ELLIPSIS: Final = "…"
 _MOST_LEFT_EMPTY: Final = 12  # columns: a word is cut that would leave more, such as a sentence in Chinese

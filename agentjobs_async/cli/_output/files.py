@@ -11,8 +11,6 @@ from typing import Final, TextIO
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 
-__all__ = ["check_file", "whole_file"]
-
 _ANY_MODE: Final = 0o666  # of a new file: the umask takes from it
 
 

@@ -13,8 +13,6 @@ from agentjobs_async.cli._output.columns import padded, shortened
 from agentjobs_async.cli._output.moments import clock, ends_in, is_shown
 from agentjobs_async.cli._output.screen import Styled
 
-__all__ = ["FleetView", "fleet_line", "fleet_lines"]
-
 _HOUR_SECONDS: Final = 3600.0
 _OPEN: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 _FAILED: Final = (State.FAILED, State.REJECTED)

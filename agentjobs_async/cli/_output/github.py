@@ -16,8 +16,6 @@ from agentjobs_async.cli._output.workflow_commands import is_on_github
 from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.report.markdown import chart_lines
 
-__all__ = ["annotations", "show_on_github", "step_summary"]
-
 _MOST_ANNOTATIONS: Final = 10  # errors of one step: GitHub shows no more
 _MOST_BYTES: Final = 1_048_576  # of the summary of one step: GitHub drops a longer one
 _MOST_ROWS: Final = 20_000  # of a summary: those of more than that never fit

@@ -14,8 +14,6 @@ from agentjobs_async.cli._output.screen import Screen
 if TYPE_CHECKING:
     from agentjobs_async.batch import JournalRow
 
-__all__ = ["resume_command", "show_emulator_ends", "show_jobs", "show_unknown", "wait_command"]
-
 _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _MOST_UNKNOWN: Final = 20  # lines
 

@@ -12,8 +12,6 @@ from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.reasons import in_words
 from agentjobs_async.report import markdown as report
 
-__all__ = ["markdown_lines", "row_in_words", "table_lines"]
-
 Line = tuple[Styled, ...]
 
 _GAP: Final = "  "

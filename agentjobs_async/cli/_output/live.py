@@ -14,8 +14,6 @@ from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.estimates import RunEstimate
 from agentjobs_async.cli.outcomes import described
 
-__all__ = ["PollCounts", "View", "in_one_line", "live_lines"]
-
 Line = tuple[Styled, ...]
 
 _STATE, _AGE, _POLLS = 7, 7, 5  # widths in columns

@@ -6,8 +6,6 @@ from typing import Final
 
 from agentjobs_async import Estimate
 
-__all__ = ["clock", "ends_in", "is_shown"]
-
 _LEAST_SECONDS: Final = 1.0  # a shorter time to come is rounded to none
 _SOON_SECONDS: Final = 12 * 3600.0  # a time further away needs its day
 

@@ -31,8 +31,6 @@ from agentjobs_async.cli.options import DEFAULT_ACTIVE
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import Result
 
-__all__ = ["RunDisplay", "UnrecordedIds"]
-
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
 _QUIET_SECONDS: Final = 60.0  # after which a log shows that the run is alive

@@ -11,8 +11,6 @@ from agentjobs_async.cli._output.summary import summary_lines
 from agentjobs_async.cli.documents import Change, change_document, result_document, summary_document
 from agentjobs_async.cli.outcomes import Outcome, Result
 
-__all__ = ["ItemLines", "JobLines", "JsonLines", "Report"]
-
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns
 

@@ -24,8 +24,6 @@ from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of
 from agentjobs_async.cli._output.streams import guarded
 from agentjobs_async.cli._output.workflow_commands import is_on_github, without_commands, without_commands_in_json
 
-__all__ = ["Screen", "Styled", "continued", "styled_status"]
-
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TextIO, cast
 
-__all__ = ["guarded", "leave", "silence"]
-
 
 class _Guarded:
     """Writes to a stream until it fails; then reports the error once and writes nothing more.

@@ -11,8 +11,6 @@ from agentjobs_async.cli._output.screen import Styled, styled_status
 from agentjobs_async.cli.outcomes import Outcome, Result
 from agentjobs_async.cli.reasons import reason
 
-__all__ = ["summary_lines"]
-
 Line = tuple[Styled, ...]
 
 _GAP: Final = "  "

@@ -7,8 +7,6 @@ import os
 import re
 from typing import Final
 
-__all__ = ["is_on_github", "without_commands", "without_commands_in_json"]
-
 # The first kind begins a line, after any blanks; the second stands anywhere in it.
 _COMMAND: Final = re.compile(r"^(?P<blanks>\s*):(?=:)|#(?=#\[)")
 
