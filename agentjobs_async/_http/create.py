@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import tenacity
 from attrs import evolve, field, frozen
-from attrs.validators import optional
 from yarl import URL
 
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._validation import validator
 from agentjobs_async.errors import (
     AgentJobsError,
     CreateOutcome,
@@ -48,10 +48,6 @@ def checked_on_cancel(value: object) -> bool:
     return value == "finish"
 
 
-def _check_before_send(_request: object, _attribute: object, value: Any) -> None:
-    checked_observer("before_send", value)
-
-
 @frozen
 class CreateRequest:
     """The checked arguments of one `create_job`.
@@ -71,7 +67,7 @@ class CreateRequest:
     timeout: float
     retry: bool
     max_retry_after: float
-    before_send: Callable[[], bool] | None = field(default=None, validator=optional(_check_before_send))
+    before_send: Callable[[], bool] | None = field(default=None, validator=validator(checked_observer, optional=True))
     label: str | None = None
 
     @property
