@@ -98,7 +98,7 @@ LINES = {
     "_loop": 567,
     "telemetry": 1032,
     "learning": 708,
-    "_http": 1896,
+    "_http": 1895,
     "_polling": 3410,
     "tracing": 269,
     "batch": 7695,

@@ -2,7 +2,7 @@
 
 Four of them keep a create that was cut from being sent: with a version of aiohttp that lacks one, a session must not
 open. Without the others it works as aiohttp does by itself: `_create_connection` and `_release` of the connector,
-`resume_reading`, `set_exception` and `_payload` of a connection.
+`resume_reading`, `set_exception`, `_payload` and `_reading_paused` of a connection.
 """
 
 import asyncio
@@ -86,11 +86,11 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
             payload.set_exception(exc, *cause)
 
     def resume_reading(self, *arguments: bool, **options: bool) -> None:
-        if self.transport is None or self.transport.is_reading():  # nearly always
-            super().resume_reading(*arguments, **options)
-        else:
+        if getattr(self, "_reading_paused", True):
             # The loop keeps the context in which a socket is watched for as long as the connection is kept.
             Context().run(super().resume_reading, *arguments, **options)
+        else:  # nearly always: aiohttp calls this for each response
+            super().resume_reading(*arguments, **options)
 
     def close(self) -> None:
         self.abort()
@@ -141,8 +141,7 @@ class Pool(aiohttp.TCPConnector):
             held = await super().connect(*arguments, **options)
         finally:
             made = self._made.pop(asyncio.current_task(), ())
-            if made:
-                self.open.difference_update([one for one in made if _is_wrapped(one)])
+            self.open.difference_update([one for one in made if _is_wrapped(one)])
             if held is None:
                 # Cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
                 for one in made:
