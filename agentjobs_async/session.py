@@ -19,7 +19,7 @@ from agentjobs_async._http.settings import (
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
-from agentjobs_async._loop.run_to_end import run_to_end
+from agentjobs_async._loop.tasks import run_to_end
 from agentjobs_async._polling.reading import GetJob, GetJobReader, OnUpdate, job_or_raise, job_or_ref
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (

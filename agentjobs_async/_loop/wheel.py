@@ -17,16 +17,6 @@ _NEVER_SECONDS: Final = 1e12  # loop time; infinity fits no bucket
 T = TypeVar("T")
 
 
-class _Bucket(dict[T, None]):
-    """The items that are due at one time, in order. They share `number` as one object: there may be 100,000 of them."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
 class TimerWheel(Generic[T]):
     """Items by the time at which they are due. Items are hashable, and each is in the wheel once at most.
 
@@ -37,7 +27,7 @@ class TimerWheel(Generic[T]):
     __slots__ = ("_buckets", "_heap")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, _Bucket[T]] = {}
+        self._buckets: dict[int, dict[T, None]] = {}
         self._heap: list[int] = []
         """The numbers of all buckets, and of some that were emptied: these may be in it twice."""
 
@@ -55,10 +45,10 @@ class TimerWheel(Generic[T]):
             number += step
             bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[number] = _Bucket(number)
+            bucket = self._buckets[number] = {}
             heappush(self._heap, number)
         bucket[item] = None
-        return bucket.number
+        return number
 
     def discard(self, item: T, number: int) -> None:
         """Remove an item from the bucket of this number, unless it has come due."""

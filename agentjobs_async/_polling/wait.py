@@ -3,7 +3,6 @@
 import asyncio
 
 from agentjobs_async._loop.cancel_scope import CancelScope
-from agentjobs_async._loop.sleep import sleep_until
 from agentjobs_async._polling.reading import (
     GetJob,
     GetJobReader,
@@ -81,7 +80,7 @@ async def wait_for_job(
                 break
             if result is None:
                 answer = None  # it may be large, and the sleep long
-                await sleep_until(loop, wait.due)
+                await asyncio.sleep(wait.due - loop.time())
                 if wait.deadline is not None and loop.time() >= wait.deadline:
                     break  # a poll that begins now would be cut before it reaches the server
     if isinstance(result, AgentJob):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._learning import time_left
 from agentjobs_async.batch._seen import record_seen

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from attrs import evolve
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
 from agentjobs_async.batch._item_run import Phase, RunContext

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from sqlalchemy import true
 
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import shared, statements
 from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant

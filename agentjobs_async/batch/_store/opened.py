@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.backend import Backend

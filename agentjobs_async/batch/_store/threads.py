@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Result
 
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 
 _THREADS: Final = "agentjobs-journal"  # their name
 _MAX_CONNECTIONS: Final = 15  # at once, the most that SQLAlchemy's pool opens: a thread never waits for the pool

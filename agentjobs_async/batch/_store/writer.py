@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Executable, Row
 
 from agentjobs_async import JournalError
 from agentjobs_async._loop.loop_binding import LoopBinding
-from agentjobs_async._loop.until_done import until_done
+from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch._store.backend import AnyConnection, Backend
 from agentjobs_async.batch._store.connector import Connector
 

@@ -1,0 +1,36 @@
+"""Tasks that go on, and tasks that have to end, whatever becomes of the call that waits for them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def run_to_end(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> T:
+    """Return what `work` returns. It runs in a task of its own, in a copy of the caller's context.
+
+    Cancelling this call leaves at once, and the task continues. Until it ends it is in `tasks`, since the loop alone
+    would not keep it alive. `work` must return its errors: no caller may be left to whom they could be raised.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return await asyncio.shield(task)
+
+
+async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
+    """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.
+
+    Raises:
+        CancelledError: It was cancelled meanwhile.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while left := {task for task in tasks if not task.done()}:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each turn of the loop
+            cancelled = error
+            on_cancel()
+    if cancelled is not None:
+        raise cancelled
