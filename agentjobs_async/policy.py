@@ -48,21 +48,11 @@ class _WaitByAge(wait_base):
     """
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        return self.at_age(retry_state.seconds_since_start or 0.0)
-
-    def at_age(self, age: float) -> float:
-        """Return the delay when the wait is `age` seconds old."""
-        delay = 3.3 + 0.03 * age
-        return (delay if delay < 9.0 else 9.0) * uniform(0.9, 1.1)  # noqa: S311, PLR2004, FURB136 - no secret; called at each poll
+        age = retry_state.seconds_since_start or 0.0
+        return min(3.3 + 0.03 * age, 9.0) * uniform(0.9, 1.1)  # noqa: S311 - no secret
 
 
 DEFAULT_WAIT: Final = _WaitByAge()
-_BY_AGE: Final[dict[type, Callable[[Any, float], float]]] = {
-    _WaitByAge: _WaitByAge.at_age,
-    tenacity.wait_fixed: lambda wait, _age: wait.wait_fixed,
-}
-"""The strategies that look at nothing but the wait's age: called with that, they cost a third."""
-
 DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
 
 
@@ -130,8 +120,7 @@ def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: flo
     Raises:
         InvalidInputError: `wait` returned a negative delay, NaN, infinity, or something that is not a number.
     """
-    at_age = _BY_AGE.get(type(wait))
-    delay = _called(wait, history, outcome, now) if at_age is None else at_age(wait, now - history.started)
+    delay = _called(wait, history, outcome, now)
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)

@@ -11,7 +11,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.policy import PollBudget, PollPolicy
-from tests.past import ACTIVE, NOW, POLICY, again
+from tests.past import POLICY
 from tests.rows import failures
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
@@ -105,13 +105,3 @@ def test_identity() -> None:
     for value, name in ((POLICY, "max_bad_answers"), (PollBudget(), "in_flight")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, 1)
-
-
-def test_strategy_derived_from_a_fixed_one() -> None:
-    """A strategy that derives from `wait_fixed` is called: its delay may follow from more than the wait's age."""
-
-    class FixedButForItsFirst(tenacity.wait_fixed):
-        def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-            return 0.0 if retry_state.attempt_number == 1 else 5.0
-
-    assert again(ACTIVE, PollPolicy(wait=FixedButForItsFirst(5))).due == NOW

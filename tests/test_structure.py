@@ -92,7 +92,7 @@ LINES = {
     "_documents": 133,
     "errors": 305,
     "models": 251,
-    "policy": 307,
+    "policy": 296,
     "tracker": 49,
     "session": 294,
     "_loop": 533,

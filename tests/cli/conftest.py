@@ -10,8 +10,7 @@ from tests.cli.stage import POLL_SECONDS, EmulatorThread
 
 @pytest.fixture(autouse=True)
 def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for strategy, delay in POLL_SECONDS.items():
-        monkeypatch.setitem(policy._BY_AGE, strategy, delay)
+    monkeypatch.setattr(type(policy.DEFAULT_WAIT), "__call__", lambda _wait, _state: POLL_SECONDS)
 
 
 @pytest.fixture(autouse=True)

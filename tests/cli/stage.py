@@ -23,13 +23,12 @@ from agentjobs_async.batch import Journal, _item_tasks
 from agentjobs_async.batch import journal as journals
 from agentjobs_async.batch._store import heartbeat
 from agentjobs_async.cli import emulation, job_changes
-from agentjobs_async.policy import DEFAULT_WAIT
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
 from tests.until import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).parents[2]
-POLL_SECONDS = {type(DEFAULT_WAIT): lambda _wait, _age: 0.1}
+POLL_SECONDS = 0.1
 """Between two polls, in place of the usual three seconds: what tests are about is not when a job is polled."""
 LEAVING_SECONDS = 10.0
 """For which a child that ends waits for its journal: longer than the machine may stall."""
@@ -135,7 +134,7 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def _work(before: Callable[[], object] | None, work: Callable[..., object], *arguments: str) -> None:
-    policy._BY_AGE.update(POLL_SECONDS)
+    type(policy.DEFAULT_WAIT).__call__ = lambda _wait, _state: POLL_SECONDS  # type: ignore[assignment]  # of this process
     for module, name in (
         *((_item_tasks, "_SETTLING_SECONDS"), (_item_tasks, "_CANCELLED_SECONDS")),
         *((journals, "_CLOSING_SECONDS"), (journals, "_CANCELLED_SECONDS"), (heartbeat, "_PARTING_SECONDS")),
