@@ -101,7 +101,7 @@ LINES = {
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7695,
+    "batch": 7697,
     "durable": 954,
     "engines": 476,
     "report": 2220,

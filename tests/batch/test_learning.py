@@ -63,6 +63,18 @@ async def test_time_outs_are_kept(virtual_journal: Journal, session: PolledSessi
     assert all(40 < earliest < 100 for earliest, _ in session.history_of("docs") or ())
 
 
+async def test_abandoned_jobs_are_kept(virtual_journal: Journal, session: PolledSession) -> None:
+    """A later run knows of jobs that a person gave up how long they were seen active, not when they were given up."""
+    await run(session, items(20), virtual_journal, timeout=150.0)
+    await asyncio.sleep(1_000)
+    for row in await virtual_journal.rows():
+        await virtual_journal.abandon(row.key)
+    await run(session, items(21), virtual_journal, timeout=50.0)
+    known = list(session.history_of("docs") or ())
+    assert {latest for _, latest in known} == {inf}
+    assert all(40 < earliest < 160 for earliest, _ in known)
+
+
 async def test_time_left(virtual_journal: Journal, session: PolledSession) -> None:
     """The figures of a run say how long its jobs have left, by the time since their creation."""
     session.created_at = datetime.now(UTC) - timedelta(seconds=100)

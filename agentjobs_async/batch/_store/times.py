@@ -53,11 +53,13 @@ def sent_ages(now: Moment, seconds: float, most: int) -> Select[Any]:
 def durations(most: int) -> Select[Any]:
     """Select the project, the seconds, the polls and whether it has ended of the last `most` jobs, newest row first.
 
-    The seconds go from the create to the end, or for a job that was given up while it was active, to that moment.
+    The seconds go from the create to the end, or for a job that was given up while it was active, to when that was
+    known last.
     """
     ended = _ROW.state.in_([State.COMPLETED, State.FAILED, State.ARCHIVED])
-    given_up = and_(_ROW.state == State.ACTIVE, _ROW.error.is_not(None))
-    last_active = case((_ROW.seen_at > _ROW.updated_at, _ROW.seen_at), else_=_ROW.updated_at)
+    given_up = and_(_ROW.state.in_([State.ACTIVE, State.ABANDONED]), _ROW.error.is_not(None))
+    only_seen = or_(_ROW.state == State.ABANDONED, _ROW.seen_at > _ROW.updated_at)  # a person may abandon it much later
+    last_active = case((only_seen, _ROW.seen_at), else_=_ROW.updated_at)
     seconds: ColumnElement[Any] = case((ended, _ROW.ended_at), else_=last_active) - _ROW.created_at
     polls = func.coalesce(_ROW.polls, 0).label("polls")
     rows = select(_ROW.project_id, seconds.label("seconds"), polls, ended.label("ended"))
