@@ -97,7 +97,7 @@ LINES = {
     "session": 294,
     "_loop": 533,
     "telemetry": 1032,
-    "learning": 708,
+    "learning": 714,
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,

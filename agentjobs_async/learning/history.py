@@ -22,6 +22,8 @@ _SHOWN: Final = (0.1, 0.5, 0.9)  # the quantiles in its repr
 class History:
     """The durations of the last 200 jobs of one kind, each as an interval. It pickles, and prints its quantiles.
 
+    Recent ones weigh more: a duration weighs half as much as one that was added 50 durations later.
+
     Attributes:
         added: The number of durations added so far, those included that were dropped since.
     """

@@ -26,9 +26,9 @@ Histories = MutableMapping[Kind, History]
 
 _LONGEST_MODEL: Final = 200  # characters
 _MOST_KINDS: Final = 256  # the server names the models: without a bound, it could fill the memory
-_PRIOR, _NARROWEST = 0.1, 0.35  # a wait errs less if it trusts few durations less
+_PRIOR, _NARROWEST = 0.1, 0.38  # a wait errs less if it trusts few durations less
 _RENEWED_EVERY: Final = 20  # durations
-_RENEWED_AFTER_SECONDS: Final = 1.0  # at least: a table takes some 10 ms to make, and ends may come fast
+_TABLE_SECONDS: Final = 0.25  # between two tables of any kinds: one takes some 4 ms to make, and ends may come fast
 
 
 class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies are
@@ -44,7 +44,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     However wrong the history is, each gap, jitter included, is between d/2 and 2 d, where d is the default's gap at the
     same age without its jitter: min(3.3 s + 3 % of the age, 9 s). So for any durations, while polls are answered, an
     end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most 2.12 times the default's
-    polls, and one more. A history that is no longer right has been replaced once 200 further jobs have ended.
+    polls, and one more. A duration weighs half as much as one that was added 50 durations later, and is dropped 200
+    durations later: so much for a history that is no longer right.
 
     Args:
         history: Earlier durations, and where new ones are added: a `History` for jobs of all kinds together; or a dict
@@ -74,6 +75,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         """The one for the kind of the job that was polled last: one kind of jobs is usual."""
         self._project_id: str | None = None
         self._model: str | None = None
+        self._next_table = -inf
+        """Loop time before which no table is made."""
         for kind, known in self.histories.items():
             _check_kind(kind, known)
             self._learners[kind] = _Learner(known, polls_per_job)
@@ -89,42 +92,32 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             self._serve(job)
         learner = self._serving
         if learner.history.added >= learner.renewed_at:
-            learner = self._renewed(job, now)
-        cells = learner.cells
-        if not cells:
-            return DEFAULT_WAIT(retry_state)
-        try:  # written out here, since a call takes a tenth of all the time that a decision may take
-            low, width = cells[int(now - retry_state.created)]
-        except IndexError:
-            low, width = cells[-1]
-        return low + width * random()  # noqa: S311 - no secret
+            self._serve(job)  # the history may have reached 20 durations
+            learner = self._renewed(self._serving, now)
+        return learner.delay(now - retry_state.created) if learner.cells else DEFAULT_WAIT(retry_state)
 
     def _after_fault(self, state: CallState) -> float:
         """Return the longer of the default's delay and the learned one: no fault makes the client faster."""
-        if state.job is not None and self._only is None:
+        if state.job is not None:
             self._serve(state.job)
-        learner, delay = self._serving, DEFAULT_WAIT(state)
-        learner.renew(state.outcome_timestamp)
-        if not learner.cells:
-            return delay
-        age = int(state.outcome_timestamp - state.created)
-        low, width = learner.cells[min(age, len(learner.cells) - 1)]
-        return max(low + width * random(), delay)  # noqa: S311 - no secret
+        learner, delay = self._renewed(self._serving, state.outcome_timestamp), DEFAULT_WAIT(state)
+        return max(learner.delay(state.outcome_timestamp - state.created), delay) if learner.cells else delay
 
     def _serve(self, job: AgentJob) -> None:
         """Use the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
+        if self._only is not None:
+            return
         self._project_id, self._model = job.project_id, job.model
         kinds = (job.project_id, job.model), (job.project_id, None)
         found = [learner for kind in kinds if (learner := self._learners.get(kind)) is not None]
         able = [learner for learner in found if len(learner.history) >= LEAST_DURATIONS]
         self._serving = next(iter([*able, *found]), self._nothing)
 
-    def _renewed(self, job: AgentJob, now: float) -> "_Learner":
-        """Return the learner that serves `job`, up to date."""
-        if self._only is None:
-            self._serve(job)
-        self._serving.renew(now)
-        return self._serving
+    def _renewed(self, learner: "_Learner", now: float) -> "_Learner":
+        """Return the learner, with a new table if one is due."""
+        if learner.history.added >= learner.renewed_at and now >= self._next_table and learner.renew():
+            self._next_table = now + _TABLE_SECONDS
+        return learner
 
     def _history_of(self, project_id: str, model: str | None) -> History | None:
         """Return the history that serves this kind, for estimates in `_polling`; `None` while none has 20 durations."""
@@ -170,28 +163,29 @@ class _Learner:
         renewed_at: How many durations must have been added to the history for new cells.
     """
 
-    __slots__ = ("_due", "_polls_per_job", "cells", "history", "renewed_at")
+    __slots__ = ("_polls_per_job", "cells", "history", "renewed_at")
 
     def __init__(self, history: History, polls_per_job: float | None) -> None:
         self.history = history
         self.cells: Sequence[tuple[float, float]] = ()
         self.renewed_at = 0
         self._polls_per_job = polls_per_job
-        self._due = -inf
-        """Loop time before which no table is made."""
 
-    def renew(self, now: float) -> None:
-        """Make the gaps anew at the loop time `now`, if enough durations were added since."""
+    def delay(self, age: float) -> float:
+        """Return the seconds to the next poll of a job that is `age` seconds old; there must be cells."""
+        low, width = self.cells[min(int(age), len(self.cells) - 1)]
+        return low + width * random()  # noqa: S311 - no secret
+
+    def renew(self) -> bool:
+        """Make the gaps anew, if there are enough durations; return whether it did."""
         history = self.history
-        if history.added < self.renewed_at or now < self._due:
-            return
         if len(history) < LEAST_DURATIONS:
             self.renewed_at = history.added + LEAST_DURATIONS - len(history)
-            return
+            return False
         survival = Survival(tuple(history), prior=_PRIOR, narrowest=_NARROWEST)
         self.cells = GapTable(survival, self._polls_per_job).cells
         self.renewed_at = history.added + _RENEWED_EVERY
-        self._due = now + _RENEWED_AFTER_SECONDS
+        return True
 
 
 def _bounded(model: str | None) -> str | None:

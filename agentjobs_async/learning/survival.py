@@ -9,12 +9,13 @@ from typing import Final
 __all__ = ["AGES", "Survival"]
 
 _FINE_STEP_SECONDS: Final = 0.5  # below 25 s; the default polls every 3.3 s there
-_COARSE_STEP: Final = 1.02  # from there on each age is 2 % above the one before, as is fit for durations
+_COARSE_STEP: Final = 1.03  # from there on each age is 3 % above the one before, as is fit for durations
 _FINE_STEPS: Final = 50  # up to 25 s, where a fine step is 2 % of the age as well
 _LONGEST_SECONDS: Final = 14_400.0  # 4 h: nothing is learned of jobs that take longer
 _SHORTEST_PRIOR_SECONDS: Final = 1.0  # no agent ends sooner
 _NEVER_ENDED: Final = 1e-6  # of the prior: a share that may be divided by
 _WIDEST: Final = 1.0  # of the logarithm of time
+_HALF_LIFE: Final = 50  # durations: with each of them, those before weigh 1.4 % less
 _NEIGHBOURS_SHARE: Final = 1 / 12  # of all durations: what lies as near is one hump
 
 
@@ -36,14 +37,14 @@ _LOGS: Final = (-inf, *map(log, AGES[1:]))
 class Survival:
     """The share of jobs that is still active at each age: a mixture of the smoothed durations and a prior.
 
-    Each duration is spread by a triangular kernel on the logarithm of time, as wide as its interval and the distance to
-    its nearest others demand: narrow within a hump, wide in a tail. A duration that is only known to be
-    longer than a time is shared out among the longer ones, as Kaplan and Meier do. The prior is uniform on the
-    logarithm of time from 1 s to 4 h: no duration is impossible.
+    A duration weighs half as much as one that was added 50 durations later. Each is spread by a triangular kernel on
+    the logarithm of time, as wide as its interval and the distance to its nearest others demand: narrow within a hump,
+    wide in a tail. A duration that is only known to be longer than a time is shared out among the longer ones, as
+    Kaplan and Meier do. The prior is uniform on the logarithm of time from 1 s to 4 h: no duration is impossible.
 
     Args:
-        intervals: (earliest, latest) of each duration in seconds; at least one. `latest` is infinite where the job was
-            not seen to end.
+        intervals: (earliest, latest) of each duration in seconds, the oldest first; at least one. `latest` is infinite
+            where the job was not seen to end.
         prior: The weight of the prior, above 0 and below 1.
         narrowest: The least half width of a kernel, on the logarithm of time: 0.1 is 10 % of a duration.
         extrapolated: Whether the share falls beyond the longest known duration, by kernels and prior. If not, what is
@@ -122,20 +123,24 @@ def _weighted(
 ) -> tuple[list[tuple[float, float, float]], tuple[float, float] | None]:
     """Return (middle, half of the width, weight) of each known duration, and what is left: (its begin, its weight).
 
-    A duration that has only a lower bound gives its weight to the longer ones in equal parts. Without longer ones it is
-    left.
+    A duration that has only a lower bound shares its weight out among the longer ones, by theirs. Without longer ones
+    it is left.
     """
+    weights = [0.5 ** (age / _HALF_LIFE) for age in range(len(intervals))]
     middles = sorted(
-        (low, 0.0, False) if high == inf else ((low + high) / 2, (high - low) / 2, True) for low, high in intervals
+        (low, 0.0, False, weight) if high == inf else ((low + high) / 2, (high - low) / 2, True, weight)
+        for (low, high), weight in zip(reversed(intervals), weights, strict=True)
     )
-    weight, known = 1.0 / len(middles), []
-    for place, (middle, spread, is_known) in enumerate(middles):
+    longer = sum(weights)
+    share, known = 1.0 / longer, []
+    for place, (middle, spread, is_known, weight) in enumerate(middles):
+        longer -= weight
         if is_known:
-            known.append((middle, spread, weight))
+            known.append((middle, spread, weight * share))
         elif place + 1 == len(middles):
-            return known, (middle, weight)
+            return known, (middle, weight * share)
         else:
-            weight += weight / (len(middles) - place - 1)
+            share *= 1.0 + weight / longer
     return known, None
 
 

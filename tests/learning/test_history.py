@@ -19,9 +19,17 @@ def test_keeps_the_last_200() -> None:
 
 def test_quantiles_follow_the_durations() -> None:
     """Half of the jobs end within the median of their durations, nine of ten within the ninth decile."""
-    history = history_of([float(seconds) for seconds in range(101, 301)])
+    durations = random.Random(1).sample(range(101, 301), 200)  # noqa: S311 - no secret
+    history = history_of([float(seconds) for seconds in durations])
     assert history.quantile(0.5) == pytest.approx(200, rel=0.05)
     assert history.quantile(0.9) == pytest.approx(280, rel=0.05)
+
+
+def test_recent_durations_weigh_more() -> None:
+    """The last 50 durations weigh as much as all that came before."""
+    history = history_of([10.0] * 150 + [100.0] * 50)
+    assert history.quantile(0.44) == pytest.approx(10, rel=0.1)
+    assert history.quantile(0.56) == pytest.approx(100, rel=0.1)
 
 
 def test_quantiles_count_from_the_age() -> None:
