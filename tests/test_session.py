@@ -92,7 +92,7 @@ async def test_shape_of_a_create(service: aioresponses) -> None:
     assert (created.ref, created.status, created.model) == (JobRef("docs", "job_7"), "active", "agent-large-1")
     assert created.raw == document
     (call,) = service.requests["POST", URL(f"{SERVICE}/v2/agent/docs/job")]
-    assert call.kwargs["data"].read() == b'{"prompt": "Fix it"}'
+    assert call.kwargs["data"].decode() == '{"prompt": "Fix it"}'
     assert call.kwargs["headers"] == {**HEADERS, "Content-Type": "application/json"}
     assert call.kwargs["allow_redirects"] is False
 
