@@ -95,7 +95,7 @@ LINES = {
     "policy": 296,
     "tracker": 49,
     "session": 294,
-    "_loop": 533,
+    "_loop": 469,
     "telemetry": 1032,
     "learning": 714,
     "_http": 1895,

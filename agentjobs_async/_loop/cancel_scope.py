@@ -3,12 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from math import inf
 from types import TracebackType
 from typing import Final, Self
-from weakref import WeakValueDictionary
-
-from agentjobs_async._loop.wheel import Timers, TimerWheel
 
 _GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
 _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
@@ -17,9 +13,8 @@ _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its
 class CancelScope:
     """A block that is left early at the loop time `deadline`, or when `interrupt` is called; `ended` is true then.
 
-    The deadline may be late by 10 ms. At it, the loop runs a few more turns before the block is cut: a response that
-    arrived while the loop was blocked is read first, and counts. While the block runs, the scope is in `group`, whose
-    owner can interrupt all.
+    At the deadline, the loop runs a few more turns before the block is cut: a response that arrived while the loop was
+    blocked is read first, and counts. While the block runs, the scope is in `group`, whose owner can interrupt all.
 
     Timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
 
@@ -27,14 +22,9 @@ class CancelScope:
     costs each read two more coroutines, has no grace turns, and can't be interrupted for another reason.
     """
 
-    __slots__ = (
-        *("_bucket", "_cancelling", "_deadlines", "_group", "_handle", "_loop", "_task"),
-        *("deadline", "ended", "reason"),
-    )
+    __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "deadline", "ended", "reason")
 
     _loop: asyncio.AbstractEventLoop
-    _bucket: int
-    _deadlines: "_Deadlines"
     _task: "asyncio.Task[object]"
 
     def __init__(self, deadline: float | None = None, group: "set[CancelScope] | None" = None) -> None:
@@ -62,8 +52,7 @@ class CancelScope:
         if self._group is not None:
             self._group.add(self)
         if self.deadline is not None:
-            self._deadlines = _deadlines_of(self._loop)
-            self._bucket = self._deadlines.add(self, self.deadline)
+            self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_TURNS, context=Context())
         return self
 
     def __exit__(
@@ -71,19 +60,12 @@ class CancelScope:
     ) -> bool:
         if self._group is not None:
             self._group.discard(self)
-        if self.deadline is not None:
-            self._deadlines.remove(self, self._bucket)
         if self._handle is not None:
             self._handle.cancel()
         if not self.ended:
             return False
         # Swallow our own cancellation only: if others cancelled the task as well, CancelledError propagates.
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
-
-    def time_out(self) -> None:
-        """Cut the block after the grace turns, unless it is being interrupted."""
-        if self._handle is None:
-            self._cut(_GRACE_TURNS)
 
     def _cut(self, turns: int) -> None:
         if turns:
@@ -96,56 +78,10 @@ class CancelScope:
         self._task.cancel()
 
     def _set(self, handle: asyncio.Handle) -> None:
+        """Replace the one handle: a block that is being interrupted is not cut again at its deadline."""
         if self._handle is not None:
             self._handle.cancel()
         self._handle = handle
-
-
-class _Deadlines:
-    """The deadlines of all scopes of one loop.
-
-    Nearly all scopes are left long before their deadlines. A timer of the loop for each would make its heap larger,
-    through which every sleep sorts its own timer: that costs a wait of ten polls as much as one of them
-    (`benchmarks/bench_waits.py`).
-    """
-
-    __slots__ = ("__weakref__", "_loop", "_timers", "_wheel")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._timers = Timers(loop)
-        self._wheel: TimerWheel[CancelScope] = TimerWheel()
-
-    def add(self, scope: CancelScope, deadline: float) -> int:
-        """Return the number of the bucket in which `scope` lies until its deadline."""
-        bucket = self._wheel.add(scope, deadline)
-        self._arm()
-        return bucket
-
-    def _arm(self) -> None:
-        self._timers.set(self._on_due, self._wheel.first_due())
-
-    def _on_due(self) -> None:
-        for scope in self._wheel.take_due(self._loop.time()):
-            scope.time_out()
-        self._arm()
-
-    def remove(self, scope: CancelScope, bucket: int) -> None:
-        """Forget a scope that was left."""
-        self._wheel.discard(scope, bucket)
-        if self._wheel.first_due() == inf:
-            self._timers.cancel()  # a program whose waits have ended has no timer left
-
-
-_DEADLINES: Final[WeakValueDictionary[int, _Deadlines]] = WeakValueDictionary()
-"""By the id of the loop, which is not used again as long as a scope of that loop exists. It keeps no loop alive."""
-
-
-def _deadlines_of(loop: asyncio.AbstractEventLoop) -> _Deadlines:
-    deadlines = _DEADLINES.get(id(loop))
-    if deadlines is None:
-        deadlines = _DEADLINES[id(loop)] = _Deadlines(loop)
-    return deadlines
 
 
 class ScopeGroup(set[CancelScope]):
