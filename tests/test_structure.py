@@ -99,7 +99,7 @@ LINES = {
     "telemetry": 1032,
     "learning": 714,
     "_http": 1895,
-    "_polling": 3409,
+    "_polling": 3407,
     "tracing": 269,
     "batch": 7697,
     "durable": 954,

@@ -20,9 +20,7 @@ _SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay
 _MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the loop were a sixth of the CPU of 1,000
 _LEAST_STEP: Final = 4  # of the buckets, every 4th is used, and for longer delays fewer
 _SHARED_FROM_SECONDS: Final = _LEAST_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
-_SECONDS_PER_STEP: Final = (
-    10.0  # a delay of 600 s uses every 60th: a spread has 100 at most, which are searched for room
-)
+_SECONDS_PER_STEP: Final = 10.0  # a delay of 600 s uses every 60th: at most 100 are searched for one with room
 _MOST_STEP: Final = 100  # so that a poll with the longest delay is late by 1 s at most
 _MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
