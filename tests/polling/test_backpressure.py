@@ -51,6 +51,18 @@ def test_overlapped_by_a_good_answer() -> None:
     assert record(pauses, ELSEWHERE, 429)
 
 
+async def test_good_answer_between_two_refusals() -> None:
+    """A good answer between the refusals of two jobs shows that neither was meant for all: others are polled."""
+    polling, now = Polling(3), clock()
+    first, second, _ = polling.jobs
+    polling.queue.pause(first.ref, 503, now + 60, now + 60, now, now)
+    polling.queue.answered(now, now)
+    polling.queue.pause(second.ref, 503, now + 60, now + 60, now, now)
+    polling.place(1, polling.jobs[2:])
+    await asyncio.sleep(ENOUGH)
+    assert polling.taken() == [(1, 2)]
+
+
 def test_kinds_are_apart() -> None:
     """A limited project and another project's unavailable job are two things, and two jobs of a project are one."""
     pauses = Pauses()

@@ -79,6 +79,18 @@ async def test_removed_waits() -> None:
     assert told.over == waits[151::2]
 
 
+async def test_wait_that_ends_between_its_time_and_its_turn() -> None:
+    """Where very many waits come due at once, one that ends in a turn before its own is told nothing, and not kept."""
+    told = Told()
+    waits = told.add(*[5.0] * 1000)
+    while not waits[0].told:  # noqa: ASYNC110 - what it waits for is the turn after the first of them
+        await asyncio.sleep(0.01)
+    told.deadlines.remove(waits[-1])
+    await asyncio.sleep(0.3)
+    assert [len(wait.told) for wait in waits] == [1] * 999 + [0]
+    assert waits[-1].bucket is None
+
+
 async def test_very_many_ended_early() -> None:
     """Deadlines of waits that have ended leave nothing behind, however many different ones there were."""
     told = Told()
