@@ -79,7 +79,7 @@ class OpenTelemetryHook:
         projects: Whether metrics have a label for the project; gauges never do.
     """
 
-    makes_spans: Final = True
+    makes_spans = True
     _count_poll: Callable[[str], None] | None = None  # of a poll that shows no end; none if each is to be timed
 
     def __init__(

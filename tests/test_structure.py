@@ -96,7 +96,7 @@ LINES = {
     "tracker": 49,
     "session": 294,
     "_loop": 469,
-    "telemetry": 1032,
+    "telemetry": 1033,
     "learning": 714,
     "_http": 1895,
     "_polling": 3407,

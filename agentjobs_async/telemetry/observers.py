@@ -41,12 +41,13 @@ class SpanHook(Hook, Protocol):
     """A hook that makes spans: it is also called with `RunStarted`, `CreateStarted` and `RunEnded`.
 
     These only repeat what other events say, at the moments at which a span must begin and end.
+
+    Attributes:
+        makes_spans: Whether it makes spans; if not, it is called as any other hook. Each session or tracker reads it
+            once.
     """
 
-    @property
-    def makes_spans(self) -> bool:
-        """Whether it makes spans; if not, it is called as any other hook. Read once, by each session or tracker."""
-        ...
+    makes_spans: bool
 
 
 def checked_observer(name: str, observer: object) -> None:
