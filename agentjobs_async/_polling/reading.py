@@ -74,7 +74,7 @@ class GetJobReader:
         """Return the job as it is now, or the error of this read."""
         try:
             return self.answer_of(await self.poll(ref), ref)
-        except Exception as error:  # noqa: BLE001 - an answer like any other: `decide` says whether it ends the wait
+        except Exception as error:  # noqa: BLE001 - a value, as of any other reader: the caller raises it
             return error
 
     def poll(self, ref: JobRef) -> Awaitable[Any]:

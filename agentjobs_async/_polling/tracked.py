@@ -136,8 +136,8 @@ class Tracked(WaitState):
     # >= 0       in that time bucket   place                           its time, make_urgent -> READY
     # READY      due                   its time, enqueue,              a worker -> NOWHERE, no slow slot -> SET_ASIDE
     #                                  make_urgent: a near deadline
-    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY
-    #                                  they may (a "slow slot")
+    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY,
+    #                                  they may (a "slow slot")        its project is paused -> READY
     # NOWHERE    in flight, or none    new; a worker takes it          place, enqueue
     # REMOVED    none                  remove, from any state          -
     # Only the heaps of due jobs keep what has left: an entry counts while `bucket` is READY and its mark the job's.
