@@ -51,14 +51,7 @@ class Scheduler:
         self._queue = PollQueue(loop, self._jobs, limits)
         self._ending = SlicedWork(loop)
         self._answers = Answers(policy, hooks, self._counters, self._queue, self._finish)
-        self._workers = Workers(
-            loop,
-            reader,
-            self._queue,
-            budget.in_flight,
-            self._counters,
-            self._answers,
-        )
+        self._workers = Workers(loop, reader, self._queue, budget.in_flight, self._counters, self._answers)
         self._deadlines = Deadlines(loop, self)
         self._remembered = RememberedPauses()
         self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
@@ -111,22 +104,19 @@ class Scheduler:
         if isinstance(result, Exception):
             with_ref(result, tracked.ref)
         if self._hooks is not None:
-            polls, elapsed = tracked.polls - waiter.polls_before, self.loop.time() - waiter.started
+            elapsed = self.loop.time() - waiter.started
             came = isinstance(result, AgentJob) and tracked.shown  # else the wait found it ended
             lateness = min(self.loop.time() - tracked.seen, elapsed) if came else None
-            self._hooks.wait_ended(waiter, tracked.ref, result, polls, elapsed, lateness, shared=shared)
+            self._hooks.wait_ended(waiter, tracked.ref, result, waiter.polls, elapsed, lateness, shared=shared)
 
     def _leave(self, watch: Watch) -> None:
         self.detach(watch, asyncio.CancelledError())
 
-    def _end_one(self, waiter: Watch, result: Result) -> None:
-        self.detach(waiter, result)
-        waiter.on_end(result)
-
     def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
         """End a wait for the job, unless it has ended in a turn of the loop before this one."""
         if waiter.tracked is tracked:
-            self._end_one(waiter, result)
+            self.detach(waiter, result)
+            waiter.on_end(result)
 
     def _finish(self, tracked: Tracked, result: Result) -> None:
         """Stop polling the job, and end all of its waits."""
@@ -172,11 +162,9 @@ class Scheduler:
     def on_over(self, waiter: Watch, now: float) -> None:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
-        if tracked is None or tracked.bucket == Tracked.REMOVED:
-            return
-        polls, elapsed = tracked.polls - waiter.polls_before, now - waiter.started
-        cut = tracked.worker is not None
-        self._end_one(waiter, timed_out(tracked, polls, elapsed, cut=cut))
+        if tracked is not None and tracked.bucket != Tracked.REMOVED:
+            error = timed_out(tracked, waiter.polls, now - waiter.started, cut=tracked.worker is not None)
+            self._end_waiter(tracked, waiter, error)
 
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
