@@ -99,7 +99,7 @@ LINES = {
     "telemetry": 1033,
     "learning": 714,
     "_http": 1895,
-    "_polling": 3395,
+    "_polling": 3377,
     "tracing": 269,
     "batch": 7697,
     "durable": 954,

@@ -16,7 +16,7 @@ from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, with_ref
 from agentjobs_async._polling.stats import Counters, TrackerStats
 from agentjobs_async._polling.tracked import Tracked, Watch
-from agentjobs_async._polling.wait_state import CUT, Durations, timed_out
+from agentjobs_async._polling.wait_state import CUT, Durations
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef
@@ -163,7 +163,7 @@ class Scheduler:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
         if tracked is not None and tracked.bucket != Tracked.REMOVED:
-            error = timed_out(tracked, waiter.polls, now - waiter.started, cut=tracked.worker is not None)
+            error = tracked.timeout_error(waiter.polls, now - waiter.started, cut=tracked.worker is not None)
             self._end_waiter(tracked, waiter, error)
 
     def use(self, policy: PollPolicy) -> None:

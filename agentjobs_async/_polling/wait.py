@@ -12,14 +12,7 @@ from agentjobs_async._polling.reading import (
     with_ref,
     without_own_frame,
 )
-from agentjobs_async._polling.wait_state import (
-    Answer,
-    Durations,
-    StatusWarnings,
-    WaitState,
-    moved_to_last_poll,
-    timed_out,
-)
+from agentjobs_async._polling.wait_state import Answer, Durations, StatusWarnings, WaitState
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
@@ -86,7 +79,7 @@ async def wait_for_job(
     if isinstance(result, AgentJob):
         return result
     try:
-        raise wait.timed_out() if result is None else with_ref(result, wait.ref)
+        raise wait.end_by_timeout() if result is None else with_ref(result, wait.ref)
     finally:
         del answer, result, wait  # the error's traceback holds this frame, which must not hold the error
 
@@ -137,10 +130,10 @@ class _Wait(WaitState):
                 self._update(job)
         if isinstance(result, AgentJob):
             self._durations.ended(result, self, now)
-        self.due = moved_to_last_poll(self.due, self.not_before, now, self.deadline, self._timeout)
+        self.move_to_last_poll(self._timeout, now)
         return result
 
-    def timed_out(self) -> WaitTimeoutError:
+    def end_by_timeout(self) -> WaitTimeoutError:
         """Record that the wait has reached its deadline, and return its error."""
         self._durations.timed_out(self)
-        return timed_out(self, self.polls, self._clock() - self.started, cut=self.polling)
+        return self.timeout_error(self.polls, self._clock() - self.started, cut=self.polling)

@@ -1,7 +1,7 @@
 """What the polls of a job have shown, and what the next answer means: the pure decisions that all waits share."""
 
 from math import inf
-from typing import Final, TypeGuard
+from typing import Final
 
 from attrs import evolve
 
@@ -107,7 +107,7 @@ class WaitState:
 
     def _ends_by(self, policy: PollPolicy, error: Exception, now: float) -> bool:
         """Return whether an error ends the wait."""
-        if _is_refusal(error):
+        if isinstance(error, ProtocolError) or (isinstance(error, ResponseError) and not _is_transient(error.status)):
             return self._ends_by_refusal(policy, error, now)
         self.bad_answers = 0
         # Else it is an exception of the caller's own `get_job`, which `policy.retry` judges.
@@ -128,10 +128,24 @@ class WaitState:
             self.refused_since = self.seen if self.shown == self.polls - 1 else now
         return lasted and not within_grace
 
+    def move_to_last_poll(self, timeout: float | None, now: float) -> None:
+        """Make the next poll the last one before the end of a wait of `timeout` seconds, where it would come later.
 
-def _is_refusal(answer: object) -> TypeGuard[Refusal]:
-    """Return whether `answer` is an answer of the server that does not show the job, and not a transient fault."""
-    return isinstance(answer, ProtocolError) or (isinstance(answer, ResponseError) and not _is_transient(answer.status))
+        It is never before `not_before`, for a server's Retry-After applies to the last poll too: if that ends after the
+        deadline, there is no last poll.
+        """
+        if timeout is not None:
+            last = self.started + timeout - last_poll_lead(timeout)
+            if now + _CLOCK_TOLERANCE_SECONDS < last < self.due:
+                self.due = max(last, self.not_before)
+
+    def timeout_error(self, polls: int, elapsed: float, *, cut: bool) -> WaitTimeoutError:
+        """Return the error of a wait that has reached its deadline after `polls` polls and `elapsed` seconds.
+
+        `cut`: the deadline cut a poll in flight.
+        """
+        cause = TransportError(CUT) if self.error is None and cut else self.error
+        return WaitTimeoutError(self.ref, self.job, cause, polls, elapsed)
 
 
 def _is_transient(status: int) -> bool:
@@ -145,31 +159,6 @@ _CLOCK_TOLERANCE_SECONDS: Final = 0.001  # a timer may fire this early: the last
 def last_poll_lead(timeout: float) -> float:
     """Return the seconds by which a wait's last poll starts before its deadline."""
     return min(_LAST_POLL_LEAD_SECONDS, timeout / 10)
-
-
-def moved_to_last_poll(
-    due: float, not_before: float, now: float, deadline: float | None, timeout: float | None
-) -> float:
-    """Return the loop time of the next poll: `due`, or an earlier one for the last poll before the deadline.
-
-    It is never before `not_before`, for a server's Retry-After applies to the last poll too: if that ends after the
-    deadline, there is no last poll.
-    """
-    if deadline is None or timeout is None:
-        return due
-    last = deadline - last_poll_lead(timeout)
-    if now + _CLOCK_TOLERANCE_SECONDS < last < due:
-        return max(last, not_before)
-    return due
-
-
-def timed_out(state: WaitState, polls: int, elapsed: float, *, cut: bool) -> WaitTimeoutError:
-    """Return the error of a wait that has reached its deadline after `polls` polls and `elapsed` seconds.
-
-    `cut`: the deadline cut a poll in flight.
-    """
-    cause = TransportError(CUT) if state.error is None and cut else state.error
-    return WaitTimeoutError(state.ref, state.job, cause, polls, elapsed)
 
 
 _TOLERATED_SECONDS: Final = 60.0  # clocks differ, and a create's answer takes a moment

@@ -23,11 +23,9 @@ def history_of(durations: list[float]) -> History:
 class OnePoll:
     """The polls of one job so far, as strategies read them."""
 
-    started = created = seen = 0.0
+    started = created = 0.0
     job: AgentJob | None = None
-    shown = polls = 1
-    bad_answers = 0
-    refused_since = None
+    polls = 1
 
 
 def poll_at(age: float, answer: object = None) -> CallState:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs_async import History, JobTracker, WaitTimeoutError, wait_for_job, wait_learned
-from agentjobs_async._polling.wait_state import StatusWarnings, moved_to_last_poll
+from agentjobs_async._polling.wait_state import StatusWarnings, WaitState
 from agentjobs_async.errors import ServerError
 from agentjobs_async.models import AgentJob, ReadJob
 from agentjobs_async.policy import PollPolicy
@@ -53,7 +53,10 @@ def test_last_poll() -> None:
     """A last poll starts `min(1 s, timeout / 10)` before the deadline, unless the server wishes none."""
 
     def check(now: float, due: float, not_before: float, timeout: float | None, moved: float) -> None:
-        assert moved_to_last_poll(due, not_before, now, timeout, timeout) == pytest.approx(moved)
+        state = WaitState(REF, None, 0.0)
+        state.due, state.not_before = due, not_before
+        state.move_to_last_poll(timeout, now)
+        assert state.due == pytest.approx(moved)
 
     rows: list[tuple[float | None, ...]] = [
         (0.0, 5.0, 0.0, None, 5.0),  # no deadline
