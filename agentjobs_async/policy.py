@@ -107,11 +107,11 @@ def checked_strategy(name: str, value: object) -> None:
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
     if any(is_async(part) or is_async(getattr(part, "learn", None)) for part in parts_of(value)):
         raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
-    if isinstance(value, tuple(kind for of, kind in _KINDS.items() if of != name)):
+    if isinstance(value, tuple(kind for of, kind in _BASES.items() if of != name)):
         raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")
 
 
-_KINDS: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
+_BASES: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
 
 
 def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> float:

@@ -50,12 +50,12 @@ class Names:
         def ask() -> None:
             found = _look_up(*key)
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(self._take, key, found, loop)
+                loop.call_soon_threadsafe(self._on_found, key, found, loop)
 
         threading.Thread(target=ask, name=f"look-up of {key[0]}", daemon=True).start()
         self._asked[key] = loop.create_future()
 
-    def _take(self, key: Key, found: Found, loop: asyncio.AbstractEventLoop) -> None:
+    def _on_found(self, key: Key, found: Found, loop: asyncio.AbstractEventLoop) -> None:
         if not isinstance(found, Exception):
             self._known[key] = (loop.time(), found)
         self._asked.pop(key).set_result(found)

@@ -111,7 +111,7 @@ class Progress:
             raise StoppedError("before_send did not allow it")
         self._step = _Step.SENDING
 
-    def take_head(self, head: Response) -> None:
+    def on_head(self, head: Response) -> None:
         """Record a response of which the body has not been read: the head of a refusal already proves the outcome."""
         self.status = head.status
         if head.is_error:

@@ -34,7 +34,7 @@ from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
-_MAX_KEPT_BYTES: Final = 16_384  # between two polls: 100,000 jobs still fit into memory, and nearly all are smaller
+_LARGE_BYTES: Final = 16_384  # more is not kept between two polls: 100,000 jobs still fit into memory
 _SHOWN_BYTES: Final = 200  # of an id within a message
 _EXCERPT_BYTES: Final = 65_536  # of a body: more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
@@ -116,7 +116,7 @@ class ResponseDecoder:
             return ProtocolError(
                 "wrong_id", f"the answer is about the job {one_line(job.id, _SHOWN_BYTES)}", retry_after
             )
-        is_large = len(body) > _MAX_KEPT_BYTES
+        is_large = len(body) > _LARGE_BYTES
         return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
 
     def create(self, response: Response, project_id: str) -> AgentJob | AgentJobsError:

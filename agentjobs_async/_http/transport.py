@@ -158,7 +158,7 @@ class Transport:
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
         received = Response(response.status, response.headers)
         if progress is not None:
-            progress.take_head(received)
+            progress.on_head(received)
         try:
             if received.is_error:
                 # The status line and the headers already say what an error is; its body only explains.

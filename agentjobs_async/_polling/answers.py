@@ -52,7 +52,7 @@ class Answers:
         else:
             self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFIED_EVERY_SECONDS), now)
 
-    def take(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
+    def act_on(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         """Act on the answer that came at the loop time `now` to a poll that began at `began`.
 
         If this raises, as a wait strategy may, only the waits of this job end. They end after a CancelledError, too:
@@ -96,8 +96,8 @@ class Answers:
                 tracked.shown = tracked.polls
             lateness = now - tracked.seen if ended and tracked.shown else None
             self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label, lateness)
-        if tracked.notifies:
-            tracked.notify_all(job)
+        if tracked.wants_states:
+            tracked.tell_waiters(job)
 
     def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
         """Report to hooks that a poll did not show the job."""

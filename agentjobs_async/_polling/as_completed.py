@@ -64,9 +64,9 @@ class _Member(Watch):
     def on_end(self, result: AgentJob | BaseException) -> None:
         """Pass the result on to the group."""
         if isinstance(result, AgentJob):
-            self._group.take(WaitResult(self._ref, result))
+            self._group.add_result(WaitResult(self._ref, result))
         else:
-            self._group.take(WaitResult(self._ref, None, result))
+            self._group.add_result(WaitResult(self._ref, None, result))
 
 
 class AsCompleted(AsyncIterator[WaitResult]):
@@ -146,7 +146,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         finally:
             del result  # the error's traceback holds this frame, which must not hold the error
 
-    def take(self, result: WaitResult) -> None:
+    def add_result(self, result: WaitResult) -> None:
         """Record a member's result."""
         self._running -= 1
         if len(self._members) > 2 * self._running + _ENDED_KEPT:

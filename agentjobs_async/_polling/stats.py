@@ -73,11 +73,11 @@ class Counters:
     def count_error(self, now: float) -> None:
         """Count a poll that failed at the loop time `now`."""
         if now >= self._ends:
-            self._turn(now)
+            self._begin_second(now)
         self.polls += 1
         self.errors += 1
 
-    def _turn(self, now: float) -> None:
+    def _begin_second(self, now: float) -> None:
         """Begin the second of `now`; drop seconds in which no job was last observed, and what is past the window."""
         begins = int(now)
         self._ends = begins + 1.0
@@ -92,7 +92,7 @@ class Counters:
     def begin(self, now: float) -> Second:
         """Count a job that is watched from `now` on; return its second."""
         if now >= self._ends:
-            self._turn(now)
+            self._begin_second(now)
         self._second.jobs += 1
         return self._second
 
@@ -103,7 +103,7 @@ class Counters:
             The job's new second.
         """
         if now >= self._ends:
-            self._turn(now)
+            self._begin_second(now)
         self.polls += 1
         before.jobs -= 1
         second = self._second

@@ -121,8 +121,7 @@ class Tracked(WaitState):
 
     Attributes:
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
-        notifies: Whether some waiter, present or past, is told of each state of the job; a plain `Watch` is told of the
-            end only.
+        wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
         notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
         label: The first label that one of its waits came with, for events; `None` without one.
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
@@ -149,7 +148,8 @@ class Tracked(WaitState):
     REMOVED = -4
 
     __slots__ = (
-        *("bucket", "label", "mark", "notified", "notifies", "patience_seconds", "seen_second", "waiters", "worker"),
+        *("bucket", "label", "mark", "notified", "patience_seconds", "seen_second", "waiters"),
+        *("wants_states", "worker"),
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
@@ -157,7 +157,7 @@ class Tracked(WaitState):
         self.label: str | None = None
         self.seen_second = second
         self.waiters: Any = None
-        self.notifies = self.notified = False
+        self.wants_states = self.notified = False
         self.patience_seconds = 0.0
         self.mark: Mark | None = None
         self.bucket = Tracked.NOWHERE
@@ -184,7 +184,7 @@ class Tracked(WaitState):
         """Add a waiter."""
         waiter.tracked = self
         waiter.polls_before = self.polls - (self.worker is not None)
-        self.notifies = self.notifies or type(waiter) is not Watch
+        self.wants_states = self.wants_states or type(waiter) is not Watch
         waiters = self.waiters
         if waiters is None:
             self.waiters = waiter
@@ -204,7 +204,7 @@ class Tracked(WaitState):
         self.waiters = None
         return True
 
-    def notify_all(self, job: AgentJob) -> None:
+    def tell_waiters(self, job: AgentJob) -> None:
         """Pass the state of the job to all waiters, which may leave or join meanwhile."""
         for waiter in self.present():
             if waiter.tracked is self:  # else it has left meanwhile

@@ -62,13 +62,13 @@ async def wait_for_job(
             wait.polling = True
             try:
                 answer = reader.answer_of(await reader.poll(wait.ref), wait.ref)
-            except Exception as error:  # noqa: BLE001 - an answer as well: `take` says whether it ends the wait
+            except Exception as error:  # noqa: BLE001 - an answer as well: `act_on` says whether it ends the wait
                 answer = without_own_frame(error)
             wait.polling = False
             if scope.ended and isinstance(answer, Exception):  # the cut caused it: it says less than the one before it
                 wait.error = wait.error or answer
                 break
-            result = wait.take(answer, loop.time())
+            result = wait.act_on(answer, loop.time())
             if scope.ended:  # `get_job` swallowed the cancellation at the deadline
                 break
             if result is None:
@@ -118,7 +118,7 @@ class _Wait(WaitState):
             self._update(job)
         return job if job is not None and job.is_terminal else None
 
-    def take(self, answer: Answer, now: float) -> AgentJob | Exception | None:
+    def act_on(self, answer: Answer, now: float) -> AgentJob | Exception | None:
         """Return the job or error that ends the wait; `None` to poll again at `due`."""
         previous = self.job
         result = self.apply(self._policy, answer, now)

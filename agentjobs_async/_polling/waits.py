@@ -28,11 +28,11 @@ if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async.learning.strategy import Histories, wait_learned
     from agentjobs_async.telemetry.hooks import Hooks
 
-Given = TypeVar("Given")
+JobLike = TypeVar("JobLike")
 """What a caller may pass as a job."""
 
 
-class Waits(Generic[Given]):
+class Waits(Generic[JobLike]):
     """Waits for jobs on one event loop: one series of polls for each job, however many callers wait for it.
 
     `JobTracker` and `AgentJobsSession` derive from it. A job that has ended is forgotten; a later wait reads it again.
@@ -57,7 +57,7 @@ class Waits(Generic[Given]):
 
     async def wait_for_job(
         self,
-        job: Given,
+        job: JobLike,
         *,
         timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
         on_update: OnUpdate | None = None,
@@ -88,7 +88,7 @@ class Waits(Generic[Given]):
         return await self.watch(job, timeout=timeout, on_update=on_update)
 
     def watch(
-        self, job: Given, *, timeout: float | None = 1800.0, on_update: OnUpdate | None = None
+        self, job: JobLike, *, timeout: float | None = 1800.0, on_update: OnUpdate | None = None
     ) -> asyncio.Future[AgentJob]:
         """Return a future of what `wait_for_job` would return or raise: the lightest handle. Cancel it to stop waiting.
 
@@ -113,7 +113,7 @@ class Waits(Generic[Given]):
         return watch
 
     def as_completed(
-        self, jobs: Iterable[Given] | AsyncIterable[Given], *, timeout: float | None = 1800.0
+        self, jobs: Iterable[JobLike] | AsyncIterable[JobLike], *, timeout: float | None = 1800.0
     ) -> "AbstractAsyncContextManager[AsyncIterator[WaitResult]]":
         """Return an async context manager over the results, in the order in which the jobs end; failures are values.
 
@@ -132,7 +132,7 @@ class Waits(Generic[Given]):
         return AsCompleted(self, jobs, checked_timeout(timeout))
 
     def updates(
-        self, job: Given, *, timeout: float | None = 1800.0
+        self, job: JobLike, *, timeout: float | None = 1800.0
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Return an async context manager over the job's state now, and then each change until its end.
 
@@ -149,7 +149,7 @@ class Waits(Generic[Given]):
 
         return Updates(self, self._target(job), checked_timeout(timeout))
 
-    def notify(self, job: Given) -> None:
+    def notify(self, job: JobLike) -> None:
         """Poll the job once, soon, however often this is called: for a webhook that reports a change.
 
         It has no effect for a job that no caller waits for.
@@ -184,7 +184,7 @@ class Waits(Generic[Given]):
             return None
         return TrackerStats() if self._lazy_scheduler is None else self._lazy_scheduler.stats()
 
-    async def estimate(self, job: Given) -> "Estimate | None":
+    async def estimate(self, job: JobLike) -> "Estimate | None":
         """Return how long a job has left, as the durations of earlier jobs of its project and model suggest.
 
         Its age counts from `created_at`, by the local clock, or from the start of a wait for it if that is longer. A

@@ -129,7 +129,7 @@ class Workers:
         if now - worker.began >= patience:
             self.cut(tracked)
             tracked.patience_seconds = min(2 * patience, self._longest)
-            self._answers.take(tracked, TransportError(_HANGS), now, worker.began)
+            self._answers.act_on(tracked, TransportError(_HANGS), now, worker.began)
 
     def _count_slow(self, worker: Worker, *, slow: bool) -> None:
         """Record whether `worker` polls a slow job from here on."""
@@ -185,7 +185,7 @@ class Workers:
             now = clock()
             if worker.slow:
                 self._end_slow(worker, tracked, now)
-            answers.take(tracked, answer, now, worker.began)
+            answers.act_on(tracked, answer, now, worker.began)
             if worker.task.cancelling():  # the loop ends, or a callable cancelled its own task: no new poll here
                 self._timers.set(self.dispatch, now + _PATIENCE_SECONDS)
                 return

@@ -38,7 +38,7 @@ def test_outcome_of_a_head() -> None:
     progress.start_try()
     progress.sending()
     for status, outcome in ((200, UNKNOWN), (500, UNKNOWN), (429, REJECTED)):
-        progress.take_head(Response(status, CIMultiDict()))
+        progress.on_head(Response(status, CIMultiDict()))
         assert (progress.outcome, progress.status) == (outcome, status)
     refusal = progress.decision
     progress.decided()
