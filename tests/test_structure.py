@@ -98,7 +98,7 @@ LINES = {
     "_loop": 469,
     "telemetry": 1033,
     "learning": 714,
-    "_http": 1895,
+    "_http": 1888,
     "_polling": 3377,
     "tracing": 269,
     "batch": 7697,

@@ -66,7 +66,7 @@ class Response:
         status: The HTTP status.
         headers: The header fields.
         body: The body, still in the coding that Content-Encoding names; only its beginning if not `whole`.
-        whole: Whether the body was within the limit, so that it was read to its end.
+        whole: Whether the body is here to its end: it was within the limit, and did not break.
     """
 
     status: int

@@ -156,25 +156,18 @@ class Transport:
         raise _without_frames(interrupted)
 
     async def _received(self, response: aiohttp.ClientResponse, progress: Progress | None = None) -> Response:
-        received = Response(response.status, response.headers)
+        received = Response(response.status, response.headers, whole=False)
         if progress is not None:
             progress.on_head(received)
         try:
-            if received.is_error:
-                # The status line and the headers already say what an error is; its body only explains.
-                async with asyncio.timeout(_EXPLANATION_SECONDS):
-                    received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
-            else:
+            async with asyncio.timeout(_EXPLANATION_SECONDS if received.is_error else None):
                 received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
         except Exception:
-            response.close()
-            if not received.is_error:
+            if not received.is_error:  # else its status line and headers have said what it is
                 raise
-        except BaseException:
-            response.close()
-            raise
-        if not received.whole:
-            response.close()
+        finally:
+            if not received.whole:
+                response.close()
         return received
 
     def _fault(self, error: Exception, url: URL, progress: Progress | None = None) -> AgentJobsError:
