@@ -21,7 +21,6 @@ the polls of all, and polls that hang take the slots faster than others can over
 
 _BACKLOG_SECONDS: Final = 1.0  # from when on jobs have been due so long, projects take turns
 _TRIED_TURNS: Final = 8  # of projects whose jobs may all fail, until the job that is due for longest is polled
-_MAX_RELEASE_SECONDS: Final = 10.0  # no job waits for much longer than the server asked for
 
 
 _Entry = tuple[float, int, Mark, Tracked]
@@ -50,6 +49,7 @@ class _Project:
         missed: The number of polls of other projects while it rested: they do not count against its jobs.
         held_since: Loop time at which the server asked for a pause; `None` without one.
         held_until: Loop time at which the pause ends.
+        delay: The usual delay of its jobs, about, when the pause began.
         release: What spreads the jobs that the pause has held.
     """
 
@@ -98,7 +98,7 @@ class _Project:
         so its jobs are spread over that delay.
         """
         if self.held_since is not None:
-            seconds = min(max(now - self.held_since, self.delay), _MAX_RELEASE_SECONDS)
+            seconds = max(now - self.held_since, self.delay)
             self.release = Release(self.size, seconds, now) if self.size else None
             self.held_since = None
 

@@ -14,6 +14,7 @@ ROUNDING_SECONDS: Final = 1e-6
 _HELD_BACK_SECONDS: Final = 1.0
 """How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
 
+_MAX_RELEASE_SECONDS: Final = 10.0  # no job waits for much longer than the outage or the pause that held it back
 _MOST_TURNS_PER_SECOND: Final = 20.0  # a timer may be later than a shorter interval, and would miss turn after turn
 
 
@@ -103,9 +104,10 @@ class FixedRate:
 
 
 class Release:
-    """A backlog that goes out spread evenly over some seconds, beside the polls that come due meanwhile."""
+    """A backlog that goes out evenly over `seconds`, at most 10 s, beside the polls that come due meanwhile."""
 
     def __init__(self, backlog: int, seconds: float, now: float) -> None:
+        seconds = min(seconds, _MAX_RELEASE_SECONDS)
         self._ends_at = now + seconds
         self._per_second = backlog / seconds
         self._allowed = 1.0  # polls that may start, as of `_counted_at`

@@ -22,7 +22,6 @@ _LEAST_STEP: Final = 4  # of the buckets, every 4th is used, and for longer dela
 _SHARED_FROM_SECONDS: Final = _LEAST_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
 _SECONDS_PER_STEP: Final = 10.0  # a delay of 600 s uses every 60th: at most 100 are searched for one with room
 _MOST_STEP: Final = 100  # so that a poll with the longest delay is late by 1 s at most
-_MAX_RELEASE_SECONDS: Final = 10.0  # after an outage no job waits for much longer than the outage itself
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _LIMITED: Final = 429
 _MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
@@ -259,9 +258,9 @@ class PollQueue:
                 self._spread(silent_for, now)
 
     def _spread(self, seconds: float, now: float) -> None:
-        """Spread the jobs that are due over `seconds`, and over 10 s at most. They keep their places."""
+        """Spread the jobs that are due, as `Release` does. They keep their places."""
         if seconds > 0 and self._due.ready:
-            self._limits.release(self._due.ready, min(seconds, _MAX_RELEASE_SECONDS), now)
+            self._limits.release(self._due.ready, seconds, now)
 
     def close(self) -> None:
         """Stop all timers, and forget all polls."""
