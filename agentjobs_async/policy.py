@@ -28,6 +28,7 @@ __all__ = [
     "checked_policy",
     "checked_strategy",
     "created_by",
+    "default_gap",
     "delay_of",
     "parts_of",
 ]
@@ -40,6 +41,11 @@ RetryStrategy = tenacity.retry_base | Callable[[tenacity.RetryCallState], bool]
 """Returns whether an exception of the caller's own `get_job` is transient."""
 
 
+def default_gap(age: float) -> float:
+    """Return the seconds from a poll at `age` seconds to the next one of the default wait, without its jitter."""
+    return min(3.3 + 0.03 * age, 9.0)
+
+
 class _WaitByAge(wait_base):
     """min(3.3 s + 3 % of the wait's age, 9 s), with ±10 % jitter.
 
@@ -48,8 +54,7 @@ class _WaitByAge(wait_base):
     """
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        age = retry_state.seconds_since_start or 0.0
-        return min(3.3 + 0.03 * age, 9.0) * uniform(0.9, 1.1)  # noqa: S311 - no secret
+        return default_gap(retry_state.seconds_since_start or 0.0) * uniform(0.9, 1.1)  # noqa: S311 - no secret
 
 
 DEFAULT_WAIT: Final = _WaitByAge()
@@ -183,12 +188,7 @@ class CallState(tenacity.RetryCallState):
     idle_for: float = 0.0
     next_action: tenacity.RetryAction | None = None
     upcoming_sleep: float = 0.0
-    start_time: float
-    attempt_number: int
     outcome_timestamp: float
-    held: object
-    job: AgentJob | None
-    created: float
 
     def __init__(self, history: PollHistory, held: object, now: float) -> None:
         self.start_time = history.started

@@ -97,7 +97,7 @@ LINES = {
     "session": 294,
     "_loop": 469,
     "telemetry": 1033,
-    "learning": 714,
+    "learning": 707,
     "_http": 1888,
     "_polling": 3378,
     "tracing": 269,

@@ -8,6 +8,7 @@ from math import exp, log
 from typing import Final
 
 from agentjobs_async.learning.survival import AGES, Survival
+from agentjobs_async.policy import default_gap
 
 __all__ = ["GapTable", "default_gap"]
 
@@ -21,14 +22,6 @@ _FINE_SECONDS: Final = 256  # up to here each second has a gap of its own: the d
 _COARSE_SECONDS: Final = 16  # beyond it, this many seconds share a gap
 _LAST_AGE_SECONDS: Final = 7_200  # 2 h: all later ages share the last gap
 _BISECTIONS: Final = 12  # of seven powers of ten: the expected lateness to 0.4 %
-
-
-def default_gap(age: float) -> float:
-    """Return the seconds from a poll at `age` seconds to the next one of the default wait, without its jitter.
-
-    The same formula as in `policy.DEFAULT_WAIT`, which does without this call, since it runs at each poll.
-    """
-    return min(3.3 + 0.03 * age, 9.0)
 
 
 _DEFAULT_GAPS: Final = tuple(map(default_gap, AGES))
