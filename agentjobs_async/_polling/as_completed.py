@@ -57,7 +57,7 @@ class _Member(Watch):
     __slots__ = ("_group", "_ref")
 
     def __init__(self, group: "AsCompleted", scheduler: Scheduler, ref: JobRef, timeout: float | None) -> None:
-        super().__init__(scheduler.loop, timeout, scheduler.leave)
+        super().__init__(scheduler, timeout)
         self._group = group
         self._ref = ref
 

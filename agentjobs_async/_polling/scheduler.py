@@ -54,7 +54,6 @@ class Scheduler:
         self._workers = Workers(loop, reader, self._queue, budget.in_flight, self._counters, self._answers)
         self._deadlines = Deadlines(loop, self)
         self._remembered = RememberedPauses()
-        self.leave = self._leave  # bound once, for all watches: a bound method takes 64 B
 
     def attach(self, waiter: Watch, target: AgentJob | JobRef) -> None:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
@@ -109,7 +108,8 @@ class Scheduler:
             lateness = min(self.loop.time() - tracked.seen, elapsed) if came else None
             self._hooks.wait_ended(waiter, tracked.ref, result, waiter.polls, elapsed, lateness, shared=shared)
 
-    def _leave(self, watch: Watch) -> None:
+    def leave(self, watch: Watch) -> None:
+        """End the wait of a watch that its owner cancels."""
         self.detach(watch, asyncio.CancelledError())
 
     def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:

@@ -1,9 +1,8 @@
 """What the scheduler keeps of one job, of each wait for it, and of the worker that polls it."""
 
 import asyncio
-from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.stats import Second
@@ -12,10 +11,10 @@ from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
-_STOPPED: Final = "a strategy or get_job raised StopIteration"
+if TYPE_CHECKING:  # it imports this module
+    from agentjobs_async._polling.scheduler import Scheduler
 
-Leave = Callable[["Watch"], object]
-"""Ends the wait of a watch that its owner has cancelled."""
+_STOPPED: Final = "a strategy or get_job raised StopIteration"
 
 
 class Watch(asyncio.Future[AgentJob]):
@@ -33,13 +32,13 @@ class Watch(asyncio.Future[AgentJob]):
         bucket: The number of its bucket among the deadlines; `None` for none.
     """
 
-    __slots__ = ("_leave", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_scheduler", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave) -> None:
-        super().__init__(loop=loop)
-        self._leave = leave
+    def __init__(self, scheduler: "Scheduler", timeout: float | None) -> None:
+        super().__init__(loop=scheduler.loop)
+        self._scheduler = scheduler
         self.tracked: Tracked | None = None
-        self.started = loop.time()
+        self.started = scheduler.loop.time()
         self.timeout = timeout
         self.polls_before = self.polls_at_end = 0
         self.bucket: int | None = None
@@ -80,7 +79,7 @@ class Watch(asyncio.Future[AgentJob]):
         """Stop waiting, at once. The job continues remotely."""
         if self.done():
             return False
-        self._leave(self)
+        self._scheduler.leave(self)
         return super().cancel(msg)
 
 
@@ -89,10 +88,8 @@ class WatchWithUpdates(Watch):
 
     __slots__ = ("_context", "_last", "_update")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, timeout: float | None, leave: Leave, update: GuardedCallback
-    ) -> None:
-        super().__init__(loop, timeout, leave)
+    def __init__(self, scheduler: "Scheduler", timeout: float | None, update: GuardedCallback) -> None:
+        super().__init__(scheduler, timeout)
         self._update = update
         self._context = copy_context()
         self._last: AgentJob | None = None

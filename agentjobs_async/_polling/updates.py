@@ -18,7 +18,7 @@ class _UpdatesWatch(Watch):
     __slots__ = ("_updates",)
 
     def __init__(self, updates: "Updates", scheduler: Scheduler, timeout: float | None) -> None:
-        super().__init__(scheduler.loop, timeout, scheduler.leave)
+        super().__init__(scheduler, timeout)
         self._updates = updates
 
     def on_job(self, job: AgentJob, kept: AgentJob) -> None:

@@ -105,10 +105,7 @@ class Waits(Generic[JobLike]):
             scheduler = self._scheduler()
         except SessionClosedError as error:  # the job may have been created a moment ago, by `run_job`
             raise with_ref(error, ref_of(target)) from None
-        if update is None:
-            watch = Watch(scheduler.loop, timeout, scheduler.leave)
-        else:
-            watch = WatchWithUpdates(scheduler.loop, timeout, scheduler.leave, update)
+        watch = Watch(scheduler, timeout) if update is None else WatchWithUpdates(scheduler, timeout, update)
         scheduler.attach(watch, target)
         return watch
 

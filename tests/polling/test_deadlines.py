@@ -1,6 +1,7 @@
 """The deadlines of waits: when each is reported, and how many in one turn of the loop."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from agentjobs_async._polling.deadlines import Deadlines
@@ -14,7 +15,8 @@ class Wait(Watch):
     """A watch that records when it was told of its last poll, and of its end."""
 
     def __init__(self, timeout: float | None) -> None:
-        super().__init__(asyncio.get_running_loop(), timeout, lambda _watch: None)
+        scheduler: Any = SimpleNamespace(loop=asyncio.get_running_loop())
+        super().__init__(scheduler, timeout)
         self.told: list[tuple[str, float]] = []
 
 

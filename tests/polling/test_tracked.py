@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ pytestmark = in_memory
 def watches() -> Iterator[list[Watch]]:
     """Return watches that no scheduler knows."""
     loop = asyncio.new_event_loop()
-    yield [Watch(loop, None, lambda _watch: None) for _ in range(5)]
+    scheduler: Any = SimpleNamespace(loop=loop)
+    yield [Watch(scheduler, None) for _ in range(5)]
     loop.close()
 
 
