@@ -17,11 +17,10 @@ from agentjobs_async._validation import is_web_link
 from agentjobs_async.errors import ProtocolError
 from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
-_NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
 _DATE_LENGTH: Final = 10  # characters of YYYY-MM-DD, the longest date without a time of day
 
 
-def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus] = _NO_STATUSES) -> AgentJob:
+def job_of(document: object, project_id: str, statuses: Mapping[str, JobStatus]) -> AgentJob:
     """Return the job that a decoded document describes; `statuses` maps the service's other words to a status.
 
     Raises:

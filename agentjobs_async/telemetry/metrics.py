@@ -16,7 +16,6 @@ from agentjobs_async.telemetry.events import CreateFailed, Event, JobCreated, Jo
 __all__ = [
     "GAUGES",
     "HISTOGRAMS",
-    "METRICS",
     "POLLS",
     "POLL_DURATION",
     "Gauges",
@@ -75,7 +74,6 @@ _ITEMS: Final = Metric("agentjobs.batch.items", "{item}", "Items of the observed
 
 HISTOGRAMS: Final = (_JOB_DURATION, _LATENESS, _WAIT_DURATION, _CREATE_DURATION, POLL_DURATION)
 GAUGES: Final = (_WATCHED, _DUE, _OLDEST, _ITEMS)
-METRICS: Final = (*HISTOGRAMS, POLLS, *GAUGES)
 
 
 def label_names(metric: Metric, *, projects: bool) -> tuple[str, ...]:

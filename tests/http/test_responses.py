@@ -126,7 +126,7 @@ def test_no_object() -> None:
     def check(value: object) -> None:
         assert bad(answer(value)) == "schema"
         with pytest.raises(ProtocolError, match="a job is an object, not "):
-            job_of(value, "docs")
+            job_of(value, "docs", {})
 
     assert failures(check, None, 7, "job", [DOCUMENT]) == {}
 
@@ -198,7 +198,7 @@ def test_own_mapping() -> None:
         def __len__(self) -> int:
             return len(DOCUMENT)
 
-    job = job_of(Own(), "docs")
+    job = job_of(Own(), "docs", {})
     assert job == polled(answer())
     assert type(job.raw) is dict
     assert job.raw == DOCUMENT

@@ -12,7 +12,7 @@ from attrs import evolve
 from agentjobs_async import JobTracker
 from agentjobs_async.errors import CreateOutcome, NotSentError, TransportError
 from agentjobs_async.telemetry import CreateFailed, Event, JobCreated, JobPolled, PollFailed, WaitEnded
-from agentjobs_async.telemetry.metrics import GAUGES, METRICS, Gauges, label_names, measurements
+from agentjobs_async.telemetry.metrics import GAUGES, HISTOGRAMS, POLLS, Gauges, label_names, measurements
 from tests.polled import ACTIVE, DONE, REF, in_memory, never
 from tests.rows import failures
 
@@ -60,7 +60,7 @@ def test_duration_of_a_job() -> None:
 
 def test_gauges_have_no_project() -> None:
     """Gauges come from statistics, which know no project."""
-    for metric in METRICS:
+    for metric in (*HISTOGRAMS, POLLS, *GAUGES):
         assert ("project" in label_names(metric, projects=True)) == (metric not in GAUGES)
 
 
