@@ -128,7 +128,7 @@ class PollQueue:
 
     def reschedule_earlier(self, tracked: Tracked, when: float, now: float) -> None:
         """Schedule a job's poll for the loop time `when`, unless it is due earlier already."""
-        # False for a job that is in no bucket, too: the numbers of the queues are below 0.
+        # Never for a job that is in no time bucket: READY and the other constants are below 0.
         if self._clock.due(when, now) < tracked.bucket * RESOLUTION_SECONDS:
             self.place(tracked, when, now, shares=False)
 
@@ -160,7 +160,7 @@ class PollQueue:
             tracked = self._take(now)
             if tracked is None:
                 return None
-            if tracked.not_before > now + ROUNDING_SECONDS:  # a good answer has lifted the pause that ended then
+            if tracked.not_before > now + ROUNDING_SECONDS:  # a good answer has ended its pause early
                 self.place(tracked, tracked.not_before, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._due.put_aside(tracked)
@@ -206,7 +206,10 @@ class PollQueue:
         self.dispatcher.dispatch()
 
     def pause(self, ref: JobRef, status: int, until: float, due: float, now: float, began: float) -> None:
-        """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all."""
+        """Send no poll before `until`, as the answer to a poll that `began` asked: of this job, its project, or all.
+
+        `due`: when the job would be polled by the policy alone, which tells how far apart its project's polls are.
+        """
         if status == _LIMITED:
             self._due.hold(ref.project_id, until, due - now, now)
             self._arm_wake()

@@ -1,4 +1,8 @@
-"""All waits and polls of one tracker on one loop: which jobs are tracked, who waits for them, and how a wait ends."""
+"""All waits and polls of one tracker on one loop: which jobs are tracked, who waits for them, and how a wait ends.
+
+The way of a poll: a job is in the `PollQueue` until it is due and may be polled. One of the `Workers` polls it, and
+passes the answer to `Answers`. The job's `WaitState` decides what that means: back to the queue, or all its waits end.
+"""
 
 import asyncio
 from collections import deque
@@ -122,11 +126,11 @@ class Scheduler:
         """Stop polling the job, and end all of its waits."""
         if tracked.bucket == Tracked.REMOVED:
             return
-        self._forget(tracked)
+        self._forget(tracked)  # first: a wait that begins from now on, in a callback say, has a record of its own
         try:
             if isinstance(result, AgentJob):
                 self._durations.ended(result, tracked, self.loop.time())
-        finally:
+        finally:  # even if a user's `learn` raised a KeyboardInterrupt: no wait may hang
             ends = map(self._end_waiter, repeat(tracked), tracked.present(), _one_for_each(result))
             self._ending.add(ends)
 
@@ -149,7 +153,7 @@ class Scheduler:
         self._workers.dispatch()
 
     def notify(self, ref: JobRef) -> None:
-        """Poll the job soon, once, since the caller was told that something happened. Untracked jobs are ignored."""
+        """Poll the job soon, once, since its state may have changed. Untracked jobs are ignored."""
         tracked = self._jobs.get(ref)
         if tracked is not None:
             self._answers.notify(tracked, self.loop.time())

@@ -160,7 +160,7 @@ class Workers:
         """
         queue, counters, clock, answers = self._queue, self._counters, self._loop.time, self._answers
         poll, answer_of = self._reader.poll, self._reader.answer_of
-        lone, now = True, clock()
+        is_first, now = True, clock()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
             if self._leaving and tracked.ref in self._leaving:
@@ -169,9 +169,9 @@ class Workers:
             tracked.worker, tracked.polls = worker, tracked.polls + 1
             if tracked.patience_seconds:
                 self._count_slow(worker, slow=True)
-            if lone:
-                lone = False
-                self.dispatch()
+            if is_first:
+                is_first = False
+                self.dispatch()  # this worker has found work, so that the next one may start
             try:
                 answer: Answer | BaseException = answer_of(await poll(tracked.ref), tracked.ref)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
