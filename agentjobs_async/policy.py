@@ -191,12 +191,12 @@ class CallState(tenacity.RetryCallState):
     outcome_timestamp: float
 
     def __init__(self, history: PollHistory, held: object, now: float) -> None:
-        self.start_time = history.started
-        self.attempt_number = history.polls
-        self.outcome_timestamp = now
-        self.held = held
-        self.job = history.job
-        self.created = history.created
+        self.start_time: float = history.started
+        self.attempt_number: int = history.polls
+        self.outcome_timestamp: float = now
+        self.held: object = held
+        self.job: AgentJob | None = history.job
+        self.created: float = history.created
 
     @cached_property
     def kwargs(self) -> dict[str, Any]:

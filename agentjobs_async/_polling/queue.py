@@ -164,7 +164,7 @@ class PollQueue:
                 self.place(tracked, tracked.not_before, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._due.put_aside(tracked)
-                self.dispatcher.dispatch()
+                self.dispatcher.dispatch()  # it sets the timer that cuts hung polls, to make room for this one
             else:
                 self._limits.start(now)
                 return tracked
