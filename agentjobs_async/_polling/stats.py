@@ -72,13 +72,14 @@ class Counters:
 
     def count_error(self, now: float) -> None:
         """Count a poll that failed at the loop time `now`."""
-        if now >= self._ends:
-            self._begin_second(now)
+        self._advance(now)
         self.polls += 1
         self.errors += 1
 
-    def _begin_second(self, now: float) -> None:
-        """Begin the second of `now`; drop seconds in which no job was last observed, and what is past the window."""
+    def _advance(self, now: float) -> None:
+        """Begin the second of `now`, unless it has begun; drop seconds without jobs, and what is past the window."""
+        if now < self._ends:
+            return
         begins = int(now)
         self._ends = begins + 1.0
         self._second = Second(begins)
@@ -91,8 +92,7 @@ class Counters:
 
     def begin(self, now: float) -> Second:
         """Count a job that is watched from `now` on; return its second."""
-        if now >= self._ends:
-            self._begin_second(now)
+        self._advance(now)
         self._second.jobs += 1
         return self._second
 
@@ -102,8 +102,7 @@ class Counters:
         Returns:
             The job's new second.
         """
-        if now >= self._ends:
-            self._begin_second(now)
+        self._advance(now)
         self.polls += 1
         before.jobs -= 1
         second = self._second
