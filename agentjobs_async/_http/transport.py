@@ -71,13 +71,13 @@ class Transport:
         max_document_bytes: int,
         trace_reads: object,
     ) -> None:
-        limits = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
+        timeouts = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
         self._key = key
         self._max_document_bytes = max_document_bytes
         self._trace_reads = checked_flag("trace_polls", trace_reads)
-        self.read_seconds = limits.request  # that a read may take at most
-        self._read_timeout = aiohttp.ClientTimeout(total=limits.request, connect=limits.connect, ceil_threshold=inf)
-        self._create_timeout = aiohttp.ClientTimeout(connect=limits.connect, ceil_threshold=inf)
+        self.read_seconds = timeouts.request  # that a read may take at most
+        self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
+        self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
         self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
         if checked_instance("ssl", ssl, SSLContext) is not None:
             self._options["ssl"] = ssl
