@@ -37,7 +37,7 @@ _logger: Final = logging.getLogger("agentjobs_async.durable")
 
 
 @define(eq=False)
-class Follow:
+class Followed:
     """One row that is followed, by a task of its own. There may be many thousands: it keeps no prompt.
 
     Attributes:
@@ -100,56 +100,56 @@ class Following:
     on_end: Callback | None
     least_gap: float
     _context: Any = field(factory=copy_context, init=False)
-    _follows: dict[str, Follow] = field(factory=dict, init=False)
+    _followed: dict[str, Followed] = field(factory=dict, init=False)
     _calls: dict[str, asyncio.Task[bool]] = field(factory=dict, init=False)
     """The callbacks under way, by the keys of their rows."""
     _closing: bool = field(default=False, init=False)
 
-    def under_way(self) -> list[Follow]:
+    def under_way(self) -> list[Followed]:
         """Return the rows that are followed now."""
-        return list(self._follows.values())
+        return list(self._followed.values())
 
     def entry(self, row: JournalRow) -> DurableEntry:
         """Return the entry of a row, with the job as it was seen last."""
-        follow = self._follows.get(row.key)
-        return entry_of(row, self.session.project_id, None if follow is None else follow.job)
+        followed = self._followed.get(row.key)
+        return entry_of(row, self.session.project_id, None if followed is None else followed.job)
 
     def take_up(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
-        ref, known = ref_of_row(row, self.session.project_id), self._follows.get(row.key)
+        ref, known = ref_of_row(row, self.session.project_id), self._followed.get(row.key)
         if known is not None and (known.state, known.ref) == (row.state, ref):
             return
         if row.state is State.ACTIVE and ref is not None:
             self.start(row, ref, row.traceparent)
         elif row.state in ENDED and self.on_end is not None:
-            follow = self._follow_of(row, ref, row.state)
-            self._start(follow, self._tell_row(follow, row))
+            followed = self._followed_of(row, ref, row.state)
+            self._start(followed, self._tell_row(followed, row))
 
     def start(self, row: JournalRow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool = False) -> None:
         """Follow the job of a row, which the span `traceparent` created, in place of what was followed under its key.
 
         `late`: its create took so long that another owner may have taken the row over as unknown.
         """
-        follow = self._follow_of(row, target.ref if isinstance(target, AgentJob) else target, State.ACTIVE)
-        self._start(follow, self._follow(follow, target, traceparent, late=late))
+        followed = self._followed_of(row, target.ref if isinstance(target, AgentJob) else target, State.ACTIVE)
+        self._start(followed, self._run(followed, target, traceparent, late=late))
 
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
-        follow = self._follow_of(row, None, state)
-        self._start(follow, self._tell(follow, error))
+        followed = self._followed_of(row, None, state)
+        self._start(followed, self._tell(followed, error))
 
     def leave(self, key: str) -> None:
         """Stop following a row. A callback under way continues, and is the last one."""
-        follow = self._follows.pop(key, None)
-        if follow is not None:
-            follow.left = True
-            follow.task.cancel()
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.left = True
+            followed.task.cancel()
 
     def stop(self) -> None:
         """End all waits; callbacks under way continue, and none is called again."""
         self._closing = True
-        for follow in self._follows.values():
-            follow.task.cancel()
+        for followed in self._followed.values():
+            followed.task.cancel()
 
     async def close(self, grace: float) -> None:
         """Wait `grace` seconds for the callbacks under way, then cancel them: the next start tells of these ends.
@@ -159,7 +159,7 @@ class Following:
         self.stop()
         current = asyncio.current_task()  # a callback may close the durable jobs
         calls = [call for call in self._calls.values() if call is not current]
-        tasks = [*calls, *(follow.task for follow in self._follows.values())]
+        tasks = [*calls, *(followed.task for followed in self._followed.values())]
         try:
             if calls and grace > 0:
                 await asyncio.wait(calls, timeout=grace)
@@ -168,95 +168,95 @@ class Following:
                 call.cancel()
             await wait_until_left(lambda: not all(task.done() for task in tasks))
 
-    def _follow_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Follow:
-        return Follow(row.key, ref, state, context_text(row.context), row.polls)
+    def _followed_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Followed:
+        return Followed(row.key, ref, state, context_text(row.context), row.polls)
 
-    def _start(self, follow: Follow, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, followed: Followed, work: Coroutine[Any, Any, None]) -> None:
         """Start the task of a row, in place of the one before; once closed, the next start of a process does it."""
         if self._closing:
             work.close()
             return
-        self.leave(follow.key)
-        self._follows[follow.key] = follow
+        self.leave(followed.key)
+        self._followed[followed.key] = followed
         # Never an eager task: it would run before it is known, and callbacks before their caller is done.
-        follow.task = asyncio.Task(work, context=self._context.copy())
-        follow.task.add_done_callback(lambda _: self._end(follow))
+        followed.task = asyncio.Task(work, context=self._context.copy())
+        followed.task.add_done_callback(lambda _: self._end(followed))
 
-    def _end(self, follow: Follow) -> None:
-        if self._follows.get(follow.key) is follow:
-            del self._follows[follow.key]
+    def _end(self, followed: Followed) -> None:
+        if self._followed.get(followed.key) is followed:
+            del self._followed[followed.key]
 
-    async def _follow(self, follow: Follow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool) -> None:
+    async def _run(self, followed: Followed, target: AgentJob | JobRef, traceparent: str | None, *, late: bool) -> None:
         """Wait for the end of a job, record it, and tell of it."""
         resumed_from.set(traceparent)
         if late:
-            await _retried(partial(self.entries.follow, [follow.key]))
+            await _retried(partial(self.entries.follow, [followed.key]))
         while True:
-            ended = await result_of(self._wait(follow, target))
+            ended = await result_of(self._wait(followed, target))
             if isinstance(ended, SessionClosedError):
                 return  # the next start follows it
             if isinstance(ended, AgentJob) or not ends_the_run(ended):
-                job_id = None if follow.ref is None else follow.ref.job_id
-                record = partial(record_end, self.entries, follow.key, job_id, ended, follow.polls)
+                job_id = None if followed.ref is None else followed.ref.job_id
+                record = partial(record_end, self.entries, followed.key, job_id, ended, followed.polls)
                 if (outcome := await _retried(record)) not in _NO_ENDS:
                     break
-            _logger.warning("%r can't be read, and is tried again in %.0f s: %s", follow.key, _AGAIN_SECONDS, ended)
+            _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, ended)
             await asyncio.sleep(_AGAIN_SECONDS)
         if outcome == (ended.status if isinstance(ended, AgentJob) else Outcome.FAILED):
-            follow.state = State(outcome.value)
-            await self._tell(follow, ended)
+            followed.state = State(outcome.value)
+            await self._tell(followed, ended)
         # Else a person has settled it since: the next sweep tells of that.
 
-    async def _wait(self, follow: Follow, target: AgentJob | JobRef) -> AgentJob:
+    async def _wait(self, followed: Followed, target: AgentJob | JobRef) -> AgentJob:
         """Return a job once it has ended, and call `on_change` with its states until then."""
-        follow.earlier_polls = follow.polls
+        followed.earlier_polls = followed.polls
         async with Updates(self.session, target, None) as updates:
-            follow.watch = updates.watch
+            followed.watch = updates.watch
             async for job in updates:
                 if self.on_change is not None and not job.is_terminal:
-                    await self._call(follow, partial(self.on_change, follow.entry(job), job))
+                    await self._call(followed, partial(self.on_change, followed.entry(job), job))
                     await updates.wait_for_end(self.least_gap)
         return job
 
-    async def _tell_row(self, follow: Follow, row: JournalRow) -> None:
+    async def _tell_row(self, followed: Followed, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        ended = end_of_row(row, follow.ref, await _retried(partial(self.entries.refusal, row.key)))
+        ended = end_of_row(row, followed.ref, await _retried(partial(self.entries.refusal, row.key)))
         if isinstance(ended, AgentJob):
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.
             read = await result_of(self.session.wait_for_job(ended.ref, timeout=_READING_SECONDS))
             if isinstance(read, AgentJob) and read.status == row.state:  # else it was archived since
                 ended = read
-        await self._tell(follow, ended)
+        await self._tell(followed, ended)
 
-    async def _tell(self, follow: Follow, ended: AgentJob | Exception) -> None:
+    async def _tell(self, followed: Followed, ended: AgentJob | Exception) -> None:
         """Call `on_end` until it has returned."""
         if self.on_end is not None:
             for delay in _delays():
-                if await self._call(follow, partial(self._tell_once, self.on_end, follow, ended)):
+                if await self._call(followed, partial(self._tell_once, self.on_end, followed, ended)):
                     return
                 await asyncio.sleep(delay)
 
-    async def _tell_once(self, on_end: Callback, follow: Follow, ended: AgentJob | Exception) -> bool:
+    async def _tell_once(self, on_end: Callback, followed: Followed, ended: AgentJob | Exception) -> bool:
         """Call `on_end`, and record that it has returned: after a crash in between, it is called once more."""
-        entry = follow.entry(ended) if isinstance(ended, AgentJob) else follow.entry(None, str(ended))
+        entry = followed.entry(ended) if isinstance(ended, AgentJob) else followed.entry(None, str(ended))
         if not await on_end(entry, ended):
             return False
-        if not follow.left:  # else the row may have another end by now that is of the same state
-            await _retried(partial(self.rows.mark_told, follow.key, follow.state))
+        if not followed.left:  # else the row may have another end by now that is of the same state
+            await _retried(partial(self.rows.mark_told, followed.key, followed.state))
         return True
 
-    async def _call(self, follow: Follow, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+    async def _call(self, followed: Followed, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
         """Return what the call of a callback returns; it continues where its row is left."""
-        while (earlier := self._calls.get(follow.key)) is not None:  # of an older end: it must not overtake this one
+        while (earlier := self._calls.get(followed.key)) is not None:  # of an older end: it must not overtake this one
             await asyncio.wait([earlier])
         with suppress(JournalError):  # an end that is told twice is better than one that is not
-            if await self.rows.no_longer_followed([follow.key]):
-                self.leave(follow.key)
+            if await self.rows.no_longer_followed([followed.key]):
+                self.leave(followed.key)
                 await asyncio.sleep(0)  # in which this task is cancelled
         # Never an eager task, as above.
-        task = self._calls[follow.key] = asyncio.Task(call(), context=self._context.copy())
-        task.add_done_callback(lambda _: self._calls.pop(follow.key))  # the first: before any that waits goes on
+        task = self._calls[followed.key] = asyncio.Task(call(), context=self._context.copy())
+        task.add_done_callback(lambda _: self._calls.pop(followed.key))  # the first: before any that waits goes on
         await asyncio.wait([task])
         return task.result()
 

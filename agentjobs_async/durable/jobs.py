@@ -325,7 +325,7 @@ class DurableJobs:
 
     async def _leave_no_longer_followed(self) -> None:
         """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""
-        keys = iter([follow.key for follow in self._following.under_way()])
+        keys = iter([followed.key for followed in self._following.under_way()])
         while page := list(islice(keys, _PAGE_KEYS)):
             for key in await self._rows.no_longer_followed(page):
                 self._following.leave(key)
