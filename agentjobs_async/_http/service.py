@@ -61,7 +61,7 @@ class Service:
 
     async def read(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job as the service shows it now, or the error of this one exchange."""
-        response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
+        response = await self.poll(ref)
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
 
     def poll(self, ref: JobRef) -> Awaitable[Response | AgentJobsError]:
