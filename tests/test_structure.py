@@ -99,7 +99,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 707,
     "_http": 1888,
-    "_polling": 3377,
+    "_polling": 3375,
     "tracing": 269,
     "batch": 7697,
     "durable": 954,

@@ -17,9 +17,6 @@ CUT: Final = "no answer until the wait ended"
 Answer = AgentJob | ReadJob | Exception
 """What one poll returned: errors are values."""
 
-Refusal = ResponseError | ProtocolError
-"""An answer of the server that does not show the job, and that is not a transient fault."""
-
 _MISSING: Final = 404
 _TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
 _PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
@@ -114,7 +111,8 @@ class WaitState:
         transient = isinstance(error, NotSentError | TransportError | ResponseError)
         return not (transient or accepts(policy.retry, self, error, now))
 
-    def _ends_by_refusal(self, policy: PollPolicy, error: Refusal, now: float) -> bool:
+    def _ends_by_refusal(self, policy: PollPolicy, error: ResponseError | ProtocolError, now: float) -> bool:
+        """Return whether an answer ends the wait that does not show the job, and is no transient fault."""
         self.bad_answers = self.bad_answers + 1 if isinstance(error, ProtocolError) else 0
         missing = isinstance(error, ResponseError) and error.status == _MISSING
         within_grace = missing and now - self.seen < policy.not_found_grace
