@@ -217,8 +217,8 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
     """The timeout of the wait passed. The job continues remotely; wait for its `ref` again to resume.
 
     Attributes:
-        last_job: The job as it was last seen; `None` when no poll showed it. Its `raw` is empty when the document had
-            more than about 16 KiB of text: no more is kept between polls.
+        last_job: The job as it was last seen; `None` when no poll showed it. Its `raw` is empty when the service's
+            document had more than about 16 KiB: no more is kept between polls. What your own get_job returned is kept.
         last_error: The error of the last poll; `None` when that poll showed the job. When the timeout cut the last
             poll: the error of the poll before it, or, if that one did not fail, an error that says so.
         polls: The number of polls made.

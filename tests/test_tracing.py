@@ -21,8 +21,10 @@ from agentjobs_async import (
     AgentJob,
     AgentJobsSession,
     CreateOutcomeUnknownError,
+    Event,
     InvalidInputError,
     JobFailedError,
+    JobPolled,
     JobRef,
     JobTracker,
     NotFoundError,
@@ -517,3 +519,18 @@ def _remote(span: ReadableSpan) -> SpanContext:
     context = span.get_span_context()
     assert context is not None
     return SpanContext(context.trace_id, context.span_id, is_remote=True, trace_flags=context.trace_flags)
+
+
+async def test_hook_derived_from_it(telemetry: Telemetry) -> None:
+    """A hook that derives from it gets each poll as an event, as any hook does."""
+    seen: list[type] = []
+
+    class Derived(OpenTelemetryHook):
+        def __call__(self, event: Event, /) -> None:
+            seen.append(type(event))
+            super().__call__(event)
+
+    hook = Derived(telemetry.tracers, telemetry.meters)
+    async with JobTracker(Polled("active", "active", "completed"), policy=every(0.001), hooks=[hook]) as tracker:
+        await tracker.wait_for_job(REF)
+    assert seen.count(JobPolled) == 3

@@ -102,6 +102,7 @@ class Progress:
         try:
             allowed = before_send is None or before_send()
         except (KeyboardInterrupt, SystemExit):
+            self.decided(NotSentError("nothing was sent: before_send was interrupted", "withheld"))
             raise
         except BaseException:  # noqa: BLE001 - a CancelledError would look like a broken connection, and be repeated
             logger.exception("before_send raised, and nothing is sent")

@@ -35,6 +35,7 @@ from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _LARGE_BYTES: Final = 16_384  # more is not kept between two polls: 100,000 jobs still fit into memory
+_CONTAINER_BYTES: Final = 64  # of an empty object or array, once it is decoded: in a body it takes 2
 _SHOWN_BYTES: Final = 200  # of an id within a message
 _EXCERPT_BYTES: Final = 65_536  # of a body: more than an excerpt shows, since masking and escaping change the length
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
@@ -116,7 +117,8 @@ class ResponseDecoder:
             return ProtocolError(
                 "wrong_id", f"the answer is about the job {one_line(job.id, _SHOWN_BYTES)}", retry_after
             )
-        is_large = len(body) > _LARGE_BYTES
+        containers = body.count(b"{") + body.count(b"[")
+        is_large = len(body) + containers * _CONTAINER_BYTES > _LARGE_BYTES
         return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
 
     def create(self, response: Response, project_id: str) -> AgentJob | AgentJobsError:

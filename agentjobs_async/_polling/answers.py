@@ -85,7 +85,10 @@ class Answers:
 
     def _on_job(self, tracked: Tracked, job: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
         """Report a good answer to hooks and waiters."""
-        tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
+        if tracked.bucket == Tracked.REMOVED:  # a strategy has ended the last wait: the job is counted no more
+            self._counters.polls += 1
+        else:
+            tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
         self._queue.answered(began, now)
         self._warnings.check(job)
         tracked.mark = None

@@ -13,6 +13,7 @@ from agentjobs_async.models import JobRef
 
 _LIMITED: Final = 429
 _UNAVAILABLE: Final = 503
+_ALL_POLLS: Final = 2  # jobs or projects in a row that asked for a pause
 _MAX_REMEMBERED: Final = 1024  # jobs, so that memory is bounded; the pause of any further job is forgotten
 
 _JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be those of single connections
@@ -39,8 +40,10 @@ class Pauses:
         """
         if overlaps or status not in {_LIMITED, _UNAVAILABLE}:
             return False
-        self.askers[status].add(ref.project_id if status == _LIMITED else ref)
-        return len(self.askers[status]) > 1
+        askers = self.askers[status]
+        if len(askers) < _ALL_POLLS:  # an outage may be long, and the jobs in it ever new ones
+            askers.add(ref.project_id if status == _LIMITED else ref)
+        return len(askers) == _ALL_POLLS
 
     def answered(self) -> None:
         """Record a good answer: the pauses asked for before it are not for all."""

@@ -38,6 +38,7 @@ class Deadlines:
         self._timers = Timers(loop)
         self._wheel: TimerWheel[Watch] = TimerWheel()
         self._due = SlicedWork(loop)
+        self._late: list[Watch] = []  # whose time is up while a poll of their job is in flight
 
     def add(self, waiter: Watch) -> None:
         """Add a wait that starts now, if it has a timeout."""
@@ -69,18 +70,27 @@ class Deadlines:
             return  # it has ended in a turn between its time and this one
         waiter.bucket = None
         now, deadline = self._loop.time(), waiter.started + (waiter.timeout or 0.0)
-        if now >= deadline - ROUNDING_SECONDS:
-            self._end(waiter, _GRACE_TURNS)
-        else:
+        if now < deadline - ROUNDING_SECONDS:
             self._put(waiter, deadline)
             self._owner.on_near(waiter, now)
-
-    def _end(self, waiter: Watch, turns: int) -> None:
-        """End `waiter`; after `turns` turns of the loop while a poll is in flight: an answer that came counts."""
-        if turns and waiter.tracked is not None and waiter.tracked.worker is not None:
-            self._loop.call_soon(self._end, waiter, turns - 1, context=Context())
+        elif waiter.tracked is None or waiter.tracked.worker is None:
+            self._owner.on_over(waiter, now)
         else:
-            self._owner.on_over(waiter, self._loop.time())
+            if not self._late:
+                self._loop.call_soon(self._wait_for_answers, self._late, _GRACE_TURNS, context=Context())
+            self._late.append(waiter)
+
+    def _wait_for_answers(self, waiters: list[Watch], turns: int) -> None:
+        """End `waiters` after `turns` turns of the loop: an answer that came counts."""
+        if self._late is waiters:
+            self._late = []  # whoever comes from here on waits for its own turns
+        if turns:
+            self._loop.call_soon(self._wait_for_answers, waiters, turns - 1, context=Context())
+        else:
+            self._due.add(map(self._over, waiters))
+
+    def _over(self, waiter: Watch) -> None:
+        self._owner.on_over(waiter, self._loop.time())
 
     def close(self) -> None:
         """Stop all timers, and end no more waits."""

@@ -21,7 +21,7 @@ _MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the lo
 _LEAST_STEP: Final = 4  # of the buckets, every 4th is used, and for longer delays fewer
 _SHARED_FROM_SECONDS: Final = _LEAST_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
 _SECONDS_PER_STEP: Final = 10.0  # a delay of 600 s uses every 60th: at most 100 are searched for one with room
-_MOST_STEP: Final = 100  # so that a poll with the longest delay is late by 1 s at most
+_LONGEST_SECONDS: Final = 100_000.0  # so that a poll with a longer delay is late by 100 s at most
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _LIMITED: Final = 429
 _MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
@@ -107,7 +107,7 @@ class PollQueue:
         delay, jobs = when - now, len(self._jobs)
         step = 1
         if shares and jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS:
-            step = max(_LEAST_STEP, min(int(delay / _SECONDS_PER_STEP), _MOST_STEP))
+            step = max(_LEAST_STEP, int(min(delay, _LONGEST_SECONDS) / _SECONDS_PER_STEP))
         # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
         # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
         full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)

@@ -48,6 +48,7 @@ class Followed:
         earlier_polls: How often the job was polled by earlier waits and processes.
         task: What waits for the job and tells of its end.
         watch: The newest wait; `None` before the first one.
+        is_recorded: Whether the task is recording the end: the row may have it already.
         left: Whether the row is not followed any more by this task.
     """
 
@@ -58,6 +59,7 @@ class Followed:
     earlier_polls: int
     task: asyncio.Task[None] = field(init=False)
     watch: Watch | None = field(default=None, init=False)
+    is_recorded: bool = field(default=False, init=False)
     left: bool = field(default=False, init=False)
 
     @property
@@ -117,7 +119,7 @@ class Following:
     def take_up(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
         ref, known = ref_of_row(row, self.session.project_id), self._followed.get(row.key)
-        if known is not None and (known.state, known.ref) == (row.state, ref):
+        if known is not None and (known.is_recorded or (known.state, known.ref) == (row.state, ref)):
             return
         if row.state is State.ACTIVE and ref is not None:
             self.start(row, ref, row.traceparent)
@@ -198,7 +200,11 @@ class Following:
             if isinstance(ended, AgentJob) or not ends_the_run(ended):
                 job_id = None if followed.ref is None else followed.ref.job_id
                 record = partial(record_end, self.entries, followed.key, job_id, ended, followed.polls)
-                if (outcome := await _retried(record)) not in _NO_ENDS:
+                # A sweep may find the end in the row before this task knows that it is there.
+                followed.is_recorded = True
+                outcome = await _retried(record)
+                followed.is_recorded = False
+                if outcome not in _NO_ENDS:
                     break
             _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, ended)
             await asyncio.sleep(_AGAIN_SECONDS)
@@ -242,9 +248,18 @@ class Following:
         entry = followed.entry(ended) if isinstance(ended, AgentJob) else followed.entry(None, str(ended))
         if not await on_end(entry, ended):
             return False
-        if not followed.left:  # else the row may have another end by now that is of the same state
-            await _retried(partial(self.rows.mark_told, followed.key, followed.state))
+        await _retried(partial(self._mark_told, followed))
         return True
+
+    async def _mark_told(self, followed: Followed) -> None:
+        """Record that `on_end` has returned."""
+        if followed.left:
+            return  # the row may have another end by now that is of the same state
+        try:
+            await self.rows.mark_told(followed.key, followed.state)
+        except JournalError:
+            if not self._closing:  # else the next start tells it once more
+                raise
 
     async def _call(self, followed: Followed, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
         """Return what the call of a callback returns; it continues where its row is left."""

@@ -151,8 +151,8 @@ class JobChanged(_WaitEvent):
 
     Attributes:
         job: The job as this poll showed it.
-        previous: The job as it was last known. Its `raw` is empty when the document had more than about 16 KiB of text:
-            no more is kept between polls.
+        previous: The job as it was last known. Its `raw` is empty when the service's document had more than about
+            16 KiB: no more is kept between polls. What your own `get_job` returned is kept.
     """
 
     job: AgentJob

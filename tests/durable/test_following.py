@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, ResponseError
-from agentjobs_async.batch import Journal
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, JournalError, ResponseError
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch._run_item import record_end
+from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
@@ -278,3 +280,62 @@ async def test_wait_that_ends_as_cancelled(
     assert [record.getMessage() for record in caplog.records] == [
         "'k' can't be read, and is tried again in 0 s: get_job raised CancelledError()"
     ]
+
+
+async def test_end_found_while_it_is_recorded(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An end that is found in its row before its task knows it to be there is told by that task; nothing is read."""
+    sent: list[int] = []
+
+    async def recorded(*arguments: Any) -> Any:
+        outcome = await record_end(*arguments)
+        sent.append(len(emulator.requests))
+        await jobs.submit("k", "Hello")  # it finds the end in the row
+        return outcome
+
+    monkeypatch.setattr(following, "record_end", recorded)
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert sent == [len(emulator.requests)]
+    assert listener.called == [("k", "completed")]
+
+
+async def test_mark_of_an_earlier_end(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An end that can be marked as told only once the row has another end of its kind leaves that one to be told."""
+    monkeypatch.setattr(following, "_FIRST_RETRY_SECONDS", 0.5)
+    await emulator.inject("reset on=create forever", prompt="lost")
+    called = asyncio.Semaphore(0)
+    mark_told, failures = DurableRows.mark_told, [JournalError("disk full", "full")]
+
+    async def on_end(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        called.release()
+        if not failures:
+            raise RuntimeError("the chat can't be reached")
+
+    async def marked(rows: DurableRows, key: str, state: State) -> None:
+        if failures:
+            raise failures.pop()
+        await mark_told(rows, key, state)
+
+    monkeypatch.setattr(DurableRows, "mark_told", marked)
+    async with DurableJobs(session, file_journal, on_end=on_end) as jobs:
+        await jobs.submit("k", "lost")
+        await called.acquire()
+        await until(lambda: not failures)
+        await file_journal.resolve("k", send_again=True)
+        for _ in range(3):  # it raises again and again, while the mark of the first end is tried once more
+            await called.acquire()
+    told: list[str] = []
+    async with DurableJobs(session, file_journal, on_end=lambda entry, _ended: told.append(entry.key)):
+        await until(lambda: told)

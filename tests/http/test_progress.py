@@ -96,3 +96,18 @@ def test_withheld() -> None:
     decision = progress.decision
     assert isinstance(decision, NotSentError)
     assert (decision.reason, progress.outcome) == ("withheld", NOT_SENT)
+
+
+def test_interrupted_before_sending() -> None:
+    """An interrupt within `before_send` passes through: nothing was sent."""
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    progress = progress_of(interrupted)
+    progress.start_try()
+    progress.connecting()
+    progress.connected()
+    with pytest.raises(KeyboardInterrupt):
+        progress.sending()
+    assert progress.outcome is NOT_SENT

@@ -332,6 +332,14 @@ def test_limit() -> None:
     assert peak < 20 * LIMIT
 
 
+def test_many_small_containers() -> None:
+    """A small body of very many objects is large once it is decoded, and is not kept."""
+    body = SOUND[:-1] + b', "all": [' + b",".join([b"{}"] * 250) + b"]}"
+    found = polled(answer(body))
+    assert isinstance(found, ReadJob)
+    assert found.is_large
+
+
 def test_cut_body() -> None:
     """A body that was not read to its end is too large, whatever its beginning holds."""
     assert bad(evolve(answer(), whole=False)) == "too_large"

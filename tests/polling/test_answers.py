@@ -7,6 +7,7 @@ from traceback import walk_tb
 from typing import Any
 
 import pytest
+import tenacity
 from attrs import evolve
 
 from agentjobs_async import (
@@ -84,6 +85,19 @@ async def test_strategy_that_raises_more_than_an_exception(raised: BaseException
         with pytest.raises(type(raised)):
             watch.result()
         assert tracker.stats().jobs == 0
+
+
+async def test_strategy_that_leaves() -> None:
+    """A wait strategy may end the last wait of its job: the poll counts, and the job no more."""
+    waits: list[asyncio.Future[AgentJob]] = []
+
+    def leave(state: tenacity.RetryCallState) -> float:
+        return 5.0 if state.attempt_number == 1 else float(waits[0].cancel())
+
+    async with JobTracker(Polled("active"), policy=PollPolicy(wait=leave)) as tracker:
+        waits.append(tracker.watch(REF))
+        await asyncio.sleep(60)
+        assert (tracker.stats().polls, tracker.stats().jobs, tracker.stats().oldest_unobserved) == (2, 0, 0.0)
 
 
 async def test_notified_while_a_poll_is_in_flight() -> None:
