@@ -75,13 +75,15 @@ def _paces(
     for program in programs:
         for place, activity in enumerate(program.activities):
             if program.interval > 0 and isinstance(activity, Calls) and not activity.notifies:
-                exact[program.name, str(place)] = program.interval, activity.timeout
+                # Under a limit, a last poll waits for those of other jobs, and may come when its wait has ended.
+                queued = activity.count / program.per_second if program.per_second else 0.0
+                exact[program.name, str(place)] = program.interval, activity.timeout, queued
     for (sender, job_id), found in polls.items():
         name, _, number = sender.split(".")
-        interval, timeout = exact.get((name, number), (0.0, 0.0))
+        interval, timeout, queued = exact.get((name, number), (0.0, 0.0, 0.0))
         begun = [wait.begun for wait in ledger.waits if wait.job_id == job_id and wait.way != "run"]
         for first, second in pairwise(found if begun else []):
-            is_last = any(abs(second.left - start - timeout + 0.5) < 0.5 + SLACK for start in begun)
+            is_last = any(-1 - SLACK < second.left - start - timeout < queued + SLACK for start in begun)
             is_first = any(first.left < start < second.left + SLACK for start in begun)
             is_early = second.left - first.left < interval - SLACK and not world.stalled(first.left, second.left)
             if is_early and not (is_first or is_last):
