@@ -30,7 +30,7 @@ class JobStatus(StrEnum):
     """The agent met an unrecoverable error."""
 
 
-_TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.FAILED})
+TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.FAILED})
 _KNOWN: Final = {status.value: status for status in JobStatus}
 
 
@@ -175,7 +175,7 @@ class AgentJob:
     @property
     def is_terminal(self) -> bool:
         """Whether the job has ended: completed, archived or failed. An unknown status is not an end."""
-        return self.status in _TERMINAL
+        return self.status in TERMINAL
 
     @property
     def succeeded(self) -> bool:

@@ -8,7 +8,7 @@ from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.wait_state import Answer, StatusWarnings
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
-from agentjobs_async.models import AgentJob, ReadJob
+from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, ReadJob
 from agentjobs_async.policy import PollPolicy
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -90,12 +90,14 @@ class Answers:
         else:
             tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
         self._queue.answered(began, now)
-        self._warnings.check(job)
+        if type(job.status) is not JobStatus:
+            self._warnings.check(job)
         tracked.mark = None
         if self._hooks is not None:
-            if job.is_terminal and self._hooks.ends_new(tracked.ref, tracked.started):
+            ended = job.status in TERMINAL
+            if ended and self._hooks.ends_new(tracked.ref, tracked.started):
                 tracked.shown = tracked.polls
-            lateness = now - tracked.seen if job.is_terminal and tracked.shown else None
+            lateness = now - tracked.seen if ended and tracked.shown else None
             self._hooks.polled(job, previous, tracked.polls, now - began, tracked.label, lateness)
         if tracked.wants_states:
             tracked.tell_waiters(job)

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.stats import Second
@@ -11,10 +11,20 @@ from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
-if TYPE_CHECKING:  # it imports this module
-    from agentjobs_async._polling.scheduler import Scheduler
-
 _STOPPED: Final = "a strategy or get_job raised StopIteration"
+
+
+class WaitOwner(Protocol):
+    """What a wait belongs to: the scheduler, which imports this module.
+
+    Attributes:
+        loop: The loop.
+    """
+
+    loop: asyncio.AbstractEventLoop
+
+    def leave(self, watch: "Watch") -> None:
+        """End the wait of a watch that its owner cancels."""
 
 
 class Watch(asyncio.Future[AgentJob]):
@@ -34,7 +44,7 @@ class Watch(asyncio.Future[AgentJob]):
 
     __slots__ = ("_scheduler", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self, scheduler: "Scheduler", timeout: float | None) -> None:
+    def __init__(self, scheduler: WaitOwner, timeout: float | None) -> None:
         super().__init__(loop=scheduler.loop)
         self._scheduler = scheduler
         self.tracked: Tracked | None = None
@@ -88,7 +98,7 @@ class WatchWithUpdates(Watch):
 
     __slots__ = ("_context", "_last", "_update")
 
-    def __init__(self, scheduler: "Scheduler", timeout: float | None, update: GuardedCallback) -> None:
+    def __init__(self, scheduler: WaitOwner, timeout: float | None, update: GuardedCallback) -> None:
         super().__init__(scheduler, timeout)
         self._update = update
         self._context = copy_context()

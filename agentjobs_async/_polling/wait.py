@@ -15,7 +15,7 @@ from agentjobs_async._polling.reading import (
 from agentjobs_async._polling.wait_state import Answer, Durations, StatusWarnings, WaitState
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 from agentjobs_async.policy import PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback
 
@@ -124,7 +124,8 @@ class _Wait(WaitState):
         result = self.apply(self._policy, answer, now)
         if not isinstance(answer, Exception):
             job = answer.job if isinstance(answer, ReadJob) else answer
-            self._warnings.check(job)
+            if type(job.status) is not JobStatus:
+                self._warnings.check(job)
             if self._update is not None and previous != job:
                 self._update(job)
         if isinstance(result, AgentJob):

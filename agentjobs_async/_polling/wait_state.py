@@ -7,7 +7,7 @@ from attrs import evolve
 
 from agentjobs_async._text import shown_name, shown_status
 from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
+from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
@@ -77,7 +77,7 @@ class WaitState:
             if isinstance(answer, ResponseError | ProtocolError):
                 retry_after = answer.retry_after
         try:
-            if outcome.is_terminal if isinstance(outcome, AgentJob) else self._ends_by(policy, outcome, now):
+            if outcome.status in TERMINAL if isinstance(outcome, AgentJob) else self._ends_by(policy, outcome, now):
                 return outcome
             self._schedule(policy, outcome, retry_after, now)
         except Exception as error:  # noqa: BLE001 - a user's strategy may raise anything
@@ -99,7 +99,7 @@ class WaitState:
             self.job = evolve(job, raw={}) if is_large else job
             self.created = min(self.created, created_by(job, now))
         self.error, self.bad_answers, self.refused_since = None, 0, None
-        if not job.is_terminal:  # the end of a wait says how long ago that was
+        if job.status not in TERMINAL:  # the end of a wait says how long ago that was
             self.seen, self.shown = now, self.polls
 
     def _ends_by(self, policy: PollPolicy, error: Exception, now: float) -> bool:
@@ -204,9 +204,7 @@ class StatusWarnings:
         self._warned: tuple[str, ...] = ()  # a tuple: all empty ones are one object, and most stay empty
 
     def check(self, job: AgentJob) -> None:
-        """Log the status of a job if it is unknown, which does not end a wait."""
-        if type(job.status) is JobStatus:
-            return
+        """Log the unknown status of a job, which does not end a wait."""
         status = shown_status(job.status)
         if status not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned += (status,)
