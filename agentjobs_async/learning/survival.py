@@ -10,7 +10,7 @@ __all__ = ["AGES", "Survival"]
 
 _FINE_STEP_SECONDS: Final = 0.5  # below 25 s; the default polls every 3.3 s there
 _COARSE_STEP: Final = 1.03  # from there on each age is 3 % above the one before, as is fit for durations
-_FINE_STEPS: Final = 50  # up to 25 s, where a fine step is 2 % of the age as well
+_FINE_STEPS: Final = 50  # up to 25 s, where a fine step is 2 % of the age
 _LONGEST_SECONDS: Final = 14_400.0  # 4 h: nothing is learned of jobs that take longer
 _SHORTEST_PRIOR_SECONDS: Final = 1.0  # no agent ends sooner
 _NEVER_ENDED: Final = 1e-6  # of the prior: a share that may be divided by
@@ -167,7 +167,7 @@ def _add_tail(growth: list[float], begin: float, weight: float) -> None:
     low = log(max(begin, _FINE_STEP_SECONDS))
     span = _LOGS[-1] - low
     before = 0.0
-    for place in range(bisect_left(_LOGS, low), len(_LOGS)):
+    for place in range(bisect_right(_LOGS, low), len(_LOGS)):  # empty from 4 h on, where `span` is 0
         share = (_LOGS[place] - low) / span
         growth[place] += (share - before) * weight
         before = share

@@ -36,3 +36,10 @@ def test_inverse() -> None:
     for share in (0.9, 0.5, 0.2, 0.1):
         assert survival.at(survival.age_at(share)) == pytest.approx(share)
     assert survival.age_at(0.0) == inf
+
+
+def test_longer_than_all_ages() -> None:
+    """Of jobs that were active for 4 h or longer nothing is learned but that, to the very second."""
+    for seconds in (14_399.9, 14_400.0, 20_000.0):
+        found = Survival([(seconds, inf)] * 20, prior=0.1, narrowest=0.1)
+        assert found.known[-2] == pytest.approx(1.0)
