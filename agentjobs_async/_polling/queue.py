@@ -175,7 +175,7 @@ class PollQueue:
         due, tracked = self._due, None
         while due.set_aside and not (self.no_slow or self._clock.stopped or tracked or due.has_urgent()):
             tracked = due.take_aside(now)  # slow jobs have waited for longer than what is ready
-        if tracked is None and (due.has_urgent() or not self._clock.unreachable):
+        if tracked is None and (not self._clock.unreachable or due.has_urgent()):
             tracked = due.take(now)
             self._arm_wake()
         return tracked
