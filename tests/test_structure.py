@@ -98,7 +98,7 @@ LINES = {
     "_loop": 469,
     "telemetry": 1031,
     "learning": 707,
-    "_http": 1891,
+    "_http": 1895,
     "_polling": 3402,
     "tracing": 269,
     "batch": 7697,

@@ -81,6 +81,7 @@ class Transport:
         self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
         if checked_instance("ssl", ssl, SSLContext) is not None:
             self._options["ssl"] = ssl
+        self._read_options = dict(self._options)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
         self._reads: aiohttp.ClientSession
         self._creates: aiohttp.ClientSession
@@ -99,18 +100,21 @@ class Transport:
         """
         if not self._opened:
             names = Resolver()
-            self._reads = self._client(Pool(names), send_once)
+            self._reads = self._client(Pool(names))
+            if hasattr(self._reads, "_retry_connection"):
+                self._reads._retry_connection = False  # noqa: SLF001 - a middleware costs a poll a twentieth of its CPU
+            else:
+                self._read_options["middlewares"] = (send_once,)
             if not self._trace_reads:
                 self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
             self._creates = self._client(Pool(names, force_close=True))
 
-    def _client(self, pool: Pool, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+    def _client(self, pool: Pool) -> aiohttp.ClientSession:
         client = aiohttp.ClientSession(
             connector=pool,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             auto_decompress=False,
-            middlewares=middlewares,
         )
         self._opened[client] = pool
         return client
@@ -123,7 +127,7 @@ class Transport:
                     url,
                     headers={"Authorization": self._key.authorization()},
                     timeout=self._read_timeout,
-                    **self._options,
+                    **self._read_options,
                 )
             )
         except asyncio.CancelledError as error:

@@ -15,13 +15,17 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, TransportError
+from agentjobs_async._http import transport
 from agentjobs_async._http.connections import Connection, Pool, Resolver, RunApart
 from tests.scripted import KEY, Reply, Scripted, job, session_of
 
 
+@pytest.mark.parametrize("switch", [True, False])
 @pytest.mark.parametrize("then", ["fin", "reset"])
-async def test_reads_are_sent_once(then: Any) -> None:
-    """A read whose kept connection breaks is not sent again by aiohttp; the next one has a connection of its own."""
+async def test_reads_are_sent_once(then: Any, monkeypatch: pytest.MonkeyPatch, *, switch: bool) -> None:
+    """A read whose kept connection breaks is not sent again, by aiohttp's own switch, or without it by a middleware."""
+    if not switch:
+        monkeypatch.setattr(transport, "hasattr", lambda *_: False, raising=False)
     async with Scripted(job(), Reply(then=then), job()) as server, server.session() as session:
         await session.get_job("job_1")
         with pytest.raises(TransportError, match=r"disconnected|reset"):
