@@ -193,6 +193,8 @@ def has_surrogates(value: object) -> bool:
     left = [value]  # no recursion, which a deep document would exhaust
     while left:
         value = left.pop()
+        if value is None:
+            continue
         if isinstance(value, str):
             if not value.isascii() and _SURROGATE.search(value):
                 return True
@@ -200,7 +202,7 @@ def has_surrogates(value: object) -> bool:
             left += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             left += value
-        elif value is not None and has(type(value)):
+        elif has(type(value)):
             left += astuple(value, recurse=False)  # type: ignore[arg-type]  # `has` narrows the type, not the value
     return False
 

@@ -87,7 +87,7 @@ LINES = {
     "_version": 3,
     "_text": 53,
     "_extras": 43,
-    "_validation": 238,
+    "_validation": 240,
     "_job_json": 146,
     "_documents": 132,
     "errors": 305,
