@@ -99,7 +99,7 @@ LINES = {
     "telemetry": 1031,
     "learning": 707,
     "_http": 1895,
-    "_polling": 3402,
+    "_polling": 3409,
     "tracing": 269,
     "batch": 7697,
     "durable": 969,

@@ -116,7 +116,7 @@ class Answers:
         if tracked.notified:
             tracked.notified = False
             if not isinstance(answer, Exception):
-                due = min(due, max(tracked.not_before, now + _NOTIFIED_EVERY_SECONDS))
+                due = tracked.due = min(due, max(tracked.not_before, now + _NOTIFIED_EVERY_SECONDS))
         if isinstance(answer, Exception):
             if tracked.not_before <= now and not isinstance(answer, RateLimitedError):
                 tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due

@@ -128,6 +128,7 @@ class PollQueue:
 
     def reschedule_earlier(self, tracked: Tracked, when: float, now: float) -> None:
         """Schedule a job's poll for the loop time `when`, unless it is due earlier already."""
+        tracked.due = min(tracked.due, when)
         # Never for a job that is in no time bucket: READY and the other constants are below 0.
         if self._clock.due(when, now) < tracked.bucket * RESOLUTION_SECONDS:
             self.place(tracked, when, now, shares=False)
@@ -160,8 +161,8 @@ class PollQueue:
             tracked = self._take(now)
             if tracked is None:
                 return None
-            if tracked.not_before > now + ROUNDING_SECONDS:  # a good answer has ended its pause early
-                self.place(tracked, tracked.not_before, now)
+            if (earliest := tracked.earliest) > now + ROUNDING_SECONDS:  # a good answer has ended a pause early
+                self.place(tracked, earliest, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._due.put_aside(tracked)
                 self.dispatcher.dispatch()  # it sets the timer that cuts hung polls, to make room for this one

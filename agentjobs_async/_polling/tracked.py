@@ -176,6 +176,12 @@ class Tracked(WaitState):
         return self.mark is not None and self.mark.number < 0 and Tracked.NOWHERE < self.bucket < 0
 
     @property
+    def earliest(self) -> float:
+        """Loop time before which no poll of it may start: as the server asked and, without a near deadline, as due."""
+        is_near = self.mark is not None and self.mark.number < 0
+        return self.not_before if is_near else max(self.not_before, self.due)
+
+    @property
     def is_shared(self) -> bool:
         """Whether there is, or was, more than one waiter at a time."""
         return type(self.waiters) is dict

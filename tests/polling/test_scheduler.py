@@ -375,6 +375,25 @@ async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
     assert len(get_job.at("job_0")) == len(get_job.at("job_1")) == 1
 
 
+async def test_pause_that_ends_early_makes_no_poll_early() -> None:
+    """A job that was refused amid a pause of all is polled no sooner than after its delay, if that pause ends early."""
+    answers: list[Any] = [(1, failed(503, 9)), (1, failed(503, 9)), (2, failed(503, 9)), (3, "active")]
+
+    async def first(ref: JobRef) -> str:
+        seconds, answer = answers[int(ref.job_id[-1])]
+        await asyncio.sleep(seconds)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("str", answer)
+
+    get_job = Polled("active", jobs={ref.job_id: [first, "active"] for ref in refs(4)})
+    async with JobTracker(get_job, policy=every(20)) as tracker:
+        waits = [tracker.watch(ref) for ref in refs(4)]
+        await asyncio.sleep(30)
+        assert [wait.done() for wait in waits] == [False] * 4
+    assert get_job.at("job_2") == pytest.approx([0, 22], abs=0.2)
+
+
 async def test_pause_outlives_its_wait() -> None:
     """A job's Retry-After still holds for the next wait for it."""
     get_job = Polled("active", failed(500, 50), "completed")
