@@ -121,7 +121,7 @@ SMALL = {
 }
 """The modules that are too small to stand alone."""
 
-MOST_CALLABLES_OF_CONSTRUCTORS = 3
+MOST_CALLABLES_OF_CONSTRUCTORS = 1
 """Callables among the parameters of constructors in `_http` and `_polling`: a reader follows methods by definitions."""
 
 IMPORTERS = {
