@@ -173,14 +173,15 @@ class ShareLimiter:
         rate: The other limit of this process: where that is the lower one, turns are not needed.
     """
 
+    _share: PollShare
+
     def __init__(self, rate: FixedRate) -> None:
         self._rate = rate
-        self._share: PollShare | None = None
         self._turn: float | None = None  # the one that the next poll awaits
         self._last_start = -inf  # the turn, where the poll started a little later
 
-    def use(self, share: PollShare | None) -> None:
-        """Keep to `share` from now on; `None` for no limit."""
+    def use(self, share: PollShare) -> None:
+        """Keep to `share` from now on; to be called before all else."""
         self._share = share
         self._turn = None  # of another share
 
@@ -191,8 +192,6 @@ class ShareLimiter:
         up between two turns waits, as the polls of all processes may have come up together.
         """
         share = self._share
-        if share is None:
-            return now
         if not share.may_poll:
             return now + _HELD_BACK_SECONDS
         interval = share.interval
@@ -240,7 +239,8 @@ class PollLimits:
             self._shares.pop(sharer, None)
         else:
             self._shares[sharer] = share
-        self._share.use(min(self._shares.values(), key=lambda share: share.per_second, default=None))
+        if self._shares:
+            self._share.use(min(self._shares.values(), key=lambda share: share.per_second))
 
     def release(self, backlog: int, seconds: float, now: float) -> None:
         """Spread the polls that are due `now` over some seconds."""

@@ -339,3 +339,4 @@ async def test_mark_of_an_earlier_end(
     told: list[str] = []
     async with DurableJobs(session, file_journal, on_end=lambda entry, _ended: told.append(entry.key)):
         await until(lambda: told)
+    assert told == ["k"]
